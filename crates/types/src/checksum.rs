@@ -1,0 +1,50 @@
+//! CRC32C (Castagnoli), the checksum of everything that Forebay stores or sends.
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// CRC32C of `bytes`.
+///
+/// ```
+/// assert_eq!(forebay_types::crc32c(b"123456789"), 0xE306_9283); // RFC 3720, B.4
+/// ```
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// A CRC32C that is fed piece by piece.
+pub struct Crc32c(Digest);
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Crc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Crc32c {
+    /// Adds `bytes` to what was fed before.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The CRC32C of all that was fed.
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_give_the_same_as_the_whole() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i * 7919 >> 3) as u8).collect();
+        for cut in [0, 1, 63, 64, 4095, 65_537, bytes.len()] {
+            let mut crc = Crc32c::default();
+            crc.update(&bytes[..cut]);
+            crc.update(&bytes[cut..]);
+            assert_eq!(crc.finish(), crc32c(&bytes), "cut at {cut}");
+        }
+        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA); // RFC 3720, B.4
+    }
+}

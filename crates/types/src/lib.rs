@@ -1,0 +1,16 @@
+//! The words that every crate of Forebay shares: identifiers, outcomes, limits, time and checksums.
+//!
+//! Nothing here does I/O, reads a clock or allocates without a bound. The meaning of each word is in
+//! `docs/glossary.md`.
+
+mod checksum;
+mod id;
+pub mod limits;
+mod outcome;
+pub mod placement;
+mod time;
+
+pub use checksum::{Crc32c, crc32c};
+pub use id::{DriveNumber, DriveUuid, EventId, EventKey, FragmentId, ParseIdError, RunId, SourceId, StoreUuid};
+pub use outcome::{DecideOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict};
+pub use time::Time;

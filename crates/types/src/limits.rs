@@ -1,0 +1,29 @@
+//! Every limit on a size, a count or a queue that more than one crate must agree on.
+
+/// The unit of everything that is read from or written to a drive: offsets, lengths and addresses of
+/// memory are multiples of it.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Drives of one segment, data and parity together (design: any k+m up to 32).
+pub const SHARDS_MAX: usize = 32;
+
+/// Drives of a store, the lost ones included.
+pub const DRIVES_MAX: usize = 256;
+
+/// Lanes of a store.
+pub const LANES_MAX: usize = 64;
+
+/// The largest fragment that any store takes; small stores take less and say so in the greeting.
+pub const FRAGMENT_BYTES_MAX: usize = 16 << 20;
+
+/// Records in one request.
+pub const BATCH_RECORDS_MAX: usize = 16_384;
+
+/// Streams of a store.
+pub const STREAMS_MAX: usize = 64;
+
+/// Bytes of the name of a stream.
+pub const STREAM_NAME_BYTES_MAX: usize = 64;
+
+const _: () = assert!(BLOCK_BYTES.is_power_of_two());
+const _: () = assert!(STREAM_NAME_BYTES_MAX <= u8::MAX as usize);

@@ -1,0 +1,213 @@
+//! What became of a request. The numbers are those of the wire and are never given another meaning.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::STREAM_NAME_BYTES_MAX;
+
+macro_rules! coded {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $text:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $code,)+ }
+
+        impl $name {
+            /// Every outcome, in the order of their codes.
+            pub const ALL: &[$name] = &[$($name::$variant),+];
+
+            /// The number on the wire.
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The outcome with this number on the wire.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($name::$variant => $text,)+ })
+            }
+        }
+    };
+}
+
+coded!(
+    /// What became of a fragment that was put.
+    PutOutcome {
+        /// On stable media at the stated width: the writer may forget it.
+        Durable = 0, "durable";
+        /// The event was decided before: acknowledged, dropped, counted.
+        Late = 1, "late: the event was already decided, the fragment was dropped and counted";
+        /// The id exists with other content; nothing was changed.
+        Conflict = 2, "conflict: this id is already stored with other content; nothing was changed";
+        /// No space now; the writer keeps the fragment and tries again.
+        NoSpace = 3, "no space: the store is full; keep the fragment and try again";
+        /// The bytes that arrived do not have the checksum that the writer computed.
+        ChecksumMismatch = 4, "checksum mismatch: the bytes were damaged on the way; send them again";
+        /// Larger than this store takes.
+        TooLarge = 5, "too large: the fragment exceeds what this store takes";
+        /// Too few drives to keep what is promised; the writer keeps the fragment and tries again.
+        Unavailable = 6, "unavailable: too few drives are up to keep the promised protection; keep the fragment and try again";
+        /// The index memory is used up; the writer keeps the fragment and tries again.
+        IndexFull = 7, "index full: the configured index memory is used up; keep the fragment and try again";
+        /// The store is open for reading alone.
+        ReadOnly = 8, "read-only: the store was started read-only";
+    }
+);
+
+impl PutOutcome {
+    /// Whether the writer may forget the fragment.
+    pub const fn is_acknowledged(self) -> bool {
+        matches!(self, PutOutcome::Durable | PutOutcome::Late)
+    }
+
+    /// Whether the same put may succeed later.
+    pub const fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            PutOutcome::NoSpace | PutOutcome::ChecksumMismatch | PutOutcome::Unavailable | PutOutcome::IndexFull
+        )
+    }
+}
+
+coded!(
+    /// What a read found.
+    ReadOutcome {
+        /// The right bytes.
+        Found = 0, "found";
+        /// No such fragment was ever acknowledged here.
+        NotFound = 1, "not found";
+        /// The event was rejected, deleted, or released by all of its streams.
+        Deleted = 2, "deleted: the event was rejected, deleted or released";
+        /// The bytes exist but too few of their drives answer now.
+        Unavailable = 3, "unavailable for now: too few of the drives that hold it answer";
+        /// The bytes are damaged beyond what parity can mend.
+        Lost = 4, "lost: damaged on more drives than parity can mend";
+    }
+);
+
+coded!(
+    /// What became of a decision, a deletion or a release.
+    DecideOutcome {
+        /// Durable.
+        Done = 0, "done";
+        /// The same was already durable; nothing was changed.
+        AlreadyDone = 1, "already done";
+        /// The event was decided otherwise before; nothing was changed.
+        Conflict = 2, "conflict: the event was already decided otherwise; nothing was changed";
+        /// No such event, or it does not belong to that stream.
+        NotFound = 3, "not found";
+        /// No space now, even in the reserve; try again.
+        NoSpace = 4, "no space: try again";
+        /// Too few drives to make it durable; try again.
+        Unavailable = 5, "unavailable: too few drives are up; try again";
+        /// The store is open for reading alone.
+        ReadOnly = 6, "read-only: the store was started read-only";
+    }
+);
+
+impl DecideOutcome {
+    /// Whether what was asked for is durable.
+    pub const fn is_done(self) -> bool {
+        matches!(self, DecideOutcome::Done | DecideOutcome::AlreadyDone)
+    }
+}
+
+/// The event filter's word on an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not wanted: the event is dropped.
+    Reject,
+    /// Wanted by these streams, at least one.
+    Accept(Vec<StreamName>),
+}
+
+/// The name of a stream: 1 to 64 bytes of ASCII letters, digits, `_`, `-` and `.`, not starting with a
+/// dot, so that it can name a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StreamName(Box<str>);
+
+impl StreamName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for StreamName {
+    type Err = StreamNameError;
+
+    fn from_str(name: &str) -> Result<Self, StreamNameError> {
+        let fits = (1..=STREAM_NAME_BYTES_MAX).contains(&name.len());
+        let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        if fits && plain && !name.starts_with('.') {
+            Ok(StreamName(name.into()))
+        } else {
+            Err(StreamNameError { name: name.chars().take(80).collect() })
+        }
+    }
+}
+
+impl TryFrom<String> for StreamName {
+    type Error = StreamNameError;
+
+    fn try_from(name: String) -> Result<Self, StreamNameError> {
+        name.parse()
+    }
+}
+
+impl From<StreamName> for String {
+    fn from(name: StreamName) -> String {
+        name.0.into()
+    }
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name that no stream may have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} cannot name a stream: use 1 to 64 ASCII letters, digits, '_', '-' or '.', not starting with a dot")]
+pub struct StreamNameError {
+    /// What was given.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_read_back_and_are_the_stored_ones() {
+        for (code, outcome) in PutOutcome::ALL.iter().enumerate() {
+            assert_eq!(usize::from(outcome.code()), code);
+            assert_eq!(PutOutcome::from_code(code as u8), Some(*outcome));
+        }
+        assert_eq!(PutOutcome::from_code(200), None);
+        assert_eq!(ReadOutcome::Lost.code(), 4);
+        assert_eq!(DecideOutcome::ReadOnly.code(), 6);
+    }
+
+    #[test]
+    fn stream_names_that_could_leave_their_directory_are_refused() {
+        for name in ["", ".", "..", "a/b", "a\0", "é", &"x".repeat(65)] {
+            assert!(name.parse::<StreamName>().is_err(), "{name:?}");
+        }
+        for name in ["physics", "debug-2", "A_1.v2", &"x".repeat(64)] {
+            assert_eq!(name.parse::<StreamName>().map(String::from), Ok(name.to_owned()));
+        }
+    }
+}
