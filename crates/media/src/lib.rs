@@ -1,1 +1,136 @@
-//! Placeholder.
+//! What slots lie on: the contract between the engine, which decides, and the drives, which keep.
+//!
+//! # The contract
+//!
+//! A [`Media`] gives one lane its own way to a set of drives. It is a queue: [`Media::submit`] takes an
+//! operation, [`Media::completions`] gives back what finished, in any order. It never blocks in `submit`
+//! and never decides: no retry, no time-out, no re-ordering rule beyond the following.
+//!
+//! - **A completed write is durable.** When a write completes without error its bytes survive a crash of the
+//!   process, of the machine, and a power cut (`RWF_DSYNC`, or a write followed by `fdatasync` before it is
+//!   reported). A write that did not complete, or that failed, may have left any mixture of old and new
+//!   bytes in its range, and nothing outside of it.
+//! - **All or an error.** A completion without error has moved every byte; short transfers are continued
+//!   or reported as [`MediaError::Short`].
+//! - **Offsets, lengths and memory are multiples of [`BLOCK_BYTES`]**: the type of the buffer sees to the memory,
+//!   `submit` asserts the rest, which only a mistake of ours can break.
+//! - **No order.** Two operations in flight may reach the drive in either order. Whoever needs an order waits for
+//!   the first to complete.
+//! - **Buffers are shared, not copied.** A write holds its buffer by reference count, so that the engine still has the bytes
+//!   when a drive never answers. A read owns its buffer and hands it back.
+//! - **A drive that is not there** (its path could not be opened) is a drive whose operations complete with
+//!   [`MediaError::Absent`].
+//!
+//! Every implementation runs the same suite, [`conformance`].
+
+mod buffer;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use buffer::AlignedBuffer;
+use forebay_types::DriveNumber;
+pub use forebay_types::limits::BLOCK_BYTES;
+
+/// Names an operation in its completion. The engine chooses it and uses none twice while it is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(pub u64);
+
+/// What the engine asks of a drive.
+#[derive(Debug)]
+pub enum Operation {
+    /// Write the first `bytes` bytes of `buffer` at `offset_bytes`, durably.
+    Write {
+        /// The drive.
+        drive: DriveNumber,
+        /// Where on the drive, in bytes from its start.
+        offset_bytes: u64,
+        /// What to write; not changed while the operation is in flight.
+        buffer: Arc<AlignedBuffer>,
+        /// How much of it, at least one block.
+        bytes: usize,
+    },
+    /// Read `bytes` bytes at `offset_bytes` into the start of `buffer`.
+    Read {
+        /// The drive.
+        drive: DriveNumber,
+        /// Where on the drive, in bytes from its start.
+        offset_bytes: u64,
+        /// Where to; handed back in the completion.
+        buffer: AlignedBuffer,
+        /// How much, at least one block and at most the buffer's length.
+        bytes: usize,
+    },
+}
+
+/// An operation that came to its end.
+#[derive(Debug)]
+pub struct Completion {
+    /// The operation.
+    pub id: OperationId,
+    /// Whether all of its bytes moved (and, for a write, are durable).
+    pub result: Result<(), MediaError>,
+    /// The buffer of a read.
+    pub buffer: Option<AlignedBuffer>,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MediaError {
+    /// The operating system refused or failed it.
+    #[error("{operation} of {bytes} bytes at byte {offset_bytes} failed: {message} (os error {errno})")]
+    Os {
+        /// "read" or "write".
+        operation: &'static str,
+        /// Where on the drive.
+        offset_bytes: u64,
+        /// How much.
+        bytes: usize,
+        /// The error number.
+        errno: i32,
+        /// The same in words.
+        message: String,
+    },
+    /// The drive ended before the operation did.
+    #[error("the drive ended after {moved} of {bytes} bytes at byte {offset_bytes}")]
+    Short {
+        /// Where on the drive.
+        offset_bytes: u64,
+        /// How much was asked for.
+        bytes: usize,
+        /// How much there was.
+        moved: usize,
+    },
+    /// The drive is not there.
+    #[error("the drive is absent")]
+    Absent,
+    /// A fault that was switched on for a test or the demo.
+    #[error("injected fault")]
+    Injected,
+}
+
+/// A lane's way to its drives. See the crate's documentation for what an implementation promises.
+pub trait Media {
+    /// The size of a drive in bytes (whole blocks); `None` when the drive is absent.
+    fn drive_bytes(&self, drive: DriveNumber) -> Option<u64>;
+
+    /// Takes an operation. It may start at once or with the next [`Media::kick`].
+    fn submit(&mut self, id: OperationId, operation: Operation);
+
+    /// Starts everything that was submitted.
+    fn kick(&mut self);
+
+    /// Appends what has finished to `into`, without waiting.
+    fn completions(&mut self, into: &mut Vec<Completion>);
+
+    /// Like [`Media::completions`], but waits until something has finished or `timeout` has passed.
+    fn wait(&mut self, timeout: Duration, into: &mut Vec<Completion>);
+
+    /// Operations submitted and not yet handed back.
+    fn in_flight(&self) -> usize;
+
+    /// A descriptor that becomes readable when something may have finished, for an event loop. `None` when
+    /// everything finishes inside of `submit` or `kick`.
+    fn ready(&self) -> Option<BorrowedFd<'_>>;
+}
