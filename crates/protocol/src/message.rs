@@ -1,0 +1,61 @@
+//! The messages: what tables and payloads of each kind of frame say.
+
+mod control;
+mod decide;
+mod event;
+mod get;
+mod greeting;
+mod hand_out;
+mod list;
+mod put;
+
+pub use control::{Done, ErrorReply, InjectFault, Ping, Status, StatusReply};
+pub use decide::{Decide, DecideEntry, DecideReply, Delete, Release, decide_from_verdicts};
+pub use event::{EventLine, GetEvent, GetEventReply, SourceEntry, encode_get_event_reply, get_event_table};
+pub use get::{Get, GetEntry, GetReply, encode_get_reply, get_reply_table};
+pub use greeting::{Hello, HelloReply};
+pub(crate) use hand_out::LEASED_EVENT_BYTES;
+pub use hand_out::{Accepted, AcceptedEvent, AcceptedReply, Lease, LeaseReply, LeasedEvent};
+pub(crate) use list::RUN_INFO_BYTES;
+pub use list::{RunInfo, Runs, RunsReply, StreamInfo, Streams, StreamsReply};
+pub(crate) use put::PUT_ENTRY_BYTES;
+pub use put::{Put, PutEntry, PutReply, encode_put, put_table};
+
+use crate::error::FrameError;
+use crate::frame::encode_frame;
+use crate::kind::Kind;
+use crate::wire::no_payload;
+
+/// A message that owns what it says. Those that carry fragments are views instead: [`Put`],
+/// [`GetReply`], [`GetEventReply`].
+pub trait Message: Sized {
+    /// The kind of its frames.
+    const KIND: Kind;
+
+    /// Appends its table.
+    fn write_table(&self, table: &mut Vec<u8>);
+
+    /// Reads it from its table; bytes behind the fields that this version knows are skipped.
+    fn read_table(table: &[u8]) -> Result<Self, FrameError>;
+
+    /// Appends its frame to `into`.
+    ///
+    /// # Panics
+    /// When a list is longer than the limits allow: senders cut their lists.
+    fn encode(&self, request: u64, into: &mut Vec<u8>) {
+        self.encode_with(request, 0, into);
+    }
+
+    /// Appends its frame with `flags` to `into`.
+    fn encode_with(&self, request: u64, flags: u16, into: &mut Vec<u8>) {
+        let mut table = Vec::new();
+        self.write_table(&mut table);
+        encode_frame(Self::KIND, flags, request, &table, &[], into);
+    }
+
+    /// Reads it from the table and payload of a frame of its kind.
+    fn decode(table: &[u8], payload: &[u8]) -> Result<Self, FrameError> {
+        no_payload(Self::KIND.name(), payload)?;
+        Self::read_table(table)
+    }
+}

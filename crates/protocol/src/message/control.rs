@@ -1,0 +1,133 @@
+//! Status, Ping, InjectFault, Done and Error.
+
+use forebay_types::{DriveNumber, crc32c};
+
+use super::Message;
+use super::list::empty;
+use crate::error::FrameError;
+use crate::frame::encode_frame;
+use crate::kind::{ErrorCode, Kind};
+use crate::limits::{FRAME_PAYLOAD_BYTES_MAX, SENTENCE_BYTES_MAX};
+use crate::wire::{Reader, Write, cut};
+
+/// Asks for the state of the connection's lane, or of the server on a control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status;
+
+/// Asks for a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping;
+
+/// Done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done;
+
+empty!(Status);
+empty!(Ping);
+empty!(Done);
+
+/// The state as JSON text, which this crate does not look into. It travels as the payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusReply {
+    /// One JSON object; at most [`FRAME_PAYLOAD_BYTES_MAX`] bytes.
+    pub json: String,
+}
+
+impl Message for StatusReply {
+    const KIND: Kind = Kind::StatusReply;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_count(self.json.len());
+        table.put_u32(crc32c(self.json.as_bytes()));
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        Self::decode(table, &[])
+    }
+
+    fn encode_with(&self, request: u64, flags: u16, into: &mut Vec<u8>) {
+        let mut table = Vec::new();
+        self.write_table(&mut table);
+        encode_frame(Self::KIND, flags, request, &table, &[self.json.as_bytes()], into);
+    }
+
+    fn decode(table: &[u8], payload: &[u8]) -> Result<Self, FrameError> {
+        let message = Self::KIND.name();
+        let mut reader = Reader::new(table, message);
+        let bytes = reader.count("bytes of JSON", FRAME_PAYLOAD_BYTES_MAX)?;
+        let (expected, found) = (reader.u32()?, crc32c(payload));
+        if bytes != payload.len() {
+            return Err(FrameError::PayloadLength { message, expected: bytes as u64, found: payload.len() });
+        }
+        if expected != found {
+            return Err(FrameError::PayloadChecksum { message, what: "JSON", expected, found });
+        }
+        let json = std::str::from_utf8(payload).map_err(|_| FrameError::BadText { message, what: "JSON" })?;
+        Ok(StatusReply { json: json.to_owned() })
+    }
+}
+
+/// Makes a drive fail; only servers started for tests do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InjectFault {
+    /// The drive.
+    pub drive: DriveNumber,
+}
+
+impl Message for InjectFault {
+    const KIND: Kind = Kind::InjectFault;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u16(self.drive.0);
+        table.put_u16(0);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        Ok(InjectFault { drive: DriveNumber(reader.u16()?) })
+    }
+}
+
+/// Why a request was not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReply {
+    /// The number.
+    pub code: ErrorCode,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// For people: what happened, what it means for the data, what to do. Cut to
+    /// [`SENTENCE_BYTES_MAX`] bytes.
+    pub sentence: String,
+}
+
+impl From<&FrameError> for ErrorReply {
+    fn from(error: &FrameError) -> Self {
+        ErrorReply { code: error.code(), retryable: error.is_retryable(), sentence: error.to_string() }
+    }
+}
+
+impl Message for ErrorReply {
+    const KIND: Kind = Kind::Error;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        let sentence = cut(&self.sentence, SENTENCE_BYTES_MAX);
+        table.put_u16(self.code.code());
+        table.put_u16(u16::from(self.retryable));
+        table.put_u16(sentence.len() as u16);
+        table.put_u16(0);
+        table.extend_from_slice(sentence.as_bytes());
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let code = reader.u16()?;
+        // A newer server may have codes that this version does not know; whether to try again is said
+        // apart, so that they are of use all the same.
+        let code = ErrorCode::from_code(code).unwrap_or(ErrorCode::Internal);
+        let retryable = reader.u16()? & 1 != 0;
+        let bytes = usize::from(reader.u16()?);
+        reader.u16()?;
+        let sentence = reader.text("sentence", bytes, SENTENCE_BYTES_MAX)?.to_owned();
+        Ok(ErrorReply { code, retryable, sentence })
+    }
+}
