@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The bytes on the drives, encoded and decoded; `docs/format.md` draws them.
+//!
+//! This crate does no I/O, keeps no state and decides nothing: what a header means for the data is the
+//! engine's to say. It promises that bytes from a drive, whatever they are, give a value or a
+//! [`FormatError`] with the numbers in it, never a panic, and never more memory than a few times their
+//! length; and that what is encoded decodes to the same value, in this version and in every later one
+//! (`testdata/` holds the bytes of each).
+//!
+//! All numbers are little-endian and of fixed width. Numbers with a meaning (kinds, states, flags) are
+//! never given another. Every header carries a version, flags of which the lower half must be
+//! understood, room for more, and a CRC32C over itself.
+
+mod checkpoint;
+mod error;
+mod field;
+mod flush;
+mod geometry;
+mod layout;
+mod record;
+mod segment;
+mod superblock;
+mod table;
+
+pub use checkpoint::{
+    CHECKPOINT_HEADER_BYTES, CheckpointBody, CheckpointHeader, FinishedRun, OrdinalRange, PlannedSegment, SegmentEntry,
+    SegmentState, encode_checkpoint, encoded_checkpoint_bytes,
+};
+pub use error::FormatError;
+pub use flush::{
+    FLUSH_CLOSING, FLUSH_HEADER_BYTES_MAX, FLUSH_INLINE_TABLE, FLUSH_TABLE_HAS_SEQUENCES, FlushHeader,
+    header_bytes_for, space_for_inline_table,
+};
+pub use geometry::{Extent, RowGeometry};
+pub use layout::{
+    CHECKPOINTS_OFFSET, DriveLayout, LayoutError, PLACES, SLOTS_ALIGNMENT_BYTES, SLOTS_PER_LANE_MIN, SUPERBLOCK_BYTES,
+    SUPERBLOCK_STRIDE_BYTES, place_of,
+};
+pub use record::{
+    PAYLOAD_ALIGNMENT_BYTES, RECORD_INCOMPLETE, RecordKind, STREAMS_BYTES_MAX, TABLE_ENTRY_BYTES, TableEntry,
+    decode_streams, encode_streams,
+};
+pub use segment::{SegmentId, ShardPlace};
+pub use superblock::{DriveEntry, DriveState, Geometry, HISTORY_MAX, Start, Superblock, UNIT_BYTES_MAX};
+pub use table::{FlushEntry, SegmentTable};
