@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The client of a Forebay server.
+//!
+//! [`Client`] is what programs use: blocking, without threads of its own, one connection per lane opened
+//! when it is needed. [`Session`] is the machine underneath, one for each connection: it batches puts,
+//! keeps what is unanswered and decides when to send it again. It has no clock, no sockets and no
+//! randomness, so that tests and simulators can drive it through every cut and delay.
+//!
+//! ```no_run
+//! use forebay_client::{Client, ClientConfig};
+//! use forebay_types::FragmentId;
+//!
+//! # fn main() -> Result<(), forebay_client::ClientError> {
+//! let mut client = Client::connect(ClientConfig::new("127.0.0.1:7420", "example"))?;
+//! let id = FragmentId::new(1, 7, 0x100);
+//! client.put(id, 1, b"the bytes of the fragment")?;
+//! client.flush()?;
+//! let mut results = Vec::new();
+//! client.take_put_results(&mut results);
+//! assert!(results[0].outcome.is_acknowledged());
+//! assert_eq!(client.get(id)?, b"the bytes of the fragment");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it promises
+//! - A put is reported exactly once by [`Client::take_put_results`], as what the server last said of it.
+//! - Every call survives a restart of the server: it connects again and repeats what was not answered,
+//!   under the same request id, until its deadline. Repeating is safe: all requests are idempotent.
+//! - Bytes that are read have the checksum that their writer computed, or the call says that they do not.
+//!
+//! # What it does not do
+//! It has no thread: batches leave and replies arrive while one of its methods runs. A program that puts
+//! rarely calls [`Client::take_put_results`] or [`Client::flush`] now and then.
+
+mod answer;
+mod client;
+mod config;
+mod error;
+
+pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, PutResult};
+pub use client::Client;
+pub use config::{ClientConfig, ServerInfo};
+pub use error::ClientError;
+pub use forebay_protocol::{AcceptedEvent, Class, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo};
