@@ -1,1 +1,40 @@
-//! Placeholder.
+//! Detector files: FASER raw and LHCb MDF, read and written, and a generator of both.
+//!
+//! An event of a file becomes fragments ([`split`]): one per read-out unit, and one more, the *frame*,
+//! with every byte that belongs to no read-out unit and the order of all of them. [`join`] gives back the
+//! very bytes of the file. What the formats look like to a user, and what becomes of each byte, is in
+//! `docs/formats.md`.
+//!
+//! This crate promises:
+//! - bytes of a file or of a fragment are never trusted: whatever they are, the answer is a typed error
+//!   or a right result, without a panic and with bounded memory ([`EVENT_BYTES_MAX`]);
+//! - `join(split(event))` is byte-identical, padding and odd bytes included;
+//! - an event that [`EventReader`] gives out has passed every check that its format allows.
+//!
+//! It does no network I/O, knows nothing of stores or streams, and interprets no detector data beyond
+//! what names an event and its sources.
+
+pub mod banks;
+mod bytes;
+mod error;
+mod event;
+mod faser;
+mod frame;
+mod generate;
+mod join;
+mod mdf;
+mod random;
+mod reader;
+mod split;
+
+pub use error::{FrameError, InputError, JoinError, NumberUnknown, Problem, RenumberError, SplitError};
+pub use event::{EventInfo, Format, ParseFormatError, RawEvent, inspect, renumber, verify};
+pub use frame::{FRAME_ENTRY_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, expected_pieces, frame_format, sources};
+pub use generate::Generator;
+pub use join::{join, join_incomplete};
+pub use mdf::checksum as mdf_checksum;
+pub use reader::{EventReader, open};
+pub use split::{Piece, split};
+
+/// The largest event that is read or put together.
+pub const EVENT_BYTES_MAX: u64 = 512 << 20;

@@ -1,0 +1,115 @@
+//! What the tests of this crate share.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::path::PathBuf;
+
+use forebay_rawdata::{EventReader, Format, Generator, InputError, Piece, RawEvent};
+use forebay_types::{RunId, SourceId};
+
+/// The recorded files: `FOREBAY_TESTDATA`, or `../shared/data` beside the workspace when it exists.
+/// Without them the test is skipped, and says so; where `CI` is `true` it fails.
+pub fn test_data() -> Option<PathBuf> {
+    let default = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"));
+    let directory = std::env::var_os("FOREBAY_TESTDATA").map_or_else(default, PathBuf::from);
+    if directory.is_dir() {
+        return Some(directory);
+    }
+    println!("skipped: needs recorded files (set FOREBAY_TESTDATA)");
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "recorded files are missing: {}", directory.display());
+    None
+}
+
+pub fn read_all(format: Format, bytes: &[u8]) -> (Vec<RawEvent>, Option<InputError>) {
+    let mut events = Vec::new();
+    for event in EventReader::new(format, bytes) {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
+}
+
+pub fn borrowed(pieces: &[Piece]) -> Vec<(SourceId, &[u8])> {
+    pieces.iter().map(|piece| (piece.source, piece.bytes.as_slice())).collect()
+}
+
+/// The three kinds of files: FASER, MDF, MDF compressed.
+pub fn generators(seed: u64, run: u32) -> [Generator; 3] {
+    [
+        Generator::new(Format::Faser, seed, RunId(run)),
+        Generator::new(Format::Mdf, seed, RunId(run)),
+        Generator::new(Format::Mdf, seed, RunId(run)).compressed(true),
+    ]
+}
+
+/// A fragment of a FASER event with a payload of its own length.
+pub fn faser_fragment(source: u32, payload: &[u8]) -> Vec<u8> {
+    let mut fragment = vec![0xAA, 0, 0, 0, 1, 0, 36, 0];
+    fragment.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    fragment.extend_from_slice(&source.to_le_bytes());
+    fragment.extend_from_slice(&[0; 20]);
+    fragment.extend_from_slice(payload);
+    fragment
+}
+
+/// A FASER event of run 5, number 77, with these fragments and then `rest`.
+pub fn faser_event(fragments: &[Vec<u8>], rest: &[u8]) -> Vec<u8> {
+    let payload = [fragments.concat(), rest.to_vec()].concat();
+    let mut event = vec![0xBB, 0, 0, 0, 1, 0, 44, 0];
+    event.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    event.push(fragments.len() as u8);
+    event.extend_from_slice(&[5, 0, 0]);
+    event.extend_from_slice(&77u64.to_le_bytes());
+    event.extend_from_slice(&77u64.to_le_bytes());
+    event.extend_from_slice(&[0; 12]);
+    event.extend_from_slice(&payload);
+    event
+}
+
+/// A bank with `padding` after it, whatever its length.
+pub fn bank(bank_type: u8, version: u8, source_id: u16, body: &[u8], padding: &[u8]) -> Vec<u8> {
+    let mut bank = vec![0xCB, 0xCB];
+    bank.extend_from_slice(&(body.len() as u16 + 8).to_le_bytes());
+    bank.extend_from_slice(&[bank_type, version]);
+    bank.extend_from_slice(&source_id.to_le_bytes());
+    bank.extend_from_slice(body);
+    bank.extend_from_slice(padding);
+    bank
+}
+
+/// An ODIN bank of run 5.
+pub fn odin(version: u8, event: u64) -> Vec<u8> {
+    let mut body = [0xEE; 40];
+    body[..4].copy_from_slice(&5u32.to_le_bytes());
+    body[12..16].copy_from_slice(&((event >> 32) as u32).to_le_bytes());
+    body[16..20].copy_from_slice(&(event as u32).to_le_bytes());
+    bank(16, version, 0, &body, &[])
+}
+
+/// An MDF record of run 5 with a header of this version and data type, this payload and no checksum.
+pub fn mdf_event(header_version: u8, data_type: u8, payload: &[u8]) -> Vec<u8> {
+    let mut event = vec![0; if header_version == 2 { 20 } else { 48 }];
+    event[17] = header_version << 4 | if header_version == 2 { 0 } else { 7 };
+    event[18] = data_type;
+    if header_version != 2 {
+        event[36..40].copy_from_slice(&5u32.to_le_bytes());
+    }
+    event.extend_from_slice(payload);
+    let size = (event.len() as u32).to_le_bytes();
+    for at in [0, 4, 8] {
+        event[at..at + 4].copy_from_slice(&size);
+    }
+    event
+}
+
+/// Puts the right checksum into an MDF record.
+pub fn seal(mut event: Vec<u8>) -> Vec<u8> {
+    let sum = forebay_rawdata::mdf_checksum(&event[16..]);
+    event[12..16].copy_from_slice(&sum.to_le_bytes());
+    event
+}
+
+pub fn raw(format: Format, bytes: Vec<u8>) -> RawEvent {
+    RawEvent { format, key: Default::default(), bytes }
+}
