@@ -1,7 +1,7 @@
 //! Detector files: FASER raw and LHCb MDF, read and written, and a generator of both.
 //!
-//! An event of a file becomes fragments ([`split`]): one per read-out unit, and one more, the *frame*,
-//! with every byte that belongs to no read-out unit and the order of all of them. [`join`] gives back the
+//! An event of a file becomes fragments ([`split()`]): one per read-out unit, and one more, the *frame*,
+//! with every byte that belongs to no read-out unit and the order of all of them. [`join()`] gives back the
 //! very bytes of the file. What the formats look like to a user, and what becomes of each byte, is in
 //! `docs/formats.md`.
 //!
