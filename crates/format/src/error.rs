@@ -107,7 +107,7 @@ pub enum FormatError {
     },
     /// Two things that must agree do not, under a CRC that is right: a fault of the writer.
     #[error(
-        "{what} contradicts itself: {rule} (found {found}, expected {expected}); its CRC is right, so it was written \
+        "{what} contradicts itself: {rule} (numbers {found} and {expected}); its CRC is right, so a program wrote it \
          so: keep the drive as it is and report this"
     )]
     Inconsistent {
@@ -115,9 +115,9 @@ pub enum FormatError {
         what: &'static str,
         /// The rule that is broken.
         rule: &'static str,
-        /// The number that is there.
+        /// The number that breaks the rule.
         found: u64,
-        /// The number that the rule asks for.
+        /// The number that it is held against.
         expected: u64,
     },
     /// A stream's name that no stream may have.

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::FormatError;
 use crate::error::{ensure, within};
-use crate::field::{FLAGS_REQUIRED, Kind, Stored, check_width, layout, prefix};
+use crate::field::{FLAGS_REQUIRED, Kind, Stored, check_width, layout, only_known, prefix};
 use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
@@ -380,7 +380,30 @@ impl FlushHeader {
         if expected == found { Ok(()) } else { Err(FormatError::Crc { what: "table of records", expected, found }) }
     }
 
+    /// `Ok` when header and units lie in the slot as they must: inside it, the units right behind the
+    /// header, or, for a closing flush, right before it at the slot's end.
+    ///
+    /// # Errors
+    /// [`FormatError::Inconsistent`].
+    pub fn check_in_slot(&self, slot_offset: u64, slot_bytes: u64) -> Result<(), FormatError> {
+        let (begin, header_bytes) = (self.offset_bytes, u64::from(self.header_bytes));
+        let in_slot = begin.checked_sub(slot_offset).filter(|at| at.saturating_add(header_bytes) <= slot_bytes);
+        ensure(in_slot.is_some(), WHAT, "it lies in its slot", begin, slot_offset)?;
+        let at = in_slot.unwrap_or_default();
+        let shard_bytes = self.geometry().shard_bytes();
+        let units = self.units_offset_bytes;
+        let units_end = units.saturating_add(shard_bytes);
+        if self.is_closing() {
+            let last = slot_bytes - header_bytes;
+            ensure(at == last, WHAT, "a closing header is the last block of its slot", at, last)?;
+            return ensure(units_end == at, WHAT, "a closing unit lies right before its header", units_end, at);
+        }
+        ensure(units == at + header_bytes, WHAT, "units follow their header", units, at + header_bytes)?;
+        ensure(units_end <= slot_bytes, WHAT, "its units lie in its slot", units_end, slot_bytes)
+    }
+
     fn check(&self) -> Result<(), FormatError> {
+        only_known(WHAT, self.flags & FLAGS_REQUIRED, KIND.flags_known)?;
         check_width(WHAT, self.data_shards, self.parity_shards, self.unit_bytes)?;
         let shard_count = self.shard_count();
         let shard = usize::from(self.shard);
@@ -419,6 +442,8 @@ impl FlushHeader {
             let whole = self.table_offset_bytes == 0 && table == data;
             ensure(whole, WHAT, "the data of a closing flush are its table", data, table)?;
             ensure(self.rows == 1, WHAT, "a closing flush is one row", self.rows, 1u8)?;
+            let (unit, last) = (self.unit_bytes, self.last_unit_bytes);
+            ensure(unit == last, WHAT, "the unit of a closing flush is as short as its data allow", unit, last)?;
             let block = BLOCK_BYTES as u64;
             return ensure(
                 u64::from(self.header_bytes) == block,

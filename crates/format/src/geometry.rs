@@ -81,6 +81,11 @@ impl RowGeometry {
         }
     }
 
+    /// Bytes of units on each drive, or `None` when the rows do not fit their number.
+    pub(crate) fn checked_shard_bytes(&self) -> Option<u64> {
+        self.checked_rows().map(|_| self.shard_bytes())
+    }
+
     /// Cuts a range of the data into the pieces that lie in one unit each, in order.
     ///
     /// # Panics

@@ -1,8 +1,11 @@
 //! The table of a whole segment: the data of its closing flush.
 
+use forebay_types::limits::BLOCK_BYTES;
+
 use crate::FormatError;
 use crate::error::{ensure, within};
-use crate::field::{layout, only_known};
+use crate::field::{check_width, layout, only_known};
+use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
 
 const WHAT: &str = "table of a segment";
@@ -136,6 +139,28 @@ impl SegmentTable {
         })
     }
 
+    /// `Ok` when every flush lies in a slot of `slot_bytes`, none over the next, in a segment with this
+    /// many data shards and units of `unit_bytes`.
+    ///
+    /// # Errors
+    /// [`FormatError::Inconsistent`].
+    pub fn check_in_slot(&self, slot_bytes: u64, data_shards: u8, unit_bytes: u32) -> Result<(), FormatError> {
+        check_width(WHAT, data_shards, 0, unit_bytes)?;
+        let mut free_from = 0;
+        for flush in &self.flushes {
+            let (begin, block) = (flush.offset_bytes, BLOCK_BYTES as u64);
+            let header_bytes = u64::from(flush.header_bytes);
+            let blocks = begin.is_multiple_of(block) && header_bytes.is_multiple_of(block) && header_bytes > 0;
+            ensure(blocks, WHAT, "headers are whole blocks at blocks", begin, header_bytes)?;
+            ensure(begin >= free_from, WHAT, "flushes do not overlap", begin, free_from)?;
+            let geometry = RowGeometry { data_shards, unit_bytes, data_bytes: flush.data_bytes };
+            let shard_bytes = geometry.checked_shard_bytes().unwrap_or(u64::MAX);
+            free_from = begin.saturating_add(header_bytes).saturating_add(shard_bytes);
+            ensure(free_from <= slot_bytes, WHAT, "flushes lie in their slot", free_from, slot_bytes)?;
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), FormatError> {
         within("flushes of a segment", self.flushes.len() as u64, u64::from(u32::MAX))?;
         within("records of a segment", self.records.len() as u64, u64::from(u32::MAX))?;
@@ -145,8 +170,6 @@ impl SegmentTable {
         for pair in self.flushes.windows(2) {
             let ascending = pair[0].flush < pair[1].flush;
             ensure(ascending, WHAT, "flushes are in their order", pair[1].flush, pair[0].flush)?;
-            let end = pair[0].offset_bytes.saturating_add(u64::from(pair[0].header_bytes));
-            ensure(end <= pair[1].offset_bytes, WHAT, "flushes do not overlap", pair[1].offset_bytes, end)?;
         }
         for (flush, records) in self.by_flush() {
             let last = flush.first_sequence.checked_add(u64::from(flush.record_count));

@@ -4,6 +4,7 @@
 use forebay_types::limits::SHARDS_MAX;
 
 use super::*;
+use crate::Superblock;
 
 impl CheckpointBody {
     /// The body's bytes.
@@ -57,6 +58,23 @@ impl CheckpointBody {
         ensure(seen == ALL_SECTIONS, WHAT, "every section that is needed is there", seen, ALL_SECTIONS)?;
         state.check()?;
         Ok(state)
+    }
+
+    /// `Ok` when every slot of a live or planned segment lies on a drive of the store and belongs to
+    /// `lane`. To be asked of what was read before any of its slots is looked at.
+    ///
+    /// # Errors
+    /// [`FormatError::Inconsistent`] and [`FormatError::Limit`].
+    pub fn check_slots(&self, lane: u16, superblock: &Superblock) -> Result<(), FormatError> {
+        let places = self.live.iter().flat_map(|segment| &segment.shards);
+        for place in places.chain(self.planned.iter().flat_map(|segment| &segment.shards)) {
+            let drive = superblock.drives.iter().find(|drive| drive.number == place.drive);
+            let slots = drive.map_or(0, |drive| drive.slots);
+            ensure(place.slot < slots, WHAT, "each slot lies on a drive of the store", place.slot, slots)?;
+            let owner = superblock.geometry.layout(slots).lane_of_slot(place.slot);
+            ensure(owner == lane, WHAT, "each slot belongs to the lane", owner, lane)?;
+        }
+        Ok(())
     }
 
     fn read_section(&mut self, body: &mut Reader<'_>, seen: &mut u32) -> Result<(), FormatError> {
