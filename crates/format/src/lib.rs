@@ -11,6 +11,8 @@
 //! understood, room for more, and a CRC32C over itself.
 
 mod checkpoint;
+#[cfg(test)]
+mod drawing;
 mod error;
 mod field;
 mod flush;

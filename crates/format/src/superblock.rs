@@ -64,7 +64,7 @@ layout!(
         UUID: DriveUuid = 0;
         NUMBER: u16 = 16;
         STATE: u8 = 18;
-        ROOM: u8 = 19;
+        ROOM: [u8; 1] = 19;
         SLOTS: u32 = 20;
         CHANGED: u64 = 24;
         DRIVE_BYTES: u64 = 32;
@@ -72,8 +72,8 @@ layout!(
     }
 );
 
-const HISTORY_OFFSET: usize = superblock::BYTES;
-const DRIVES_OFFSET: usize = HISTORY_OFFSET + HISTORY_MAX * start::BYTES;
+pub(crate) const HISTORY_OFFSET: usize = superblock::BYTES;
+pub(crate) const DRIVES_OFFSET: usize = HISTORY_OFFSET + HISTORY_MAX * start::BYTES;
 const _: () = assert!(DRIVES_OFFSET + DRIVES_MAX * drive_entry::BYTES <= SUPERBLOCK_BYTES);
 
 /// How a store is laid out, the same on all of its drives and for its whole life.
