@@ -1,0 +1,299 @@
+//! What a right CRC does not excuse: each rule that a structure must keep is checked when it is read,
+//! and the error names the rule.
+
+mod common;
+
+use common::*;
+use forebay_format::*;
+use forebay_types::crc32c;
+
+/// Bytes that replace others at an offset.
+type Patch<'a> = &'a [(usize, &'a [u8])];
+
+fn patched(bytes: &[u8], patch: Patch<'_>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (at, value) in patch {
+        bytes[*at..at + value.len()].copy_from_slice(value);
+    }
+    bytes
+}
+
+fn expect<T: std::fmt::Debug>(read: Result<T, FormatError>, words: &str) {
+    let error = read.expect_err(words).to_string();
+    assert!(error.contains(words), "{error:?} should say {words:?}");
+}
+
+#[test]
+fn superblocks() {
+    let bytes = superblock().encode();
+    let drive_entry = |index: usize| 768 + 48 * index;
+    let cases: [(Patch<'_>, &str); 23] = [
+        (&[(58, &[2])], "mark of a clean stop is 2"),
+        (&[(59, &[0])], "at least one data shard"),
+        (&[(59, &[30]), (60, &[3])], "number of shards is 33"),
+        (&[(61, &[0])], "fewest data shards"),
+        (&[(61, &[5])], "fewest data shards"),
+        (&[(62, &[0, 0])], "at least one lane"),
+        (&[(62, &[65, 0])], "number of lanes is 65"),
+        (&[(104, &4097u64.to_le_bytes())], "a slot is whole blocks"),
+        (&[(112, &4096u64.to_le_bytes())], "a checkpoint's place is whole blocks"),
+        (&[(120, &1000u32.to_le_bytes())], "a unit is whole blocks"),
+        (&[(120, &0u32.to_le_bytes())], "a unit is whole blocks"),
+        (&[(120, &(32u32 << 20).to_le_bytes())], "bytes of a unit"),
+        (&[(124, &0u32.to_le_bytes())], "fragments may have bytes"),
+        (&[(124, &u32::MAX.to_le_bytes())], "largest fragment"),
+        (&[(128, &[33, 0])], "number of starts in the history is 33"),
+        (&[(130, &[1, 1])], "number of drives is 257"),
+        (&[(256, &[11])], "oldest first"),
+        (&[(288, &[13])], "no start is newer"),
+        (&[(296, &[0])], "one random number"),
+        (&[(drive_entry(2) + 16, &[0, 0])], "each drive number is given once"),
+        (&[(drive_entry(2) + 18, &[3])], "state of a drive is 3"),
+        (&[(drive_entry(2) + 20, &u32::MAX.to_le_bytes())], "all slots of a drive lie on it"),
+        (&[(drive_entry(2) + 24, &[8])], "no drive changed after"),
+    ];
+    for (patch, words) in cases {
+        let mut bytes = patched(&bytes, patch);
+        seal(&mut bytes);
+        expect(Superblock::decode(&bytes), words);
+    }
+    let uuid = drive(1).to_bytes();
+    let own: [(Patch<'_>, &str); 3] = [
+        (&[(40, &[0; 16])], "the drive itself is in the list"),
+        (&[(56, &[0, 0])], "the drive itself is in the list"),
+        (&[(drive_entry(0), &uuid)], "each drive UUID is listed once"),
+    ];
+    for (patch, words) in own {
+        let mut bytes = patched(&bytes, patch);
+        seal(&mut bytes);
+        expect(Superblock::decode(&bytes), words);
+    }
+}
+
+#[test]
+fn flush_headers() {
+    let (header, table) = inline_flush();
+    let inline = encode(&header, Some(&table));
+    let full = encode(&full_flush().0, None);
+    let closing = encode(&closing_flush().0, None);
+    let cases: [(&[u8], Patch<'_>, &str); 21] = [
+        (&inline, &[(20, &8192u32.to_le_bytes())], "needs 8192 bytes and 4096 are there"),
+        (&inline, &[(20, &5000u32.to_le_bytes())], "length of a header is 5000"),
+        (&inline, &[(20, &(2u32 << 20).to_le_bytes())], "length of a header is 2097152"),
+        (&inline, &[(12, &[4])], "start the version of the program"),
+        (&inline, &[(86, &[5])], "the shard is one of them"),
+        (&inline, &[(87, &[0])], "at least one data shard"),
+        (&inline, &[(88, &[200])], "number of shards is 204"),
+        (&inline, &[(96, &[1])], "a unit is whole blocks"),
+        (&inline, &[(100, &u32::MAX.to_le_bytes())], "rows of a flush"),
+        (&inline, &[(100, &2u32.to_le_bytes())], "its rows hold its data"),
+        (&inline, &[(104, &8192u32.to_le_bytes())], "the last row is as short"),
+        (&inline, &[(108, &4u32.to_le_bytes())], "an entry for each record"),
+        (&inline, &[(128, &[8])], "a table in the header has no place in the data"),
+        (&inline, &[(136, &4000u32.to_le_bytes())], "needs 4316 bytes and 4096 are there"),
+        (&inline, &[(144, &[0xFF; 8])], "sequences do not run over"),
+        (&inline, &[(156, &[0; 4])], "runs go from the smallest"),
+        (&inline, &[(168, &[0; 8])], "events go from the smallest"),
+        (&inline, &[(256 + 12, &[0])], "no drive holds two shards"),
+        (&full, &[(128, &u64::MAX.to_le_bytes())], "the table lies in the data"),
+        (&full, &[(340, &[0x55])], "cannot be combined with others"),
+        (&closing, &[(128, &[8])], "the data of a closing flush are its table"),
+    ];
+    for (bytes, patch, words) in cases {
+        let mut bytes = patched(bytes, patch);
+        seal(&mut bytes);
+        expect(FlushHeader::decode(&bytes), words);
+    }
+    // The digest does not know the drive, the offset, the shard and what was durable.
+    for patch in [&[(40, &[1][..])], &[(57, &[1][..])], &[(86, &[1][..])], &[(92, &[1][..])]] {
+        let mut bytes = patched(&inline, patch);
+        seal(&mut bytes);
+        let other = FlushHeader::decode(&bytes).expect("fields that differ between shards");
+        assert!(other != header && other.digest == header.digest);
+    }
+}
+
+#[test]
+fn tables_of_flushes() {
+    let (header, table) = inline_flush();
+    expect(header.decode_table(&table[..64]), "needs 160 bytes and 64 are there");
+    let mut damaged = table.clone();
+    damaged[3] ^= 1;
+    expect(header.decode_table(&damaged), "its CRC32C should be");
+    let record = |at: usize, value: &[u8]| {
+        let bytes = patched(&table, &[(at, value)]);
+        FlushHeader { table_crc: crc32c(&bytes), ..header.clone() }.decode_table(&bytes)
+    };
+    expect(record(32, &[6]), "a record of kind 6");
+    expect(record(32, &[0]), "a record of kind 0");
+    expect(record(33, &[2]), "flags 0x2");
+    expect(record(32 + 20, &(17u32 << 20).to_le_bytes()), "length of a record's payload");
+    expect(record(32 + 28, &u32::MAX.to_le_bytes()), "a payload lies in the data of its flush");
+}
+
+#[test]
+fn segment_tables() {
+    let bytes = segment_table().encode();
+    let record = 16 + 3 * 40;
+    let cases: [(Patch<'_>, &str); 9] = [
+        (&[(0, &[2])], "format version 2"),
+        (&[(2, &[1])], "flags 0x1"),
+        (&[(4, &[0xFF; 4])], "needs 171798691976 bytes"),
+        (&[(8, &[0xFF; 4])], "needs 137438953576 bytes"),
+        (&[(8, &[4])], "it ends after its last record"),
+        (&[(16 + 32, &[2])], "each record belongs to a flush"),
+        (&[(16 + 40 + 24, &[0])], "flushes are in their order"),
+        (&[(16 + 36, &[1])], "flags 0x1"),
+        (&[(record + 28, &[0xFF; 2])], "a payload lies in the data"),
+    ];
+    for (patch, words) in cases {
+        expect(SegmentTable::decode(&patched(&bytes, patch)), words);
+    }
+    let table = segment_table();
+    let with = |change: fn(&mut FlushEntry)| {
+        let mut table = table.clone();
+        change(&mut table.flushes[1]);
+        table.check_in_slot(64 << 20, 4, 32 << 10)
+    };
+    expect(with(|flush| flush.offset_bytes += 1), "whole blocks at blocks");
+    expect(with(|flush| flush.header_bytes = 0), "whole blocks at blocks");
+    expect(with(|flush| flush.offset_bytes = 8192), "flushes do not overlap");
+    expect(with(|flush| flush.data_bytes = u64::MAX), "flushes lie in their slot");
+    expect(with(|flush| flush.offset_bytes = !4095), "flushes lie in their slot");
+    expect(table.check_in_slot(3 << 20, 4, 32 << 10), "flushes lie in their slot");
+}
+
+/// Sections one after the other: kind, flags, count, bytes.
+fn body(sections: &[(u16, u16, u32, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (kind, flags, count, bytes) in sections {
+        body.extend(kind.to_le_bytes());
+        body.extend(flags.to_le_bytes());
+        body.extend(count.to_le_bytes());
+        body.extend((bytes.len() as u64).to_le_bytes());
+        body.extend(*bytes);
+    }
+    body
+}
+
+fn read_body(body: &[u8]) -> Result<CheckpointBody, FormatError> {
+    let blocks = encode_checkpoint(&checkpoint_header(), body);
+    let header = CheckpointHeader::decode(&blocks)?;
+    CheckpointBody::decode(&header, &blocks[CHECKPOINT_HEADER_BYTES..])
+}
+
+#[test]
+fn sections_of_checkpoints() {
+    let numbers = (1, 0, 1, &[0; 16][..]);
+    let empty = [numbers, (2, 0, 0, &[]), (3, 0, 0, &[]), (4, 0, 0, &[]), (5, 0, 0, &[])];
+    assert_eq!(read_body(&body(&empty)), Ok(CheckpointBody::default()));
+    let with = |more: (u16, u16, u32, &[u8])| read_body(&[body(&empty), body(&[more])].concat());
+    assert_eq!(with((77, 1, 9, b"what a later version adds")), Ok(CheckpointBody::default()));
+    expect(with((77, 0, 0, &[])), "section of kind 77");
+    expect(with((77, 2, 0, &[])), "flags 0x2");
+    expect(with((4, 0, 0, &[])), "each section is there once");
+    expect(read_body(&body(&empty[..4])), "every section that is needed is there");
+    expect(read_body(&[body(&empty), vec![0; 7]].concat()), "needs 16 bytes and 7 are there");
+    let only = |index: usize, section: (u16, u16, u32, &[u8])| {
+        let mut sections = empty;
+        sections[index] = section;
+        read_body(&body(&sections))
+    };
+    expect(only(0, (1, 0, 2, &[0; 32])), "has one entry");
+    expect(only(1, (2, 0, u32::MAX, &[0; 100])), "needs 171798691800 bytes and 100 are there");
+    expect(only(3, (4, 0, 0, &[0])), "a section ends after its last entry");
+    let run = |ranges: &[[u64; 2]]| {
+        let mut bytes = [&7u32.to_le_bytes()[..], &[0; 4], &(ranges.len() as u32).to_le_bytes(), &[0; 4]].concat();
+        bytes.extend(ranges.iter().flatten().flat_map(|number| number.to_le_bytes()));
+        bytes
+    };
+    assert!(only(3, (4, 0, 1, &run(&[[0, 5], [6, 1]]))).is_ok());
+    expect(only(3, (4, 0, 1, &run(&[[0, 5], [5, 1]]))), "do not touch");
+    expect(only(3, (4, 0, 1, &run(&[[9, 1], [2, 1]]))), "ascending");
+    expect(only(3, (4, 0, 1, &run(&[[9, 0]]))), "at least one ordinal");
+    expect(only(3, (4, 0, 1, &run(&[[u64::MAX, 2]]))), "none above 2^64");
+    expect(only(3, (4, 0, 2, &[run(&[]), run(&[])].concat())), "runs are ascending");
+    let mut many = run(&[]);
+    many[8..12].fill(0xFF);
+    expect(only(3, (4, 0, 1, &many)), "needs 68719476720 bytes and 0 are there");
+    expect(only(4, (5, 0, 2, &[0; 32])), "counters are ascending");
+}
+
+#[test]
+fn segments_of_checkpoints() {
+    let changed = |change: fn(&mut [u8])| {
+        let mut bytes = checkpoint_body().encode();
+        change(&mut bytes);
+        read_body(&bytes)
+    };
+    // The first live segment begins behind the numbers and two heads of sections.
+    const LIVE: usize = 16 + 16 + 16;
+    const SECOND: usize = LIVE + 40 + 5 * 8;
+    assert_eq!(changed(|_| ()), Ok(checkpoint_body()));
+    expect(changed(|bytes| bytes[LIVE + 34] = 0), "state of a segment is 0");
+    expect(changed(|bytes| bytes[LIVE + 35] = 1), "flags 0x1");
+    expect(changed(|bytes| bytes[LIVE + 24] = 1), "a unit is whole blocks");
+    expect(changed(|bytes| bytes[LIVE + 32] = 200), "number of shards is 201");
+    expect(changed(|bytes| bytes[LIVE + 40 + 12] = 0), "no drive holds two shards");
+    expect(changed(|bytes| bytes.copy_within(LIVE..LIVE + 16, SECOND)), "each segment is listed once");
+    expect(changed(|bytes| bytes.copy_within(LIVE + 40..LIVE + 48, SECOND + 40)), "no slot belongs to two segments");
+}
+
+#[test]
+fn slots_of_checkpoints() {
+    let mut superblock = superblock();
+    superblock.geometry.lanes = 1;
+    let body = checkpoint_body();
+    expect(body.check_slots(0, &superblock), "each slot lies on a drive of the store");
+    superblock.drives[4].number = forebay_types::DriveNumber(4);
+    assert_eq!(body.check_slots(0, &superblock), Ok(()));
+    superblock.drives[4].slots = 74;
+    expect(body.check_slots(0, &superblock), "each slot lies on a drive of the store (numbers 74 and 74)");
+    superblock.drives[4].slots = 100;
+    superblock.geometry.lanes = 2;
+    expect(body.check_slots(0, &superblock), "each slot belongs to the lane");
+}
+
+#[test]
+fn lists_of_streams() {
+    let name: &[u8] = b"physics";
+    let list = |count: u8, names: &[&[u8]]| {
+        let mut bytes = vec![count];
+        for name in names {
+            bytes.push(name.len() as u8);
+            bytes.extend(*name);
+        }
+        decode_streams(&bytes)
+    };
+    assert!(list(1, &[name]).is_ok());
+    expect(decode_streams(&[]), "needs 1 bytes");
+    expect(list(0, &[]), "at least one stream");
+    expect(list(65, &[name; 65]), "number of streams is 65");
+    expect(list(2, &[name]), "needs 10 bytes and 9 are there");
+    expect(list(1, &[name, name]), "ends after its last name");
+    expect(list(1, &[&[b'x'; 65]]), "length of a stream's name is 65");
+    expect(list(1, &[b"../etc"]), "cannot name a stream");
+    expect(list(1, &[b"\xFF"]), "cannot name a stream");
+    expect(decode_streams(b"\x01\x07phys"), "needs 9 bytes and 6 are there");
+}
+
+/// What could not be read again is never written.
+#[test]
+fn encoding_refuses_what_decoding_would() {
+    fn refused(encode: impl FnOnce() + std::panic::UnwindSafe) -> bool {
+        std::panic::catch_unwind(encode).is_err()
+    }
+    let mut clone = superblock();
+    clone.drives[0].uuid = clone.drives[1].uuid;
+    assert!(refused(move || drop(clone.encode())));
+    let mut touching = checkpoint_body();
+    touching.finished[0].ranges[1].start = 10;
+    assert!(refused(move || drop(touching.encode())));
+    let mut stale = inline_flush().0;
+    stale.flush += 1;
+    assert!(refused(move || drop(encode(&stale, Some(&inline_flush().1)))));
+    assert!(refused(|| drop(encode(&inline_flush().0, None))));
+    let mut overlong = segment_table();
+    overlong.records.pop();
+    assert!(refused(move || drop(overlong.encode())));
+}
