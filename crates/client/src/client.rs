@@ -1,21 +1,33 @@
 //! The blocking client.
 
+mod events;
+mod scatter;
+
+use std::io;
 use std::time::Duration;
 
-use forebay_protocol::{RunInfo, StreamInfo};
-use forebay_types::{
-    DecideOutcome, DriveNumber, EventKey, FragmentId, ReadOutcome, RunId, SourceId, StreamName, crc32c,
-};
+use forebay_protocol::{Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Status, StreamInfo, Streams};
+use forebay_types::placement::lane_of;
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, crc32c};
 
-use crate::answer::{AcceptedPage, Decision, FetchedEvent, Lease, PutResult};
+use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};
+use crate::driver::{Driver, Ticket, Wait, resolve};
 use crate::error::ClientError;
+use crate::session::{Answer, Request, SessionError};
+use scatter::{merge_runs, merge_streams, scatter};
 
 /// A client of one server. It is `Send`: it may move between threads, and blocks the one that calls.
 pub struct Client {
-    config: ClientConfig,
-    info: ServerInfo,
+    driver: Driver,
+    /// The lane that the next lease asks first.
+    next_lane: u16,
 }
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Client>();
+};
 
 impl Client {
     /// Connects and greets, trying again until the deadline.
@@ -23,12 +35,17 @@ impl Client {
     /// # Errors
     /// When nothing answers, or what answers is no Forebay server of a version that fits.
     pub fn connect(config: ClientConfig) -> Result<Client, ClientError> {
-        Err(unfinished(&config))
+        let address = config.address.clone();
+        resolve(&address).map_err(|source| ClientError::Address { address: address.clone(), source })?;
+        let driver = Driver::new(config).map_err(|source| ClientError::System { address, source })?;
+        let mut client = Client { driver, next_lane: 0 };
+        client.ping()?;
+        Ok(client)
     }
 
     /// What the server said of itself in the last greeting.
     pub fn info(&self) -> &ServerInfo {
-        &self.info
+        self.driver.info().expect("connect waits for the greeting")
     }
 
     /// Puts a fragment into the batch of its lane: computes its CRC32C, copies it, drives the sockets
@@ -49,29 +66,68 @@ impl Client {
     /// # Errors
     /// As [`Client::put`].
     pub fn put_with_crc(&mut self, id: FragmentId, expected: u16, payload: &[u8], crc: u32) -> Result<(), ClientError> {
-        let _ = (id, expected, payload, crc);
-        Err(unfinished(&self.config))
+        let info = self.info();
+        let max = info.fragment_bytes_max.min(info.frame_payload_bytes_max) as usize;
+        let max = max.min(forebay_types::limits::FRAGMENT_BYTES_MAX);
+        if payload.len() > max {
+            return Err(ClientError::TooLarge { id, bytes: payload.len(), max });
+        }
+        let lane = self.lane_of(id.key());
+        while !self.driver.has_room(lane) {
+            self.turn(Wait::Yes)?;
+        }
+        let turned = self.driver.put(lane, id, expected, payload, crc);
+        turned.map_err(|error| self.error(error))?.map_err(|error| self.system(error))
     }
 
     /// Appends the results that are there after one turn of the sockets that does not wait. Each put is
     /// reported exactly once.
     pub fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
-        let _ = into;
+        if let Err(error) = self.turn(Wait::No) {
+            // The results that are there are true all the same; the next call that can fail will say it.
+            tracing::warn!(%error, "the sockets could not be driven");
+        }
+        self.driver.take_put_results(into);
+    }
+
+    /// Waits until a put has its result, or until `longest` has passed, then appends what is there.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub fn wait_put_results(&mut self, longest: Duration, into: &mut Vec<PutResult>) -> Result<(), ClientError> {
+        let (until, before) = (self.driver.now() + longest, into.len());
+        self.turn(Wait::No)?;
+        self.driver.take_put_results(into);
+        while into.len() == before && self.driver.pending_puts() > 0 && self.driver.now() < until {
+            self.turn(Wait::Until(until))?;
+            self.driver.take_put_results(into);
+        }
+        Ok(())
     }
 
     /// Sends what is batched and waits until every put has its result; [`Client::take_put_results`]
     /// hands them out.
     ///
     /// # Errors
-    /// When puts were given up without an answer since the last flush, or the server cannot be used;
-    /// the puts have results then too.
+    /// When puts were refused as a whole or given up without an answer since the last flush, or the
+    /// server cannot be used; the puts have results then too.
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        Err(unfinished(&self.config))
+        self.driver.flush();
+        while self.driver.pending_puts() > 0 {
+            self.turn(Wait::Yes)?;
+        }
+        match self.driver.take_puts_failed() {
+            None => Ok(()),
+            Some((puts, SessionError::Deadline { last, .. })) => {
+                Err(ClientError::PutsUnanswered { address: self.address(), puts, last })
+            }
+            Some((_, error)) => Err(self.error(error)),
+        }
     }
 
     /// Puts without a result.
     pub fn pending_puts(&self) -> usize {
-        0
+        self.driver.pending_puts()
     }
 
     /// Reads a fragment and checks its CRC32C.
@@ -89,80 +145,17 @@ impl Client {
     /// # Errors
     /// When the server gives no answer at all.
     pub fn get_many(&mut self, ids: &[FragmentId]) -> Result<Vec<(ReadOutcome, Vec<u8>)>, ClientError> {
-        let _ = ids;
-        Err(unfinished(&self.config))
-    }
-
-    /// Reads events, or some sources of them, over all lanes at once; the answers are in the order of
-    /// `events`.
-    ///
-    /// # Errors
-    /// When the server gives no answer at all.
-    pub fn get_events(
-        &mut self,
-        events: &[EventKey],
-        sources: Option<&[SourceId]>,
-    ) -> Result<Vec<FetchedEvent>, ClientError> {
-        let _ = (events, sources);
-        Err(unfinished(&self.config))
-    }
-
-    /// Leases up to `max_events` undecided events, from all lanes in turn. An event that is not decided
-    /// within `duration` goes to another filter.
-    ///
-    /// # Errors
-    /// When the server gives no answer; leases of lanes that did answer run out by themselves.
-    pub fn lease(
-        &mut self,
-        max_events: u32,
-        duration: Duration,
-        filter: u64,
-        run: Option<RunId>,
-    ) -> Result<Lease, ClientError> {
-        let _ = (max_events, duration, filter, run);
-        Err(unfinished(&self.config))
-    }
-
-    /// Tells decisions; the outcomes are in their order. Outcomes that may change are asked for again
-    /// until the deadline.
-    ///
-    /// # Errors
-    /// When the server gives no answer: some may be durable then; telling the same again is safe.
-    pub fn decide(&mut self, decisions: &[Decision]) -> Result<Vec<DecideOutcome>, ClientError> {
-        let _ = decisions;
-        Err(unfinished(&self.config))
-    }
-
-    /// Drops events, whatever was decided; the outcomes are in their order.
-    ///
-    /// # Errors
-    /// When the server gives no answer: some may be durable then; deleting the same again is safe.
-    pub fn delete(&mut self, events: &[EventKey]) -> Result<Vec<DecideOutcome>, ClientError> {
-        let _ = events;
-        Err(unfinished(&self.config))
-    }
-
-    /// Accepted events of a stream that it has not released, behind `after`, at most `max`.
-    ///
-    /// # Errors
-    /// When the server gives no answer.
-    pub fn accepted(
-        &mut self,
-        stream: &StreamName,
-        after: Option<EventKey>,
-        max: u32,
-    ) -> Result<AcceptedPage, ClientError> {
-        let _ = (stream, after, max);
-        Err(unfinished(&self.config))
-    }
-
-    /// Says that `stream` has these events safely elsewhere; the outcomes are in their order.
-    ///
-    /// # Errors
-    /// When the server gives no answer: some may be durable then; releasing the same again is safe.
-    pub fn release(&mut self, stream: &StreamName, events: &[EventKey]) -> Result<Vec<DecideOutcome>, ClientError> {
-        let _ = (stream, events);
-        Err(unfinished(&self.config))
+        let parts = scatter(ids.len(), |index| self.lane_of(ids[index].key()));
+        let request = |places: &[usize]| Request::Get(Get { ids: places.iter().map(|place| ids[*place]).collect() });
+        let answers = self.ask(parts.iter().map(|(lane, places)| (*lane, request(places))).collect())?;
+        let mut found = vec![(ReadOutcome::NotFound, Vec::new()); ids.len()];
+        for ((_, places), answer) in parts.iter().zip(answers) {
+            let Answer::Fragments(fragments) = answer else { unexpected(&answer) };
+            for (place, fragment) in places.iter().zip(fragments) {
+                found[*place] = fragment;
+            }
+        }
+        Ok(found)
     }
 
     /// The streams with their events that are accepted and not released, over all lanes, by name.
@@ -170,7 +163,11 @@ impl Client {
     /// # Errors
     /// When the server gives no answer.
     pub fn streams(&mut self) -> Result<Vec<StreamInfo>, ClientError> {
-        Err(unfinished(&self.config))
+        let answers = self.ask_all_lanes(|_| Request::Streams(Streams))?;
+        Ok(merge_streams(answers.into_iter().flat_map(|answer| match answer {
+            Answer::Streams(streams) => streams,
+            other => unexpected(&other),
+        })))
     }
 
     /// The runs with their counts over all lanes, by number.
@@ -178,7 +175,11 @@ impl Client {
     /// # Errors
     /// When the server gives no answer.
     pub fn runs(&mut self) -> Result<Vec<RunInfo>, ClientError> {
-        Err(unfinished(&self.config))
+        let answers = self.ask_all_lanes(|_| Request::Runs(Runs))?;
+        Ok(merge_runs(answers.into_iter().flat_map(|answer| match answer {
+            Answer::Runs(runs) => runs,
+            other => unexpected(&other),
+        })))
     }
 
     /// The state of the server as one JSON object.
@@ -186,7 +187,10 @@ impl Client {
     /// # Errors
     /// When the server gives no answer.
     pub fn status(&mut self) -> Result<String, ClientError> {
-        Err(unfinished(&self.config))
+        match self.ask_one(LANE_CONTROL, Request::Status(Status))? {
+            Answer::Status(json) => Ok(json),
+            other => unexpected(&other),
+        }
     }
 
     /// Waits for a sign of life.
@@ -194,7 +198,7 @@ impl Client {
     /// # Errors
     /// When the server gives none.
     pub fn ping(&mut self) -> Result<(), ClientError> {
-        Err(unfinished(&self.config))
+        self.ask_one(LANE_CONTROL, Request::Ping(Ping)).map(drop)
     }
 
     /// Makes a drive fail; only servers started for tests do it.
@@ -202,11 +206,73 @@ impl Client {
     /// # Errors
     /// When the server refuses or gives no answer.
     pub fn inject_fault(&mut self, drive: DriveNumber) -> Result<(), ClientError> {
-        let _ = drive;
-        Err(unfinished(&self.config))
+        self.ask_one(LANE_CONTROL, Request::InjectFault(InjectFault { drive })).map(drop)
+    }
+
+    fn lane_of(&self, key: EventKey) -> u16 {
+        lane_of(key, self.info().lanes)
+    }
+
+    fn ask_all_lanes(&mut self, request: impl Fn(u16) -> Request) -> Result<Vec<Answer>, ClientError> {
+        self.ask((0..self.info().lanes).map(|lane| (lane, request(lane))).collect())
+    }
+
+    fn ask_one(&mut self, lane: u16, request: Request) -> Result<Answer, ClientError> {
+        Ok(self.ask(vec![(lane, request)])?.pop().expect("one answer for one request"))
+    }
+
+    /// Asks all of these at once, and waits for all answers even if one of them fails.
+    fn ask(&mut self, requests: Vec<(u16, Request)>) -> Result<Vec<Answer>, ClientError> {
+        let mut tickets: Vec<Ticket> = Vec::with_capacity(requests.len());
+        let mut failed = None;
+        for (lane, request) in requests {
+            match self.driver.ask(lane, request) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let answers = self.driver.wait(&tickets).map_err(|error| self.system(error))?;
+        let answers: Result<Vec<Answer>, SessionError> = answers.into_iter().collect();
+        match (answers, failed) {
+            (Ok(answers), None) => Ok(answers),
+            (Err(error), _) | (_, Some(error)) => Err(self.error(error)),
+        }
+    }
+
+    fn turn(&mut self, wait: Wait) -> Result<(), ClientError> {
+        self.driver.turn(wait).map_err(|error| self.system(error))
+    }
+
+    fn address(&self) -> String {
+        self.driver.config().address.clone()
+    }
+
+    fn system(&self, source: io::Error) -> ClientError {
+        ClientError::System { address: self.address(), source }
+    }
+
+    fn error(&self, error: SessionError) -> ClientError {
+        let address = self.address();
+        match error {
+            SessionError::Deadline { request, waited, last } => {
+                ClientError::Deadline { address, request, waited, last }
+            }
+            SessionError::Refused { request, reply } => ClientError::Refused {
+                address,
+                request,
+                code: reply.code,
+                retryable: reply.retryable,
+                sentence: reply.sentence,
+            },
+            SessionError::Protocol(error) => ClientError::Protocol { address, error },
+            SessionError::Broken(what) => ClientError::Broken { address, what },
+            SessionError::OtherStore { expected, found } => ClientError::OtherStore { address, expected, found },
+            SessionError::Damaged { id, times, expected, found } => ClientError::Damaged { id, times, expected, found },
+        }
     }
 }
 
-fn unfinished(config: &ClientConfig) -> ClientError {
-    ClientError::Broken { address: config.address.clone(), what: "this client cannot connect yet".to_owned() }
+/// The session gives each request an answer of its own kind.
+fn unexpected(answer: &Answer) -> ! {
+    unreachable!("the session answered with {answer:?}")
 }

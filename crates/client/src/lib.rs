@@ -35,10 +35,14 @@
 mod answer;
 mod client;
 mod config;
+mod driver;
 mod error;
+mod session;
 
 pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, PutResult};
 pub use client::Client;
 pub use config::{ClientConfig, ServerInfo};
 pub use error::ClientError;
+pub use session::{Answer, Request, Session, SessionConfig, SessionError, SessionEvent};
+
 pub use forebay_protocol::{AcceptedEvent, Class, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo};

@@ -1,0 +1,383 @@
+//! What drives the sessions of a client: a clock, and one nonblocking socket for each session. It
+//! decides nothing.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use forebay_protocol::LANE_CONTROL;
+use forebay_types::{FragmentId, Time};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::answer::PutResult;
+use crate::config::{ClientConfig, ServerInfo};
+use crate::session::{Answer, Request, Session, SessionConfig, SessionError, SessionEvent};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Bytes read from one connection before the others have their turn.
+const READ_TURN_BYTES: usize = 4 << 20;
+
+/// Pieces written at once: a batch has two.
+const WRITE_PIECES: usize = 64;
+
+/// A connection on which answers are awaited and nothing moves for so long is opened anew.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The connections of a client: the control connection and one for each lane that was needed.
+pub(crate) struct Driver {
+    config: ClientConfig,
+    start: Instant,
+    poll: Poll,
+    ready: Events,
+    /// The control connection, then lane 0, 1, ...
+    links: Vec<Link>,
+    info: Option<ServerInfo>,
+    answers: BTreeMap<Ticket, Result<Answer, SessionError>>,
+    put_results: Vec<PutResult>,
+    puts_failed: Option<(usize, SessionError)>,
+    /// When a session has something to do.
+    next_turn: Time,
+}
+
+/// A request that was made: connection and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(usize, u64);
+
+/// How long a turn may wait for the sockets.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait {
+    /// Not at all.
+    No,
+    /// Until something happens or is due.
+    Yes,
+    /// The same, not longer than then.
+    Until(Time),
+}
+
+struct Link {
+    session: Session,
+    socket: Option<TcpStream>,
+    is_open: bool,
+    readable: bool,
+    writable: bool,
+}
+
+impl Driver {
+    #[expect(clippy::disallowed_methods, reason = "the driver is where time comes from")]
+    pub(crate) fn new(config: ClientConfig) -> io::Result<Driver> {
+        let mut driver = Driver {
+            start: Instant::now(),
+            poll: Poll::new()?,
+            ready: Events::with_capacity(128),
+            links: Vec::new(),
+            info: None,
+            answers: BTreeMap::new(),
+            put_results: Vec::new(),
+            puts_failed: None,
+            next_turn: Time::default(),
+            config,
+        };
+        driver.add_link(LANE_CONTROL);
+        Ok(driver)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the driver is where time comes from")]
+    pub(crate) fn now(&self) -> Time {
+        let elapsed = Instant::now().duration_since(self.start);
+        Time(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    /// What the server said in its last greeting.
+    pub(crate) fn info(&self) -> Option<&ServerInfo> {
+        self.info.as_ref()
+    }
+
+    fn add_link(&mut self, lane: u16) {
+        let config = SessionConfig {
+            lane,
+            class: self.config.class,
+            name: self.config.name.clone(),
+            batch_bytes: self.config.batch_bytes,
+            batch_delay: self.config.batch_delay,
+            deadline: self.config.deadline,
+            connect_timeout: self.config.connect_timeout,
+            silence_timeout: SILENCE_TIMEOUT,
+            seed: self.config.seed ^ u64::from(lane) << 48,
+            store: self.info.as_ref().map(|info| (info.store, info.lanes)),
+        };
+        let session = Session::new(config, self.now());
+        self.links.push(Link { session, socket: None, is_open: false, readable: false, writable: false });
+    }
+
+    /// The link of a lane. Links without work hold no connection.
+    fn link_of(&mut self, lane: u16) -> usize {
+        if lane == LANE_CONTROL {
+            return 0;
+        }
+        while self.links.len() <= 1 + usize::from(lane) {
+            self.add_link((self.links.len() - 1) as u16);
+        }
+        1 + usize::from(lane)
+    }
+
+    /// Queues a request to a lane, or to the control connection.
+    pub(crate) fn ask(&mut self, lane: u16, request: Request) -> Result<Ticket, SessionError> {
+        let (now, link) = (self.now(), self.link_of(lane));
+        Ok(Ticket(link, self.links[link].session.ask(now, request)?))
+    }
+
+    /// Waits for the answers to all these requests.
+    pub(crate) fn wait(&mut self, tickets: &[Ticket]) -> io::Result<Vec<Result<Answer, SessionError>>> {
+        while !tickets.iter().all(|ticket| self.answers.contains_key(ticket)) {
+            self.turn(Wait::Yes)?;
+        }
+        Ok(tickets.iter().map(|ticket| self.answers.remove(ticket).expect("it was just there")).collect())
+    }
+
+    /// Keeps the connections going for `time`.
+    pub(crate) fn rest(&mut self, time: Duration) -> io::Result<()> {
+        let until = self.now() + time;
+        while self.now() < until {
+            self.turn(Wait::Until(until))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a put of this lane can be taken without waiting.
+    pub(crate) fn has_room(&mut self, lane: u16) -> bool {
+        let link = self.link_of(lane);
+        let session = &self.links[link].session;
+        session.has_room() || session.failure().is_some()
+    }
+
+    /// Queues a put, and sends when a batch is full or something is due.
+    pub(crate) fn put(
+        &mut self,
+        lane: u16,
+        id: FragmentId,
+        expected: u16,
+        payload: &[u8],
+        crc: u32,
+    ) -> Result<io::Result<()>, SessionError> {
+        let (now, link) = (self.now(), self.link_of(lane));
+        let session = &mut self.links[link].session;
+        let ready = session.ready_batches();
+        session.put(now, id, expected, payload, crc)?;
+        let filled = session.ready_batches() > ready;
+        self.next_turn = self.next_turn.min(now + self.config.batch_delay);
+        Ok(if filled || now >= self.next_turn { self.turn(Wait::No) } else { Ok(()) })
+    }
+
+    pub(crate) fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
+        into.append(&mut self.put_results);
+    }
+
+    /// Puts that were refused or given up without an answer since the last call, and why the first were.
+    pub(crate) fn take_puts_failed(&mut self) -> Option<(usize, SessionError)> {
+        self.puts_failed.take()
+    }
+
+    pub(crate) fn pending_puts(&self) -> usize {
+        self.links.iter().map(|link| link.session.pending_puts()).sum()
+    }
+
+    /// Lets all batches go.
+    pub(crate) fn flush(&mut self) {
+        let now = self.now();
+        self.links.iter_mut().for_each(|link| link.session.flush(now));
+    }
+
+    /// One turn: sends what there is, waits as told, takes what came.
+    pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        for link in 0..self.links.len() {
+            self.advance(link)?;
+        }
+        self.poll(wait)?;
+        for link in 0..self.links.len() {
+            // What came is read before deadlines are looked at: the caller may have been away for long
+            // while the answers lay in the socket.
+            self.read(link);
+            let now = self.now();
+            self.links[link].session.tick(now);
+            self.advance(link)?;
+            self.collect(link);
+        }
+        self.next_turn =
+            self.links.iter().filter_map(|link| link.session.next_deadline()).min().unwrap_or(Time(u64::MAX));
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Wait) -> io::Result<()> {
+        let until = match wait {
+            Wait::No => Some(Time::default()),
+            Wait::Yes => None,
+            Wait::Until(time) => Some(time),
+        };
+        let now = self.now();
+        let busy = self.links.iter().any(|link| link.readable);
+        let due = self.links.iter().filter_map(|link| link.session.next_deadline()).chain(until).min();
+        let timeout = if busy { Some(Duration::ZERO) } else { due.map(|due| due.since(now)) };
+        match self.poll.poll(&mut self.ready, timeout.map(round_up)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        for event in &self.ready {
+            let link = &mut self.links[event.token().0];
+            link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+            link.writable |= event.is_writable() || event.is_write_closed() || event.is_error();
+        }
+        Ok(())
+    }
+
+    /// Opens or closes the connection as its session wants, and sends.
+    fn advance(&mut self, index: usize) -> io::Result<()> {
+        let now = self.now();
+        let link = &mut self.links[index];
+        if link.socket.is_some() && !link.session.wants_connection() {
+            link.close();
+        }
+        if link.socket.is_none() && link.session.should_connect(now) {
+            let attempt = link.session.connecting_attempts();
+            link.session.connecting(now);
+            match connect(&self.config.address, attempt) {
+                Ok(mut socket) => {
+                    let interest = Interest::READABLE | Interest::WRITABLE;
+                    self.poll.registry().register(&mut socket, Token(index), interest)?;
+                    link.socket = Some(socket);
+                }
+                Err(error) => link.session.disconnected(now, &error.to_string()),
+            }
+        }
+        let link = &mut self.links[index];
+        link.finish_connecting(now);
+        link.write(now);
+        Ok(())
+    }
+
+    fn read(&mut self, index: usize) {
+        let now = self.now();
+        self.links[index].finish_connecting(now);
+        self.links[index].read(now);
+    }
+
+    fn collect(&mut self, index: usize) {
+        let session = &mut self.links[index].session;
+        session.take_put_results(&mut self.put_results);
+        while let Some(event) = session.take_event() {
+            match event {
+                SessionEvent::Greeted(reply) => self.info = Some(ServerInfo::from(&reply)),
+                SessionEvent::Answer { request, answer } => {
+                    self.answers.insert(Ticket(index, request), Ok(answer));
+                }
+                SessionEvent::Failed { request, error } => {
+                    self.answers.insert(Ticket(index, request), Err(error));
+                }
+                SessionEvent::PutsFailed { puts, error } => {
+                    let failed = self.puts_failed.get_or_insert((0, error));
+                    failed.0 += puts;
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    fn close(&mut self) {
+        self.socket = None; // which takes it out of the poll too
+        (self.is_open, self.readable, self.writable) = (false, false, false);
+    }
+
+    fn lost(&mut self, now: Time, why: &str) {
+        self.close();
+        self.session.disconnected(now, why);
+    }
+
+    /// A socket that becomes writable has connected, or failed to.
+    fn finish_connecting(&mut self, now: Time) {
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.is_open && self.writable) else { return };
+        let failed = match socket.take_error() {
+            Ok(None) => match socket.peer_addr() {
+                Ok(_) => None,
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
+                Err(error) => Some(error),
+            },
+            Ok(Some(error)) | Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            return self.lost(now, &error.to_string());
+        }
+        // Frames are written whole; waiting for more to fill a packet would only delay the last one.
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY was refused");
+        }
+        self.is_open = true;
+        self.session.connected(now);
+    }
+
+    fn write(&mut self, now: Time) {
+        while self.is_open && self.writable {
+            let Some(socket) = &mut self.socket else { return };
+            let mut slices = [IoSlice::new(&[]); WRITE_PIECES];
+            let mut pieces = 0;
+            for (slice, piece) in slices.iter_mut().zip(self.session.pieces_to_send()) {
+                *slice = IoSlice::new(piece);
+                pieces += 1;
+            }
+            if pieces == 0 {
+                return;
+            }
+            match socket.write_vectored(&slices[..pieces]) {
+                Ok(0) => return self.lost(now, "the server closed the connection"),
+                Ok(bytes) => self.session.sent(now, bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.lost(now, &error.to_string()),
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time) {
+        let mut taken = 0;
+        while self.is_open && self.readable && taken < READ_TURN_BYTES {
+            let Some(socket) = &mut self.socket else { return };
+            match socket.read(self.session.read_space(READ_BYTES)) {
+                Ok(0) => return self.lost(now, "the server closed the connection"),
+                Ok(bytes) => {
+                    taken += bytes;
+                    self.session.received_in_place(now, bytes);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.lost(now, &error.to_string()),
+            }
+        }
+    }
+}
+
+/// Starts to connect, to another of the server's addresses with each attempt.
+fn connect(address: &str, attempt: u32) -> io::Result<TcpStream> {
+    let addresses = resolve(address)?;
+    TcpStream::connect(addresses[attempt as usize % addresses.len()])
+}
+
+/// The addresses of `HOST:PORT`, at least one.
+pub(crate) fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    match addresses.is_empty() {
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
+        false => Ok(addresses),
+    }
+}
+
+/// The poll counts whole milliseconds; rounding down would turn the last one into a busy loop.
+fn round_up(timeout: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,695 @@
+//! The client's side of one connection to one lane, as a machine without clock, sockets or randomness.
+//!
+//! What drives it:
+//! - opens a connection when [`Session::should_connect`], saying [`Session::connecting`] and then
+//!   [`Session::connected`]; closes it when it is open and not [`Session::wants_connection`];
+//! - writes [`Session::to_send`] and says [`Session::sent`]; reads into [`Session::read_space`] and says
+//!   [`Session::received_in_place`], or hands bytes to [`Session::received`];
+//! - says [`Session::disconnected`] when the connection is lost;
+//! - calls [`Session::tick`] not later than [`Session::next_deadline`];
+//! - takes [`Session::take_put_results`] and [`Session::take_event`].
+//!
+//! What it promises: each put is reported once, each request ends in one event; what is not answered is
+//! sent again under its request id after a reconnect; requests end at their deadline, whatever the
+//! server does.
+
+mod answer;
+mod outbox;
+mod puts;
+mod random;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_protocol::{
+    Class, ErrorReply, Frame, FrameBuffer, FrameError, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply,
+};
+use forebay_types::{FragmentId, StoreUuid, Time};
+
+pub use answer::{Answer, Request};
+use answer::{Collected, Collector};
+use outbox::{Outbox, Sending};
+use puts::Puts;
+use random::{Backoff, SplitMix64};
+
+use crate::answer::PutResult;
+
+/// Connections in a row that brought nothing but nonsense before the server is given up.
+const NONSENSE_MAX: u32 = 3;
+
+/// How often an answer with wrong bytes is asked for again.
+const DAMAGED_MAX: u32 = 3;
+
+/// The waits between attempts to connect.
+const RECONNECT: Backoff = Backoff { min: Duration::from_millis(10), max: Duration::from_secs(2) };
+
+/// The waits before a request is sent again that the server could not serve for now.
+const RESEND: Backoff = Backoff { min: Duration::from_millis(20), max: Duration::from_secs(2) };
+
+/// How a session behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// The lane, or [`forebay_protocol::LANE_CONTROL`].
+    pub lane: u16,
+    /// What the client is for.
+    pub class: Class,
+    /// The name in the server's log.
+    pub name: String,
+    /// A batch of puts leaves when it has so many bytes.
+    pub batch_bytes: usize,
+    /// A batch of puts leaves when its first put is so old and the credit allows.
+    pub batch_delay: Duration,
+    /// How long a request is repeated before it is given up; `None`: for ever.
+    pub deadline: Option<Duration>,
+    /// How long connecting and greeting may take before they are tried again.
+    pub connect_timeout: Duration,
+    /// A connection on which requests wait and nothing moves for so long is opened anew.
+    pub silence_timeout: Duration,
+    /// Seeds the jitter of all waits.
+    pub seed: u64,
+    /// The store and the number of lanes that must greet; `None`: those of the first greeting.
+    pub store: Option<(StoreUuid, u16)>,
+}
+
+/// Why a request, or the session as a whole, was given up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// No answer before the deadline.
+    #[error("no answer to {request} within {waited:.1?}: {last}")]
+    Deadline {
+        /// What was asked.
+        request: &'static str,
+        /// How long it was tried.
+        waited: Duration,
+        /// What went wrong last.
+        last: String,
+    },
+    /// The server refused for good.
+    #[error("the server refused {request} ({}): {}", reply.code, reply.sentence)]
+    Refused {
+        /// What was asked.
+        request: &'static str,
+        /// Its words.
+        reply: ErrorReply,
+    },
+    /// What answers does not speak the protocol.
+    #[error("{0}")]
+    Protocol(#[from] FrameError),
+    /// What answers breaks the rules of the protocol.
+    #[error("{0}")]
+    Broken(String),
+    /// Another store came up behind the same address.
+    #[error("store {found} answers instead of {expected}")]
+    OtherStore {
+        /// The store that this session began with.
+        expected: StoreUuid,
+        /// The store that greeted now.
+        found: StoreUuid,
+    },
+    /// A fragment came repeatedly with bytes that are not its own.
+    #[error("{id} came {times} times with CRC32C {found:#010x} instead of {expected:#010x}")]
+    Damaged {
+        /// The fragment.
+        id: FragmentId,
+        /// How often.
+        times: u32,
+        /// What its writer computed.
+        expected: u32,
+        /// What came last.
+        found: u32,
+    },
+}
+
+/// What a session tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The server greeted.
+    Greeted(HelloReply),
+    /// A request was answered.
+    Answer {
+        /// What [`Session::ask`] gave.
+        request: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// A request was given up.
+    Failed {
+        /// What [`Session::ask`] gave.
+        request: u64,
+        /// Why.
+        error: SessionError,
+    },
+    /// Puts were refused or given up; their results say which. This says why.
+    PutsFailed {
+        /// How many.
+        puts: usize,
+        /// Why.
+        error: SessionError,
+    },
+}
+
+enum Link {
+    Down { retry_at: Time },
+    Connecting { since: Time },
+    Greeting { since: Time, request: u64 },
+    Up,
+    Failed(SessionError),
+}
+
+/// A request other than a put that has no answer yet.
+struct Call {
+    name: &'static str,
+    /// Its frame, sent as it is however often.
+    frame: Vec<u8>,
+    since: Time,
+    /// Not in the outbox and not sent: to be sent again then.
+    resend_at: Option<Time>,
+    resends: u32,
+    damaged: u32,
+    collector: Collector,
+}
+
+/// One connection of the client. See the module's description.
+pub struct Session {
+    config: SessionConfig,
+    link: Link,
+    greeting: Option<HelloReply>,
+    received: FrameBuffer,
+    outbox: Outbox,
+    next_request: u64,
+    puts: Puts,
+    calls: BTreeMap<u64, Call>,
+    put_results: Vec<PutResult>,
+    events: VecDeque<SessionEvent>,
+    random: SplitMix64,
+    /// Connections that failed since the last answer.
+    failures: u32,
+    nonsense: u32,
+    last_problem: String,
+    /// When something last moved on the connection.
+    moved: Time,
+}
+
+impl Session {
+    /// A session that has not connected.
+    pub fn new(config: SessionConfig, now: Time) -> Self {
+        Session {
+            link: Link::Down { retry_at: now },
+            greeting: None,
+            received: FrameBuffer::new(),
+            outbox: Outbox::default(),
+            next_request: 1,
+            puts: Puts::new(config.batch_bytes, config.batch_delay, config.deadline),
+            calls: BTreeMap::new(),
+            put_results: Vec::new(),
+            events: VecDeque::new(),
+            random: SplitMix64(config.seed),
+            failures: 0,
+            nonsense: 0,
+            last_problem: "no connection was tried".to_owned(),
+            moved: now,
+            config,
+        }
+    }
+
+    /// The last greeting of the server.
+    pub fn greeting(&self) -> Option<&HelloReply> {
+        self.greeting.as_ref()
+    }
+
+    /// Why the session can no longer be used, if so: every put and request fails at once then.
+    pub fn failure(&self) -> Option<&SessionError> {
+        match &self.link {
+            Link::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether the server greeted and the connection stands.
+    pub fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up)
+    }
+
+    /// Whether an open connection is still wanted; if not, it is to be closed.
+    pub fn wants_connection(&self) -> bool {
+        matches!(self.link, Link::Connecting { .. } | Link::Greeting { .. } | Link::Up)
+    }
+
+    /// Whether a connection is to be opened now.
+    pub fn should_connect(&self, now: Time) -> bool {
+        matches!(self.link, Link::Down { retry_at } if retry_at <= now) && self.has_work()
+    }
+
+    /// Whether puts or requests wait for something.
+    pub fn has_work(&self) -> bool {
+        !self.calls.is_empty() || self.puts.pending() > 0
+    }
+
+    /// Attempts to connect that failed since the last answer.
+    pub fn connecting_attempts(&self) -> u32 {
+        self.failures
+    }
+
+    /// A connection is being opened.
+    pub fn connecting(&mut self, now: Time) {
+        self.link = Link::Connecting { since: now };
+    }
+
+    /// The connection is open; the greeting goes first.
+    pub fn connected(&mut self, now: Time) {
+        let request = self.take_request();
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            lane: self.config.lane,
+            class: self.config.class,
+            name: self.config.name.clone(),
+        };
+        let mut frame = Vec::new();
+        hello.encode(request, &mut frame);
+        self.outbox.clear();
+        self.received.clear();
+        self.outbox.push(Sending::Bytes(frame));
+        self.link = Link::Greeting { since: now, request };
+        self.moved = now;
+    }
+
+    /// The connection was lost, or could not be opened.
+    pub fn disconnected(&mut self, now: Time, why: &str) {
+        if self.wants_connection() {
+            self.reset(now, why.to_owned());
+        }
+    }
+
+    /// Queues a put; its result comes with [`Session::take_put_results`]. Whoever calls waits for
+    /// [`Session::has_room`] first, which is how the server's backpressure reaches the writer.
+    ///
+    /// # Errors
+    /// When the session can no longer be used.
+    pub fn put(
+        &mut self,
+        now: Time,
+        id: FragmentId,
+        expected: u16,
+        payload: &[u8],
+        crc: u32,
+    ) -> Result<(), SessionError> {
+        if let Link::Failed(error) = &self.link {
+            return Err(error.clone());
+        }
+        self.puts.push(now, id, expected, payload, crc, &mut self.next_request);
+        Ok(())
+    }
+
+    /// Whether fewer bytes of puts wait to be sent than two batches.
+    pub fn has_room(&self) -> bool {
+        self.puts.has_room()
+    }
+
+    /// Batches that are complete and wait to leave.
+    pub fn ready_batches(&self) -> usize {
+        self.puts.ready_batches()
+    }
+
+    /// Puts without a result.
+    pub fn pending_puts(&self) -> usize {
+        self.puts.pending()
+    }
+
+    /// Lets the batch go that is being filled.
+    pub fn flush(&mut self, now: Time) {
+        self.puts.close_batch(&mut self.next_request);
+        self.pump(now);
+    }
+
+    /// Appends the results of puts that are there.
+    pub fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
+        into.append(&mut self.put_results);
+    }
+
+    /// Queues a request; the number returned comes back in its event.
+    ///
+    /// # Errors
+    /// When the session can no longer be used.
+    pub fn ask(&mut self, now: Time, request: Request) -> Result<u64, SessionError> {
+        if let Link::Failed(error) = &self.link {
+            return Err(error.clone());
+        }
+        self.silence_starts(now);
+        let number = self.take_request();
+        let mut frame = Vec::new();
+        request.encode(number, &mut frame);
+        let call = Call {
+            name: request.name(),
+            frame,
+            since: now,
+            resend_at: None,
+            resends: 0,
+            damaged: 0,
+            collector: Collector::new(request),
+        };
+        self.calls.insert(number, call);
+        if self.is_up() {
+            self.outbox.push(Sending::Call(number));
+        }
+        Ok(number)
+    }
+
+    /// What happened, in order.
+    pub fn take_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next bytes for the connection; empty when there is nothing to send.
+    pub fn to_send(&self) -> &[u8] {
+        self.pieces_to_send().next().unwrap_or_default()
+    }
+
+    /// All bytes for the connection, in order, where they lie.
+    pub fn pieces_to_send(&self) -> impl Iterator<Item = &[u8]> {
+        self.outbox.pieces(|sending| match sending {
+            Sending::Bytes(bytes) => [&bytes[..], &[]],
+            Sending::Call(request) => [self.calls.get(request).map_or(&[][..], |call| &call.frame), &[]],
+            Sending::Put(request) => self.puts.frame(*request),
+        })
+    }
+
+    /// That the first `bytes` of what was to be sent were sent.
+    pub fn sent(&mut self, now: Time, bytes: usize) {
+        let (calls, puts) = (&self.calls, &self.puts);
+        self.outbox.advance(bytes, |sending| match sending {
+            Sending::Bytes(bytes) => bytes.len(),
+            Sending::Call(request) => calls.get(request).map_or(0, |call| call.frame.len()),
+            Sending::Put(request) => puts.frame(*request).iter().map(|piece| piece.len()).sum(),
+        });
+        if bytes > 0 {
+            self.moved = now;
+        }
+    }
+
+    /// Room for at least `bytes` to read into.
+    pub fn read_space(&mut self, bytes: usize) -> &mut [u8] {
+        self.received.spare(bytes)
+    }
+
+    /// That `bytes` were read into [`Session::read_space`].
+    pub fn received_in_place(&mut self, now: Time, bytes: usize) {
+        self.received.filled(bytes);
+        self.moved = now;
+        self.take_frames(now);
+        self.pump(now);
+    }
+
+    /// Bytes that arrived.
+    pub fn received(&mut self, now: Time, bytes: &[u8]) {
+        self.received.extend(bytes);
+        self.received_in_place(now, 0);
+    }
+
+    /// When [`Session::tick`] or a connection is due; `None`: nothing is waited for but bytes.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let link = match &self.link {
+            Link::Down { retry_at } => self.has_work().then_some(*retry_at),
+            Link::Connecting { since } | Link::Greeting { since, .. } => Some(*since + self.config.connect_timeout),
+            Link::Up => self.awaits_answers().then_some(self.moved + self.config.silence_timeout),
+            Link::Failed(_) => None,
+        };
+        let calls = self.calls.values().flat_map(|call| [self.expiry(call), call.resend_at]).flatten().min();
+        [link, calls, self.puts.next_deadline(self.is_up())].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Time) {
+        match self.link {
+            Link::Connecting { since } | Link::Greeting { since, .. } if now >= since + self.config.connect_timeout => {
+                self.reset(now, format!("no greeting within {:?}", self.config.connect_timeout));
+            }
+            Link::Up if self.awaits_answers() && now >= self.moved + self.config.silence_timeout => {
+                self.reset(now, format!("the server was silent for {:?}", self.config.silence_timeout));
+            }
+            _ => {}
+        }
+        self.tick_calls(now);
+        let given_up = self.puts.expire(now, &mut self.put_results);
+        if given_up > 0 {
+            let waited = self.config.deadline.unwrap_or_default();
+            let error = SessionError::Deadline { request: Kind::Put.name(), waited, last: self.last_problem.clone() };
+            self.events.push_back(SessionEvent::PutsFailed { puts: given_up, error });
+        }
+        self.pump(now);
+    }
+
+    /// What went wrong last on the connection.
+    pub fn last_problem(&self) -> &str {
+        &self.last_problem
+    }
+
+    fn take_request(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request - 1
+    }
+
+    fn awaits_answers(&self) -> bool {
+        self.puts.in_flight() > 0 || self.calls.values().any(|call| call.resend_at.is_none())
+    }
+
+    /// Silence counts from when the first answer is waited for.
+    fn silence_starts(&mut self, now: Time) {
+        if !self.awaits_answers() {
+            self.moved = now;
+        }
+    }
+
+    fn expiry(&self, call: &Call) -> Option<Time> {
+        self.config.deadline.map(|deadline| call.since + deadline)
+    }
+
+    /// Moves puts on: retries that are due, batches that are old enough, batches that have credit.
+    fn pump(&mut self, now: Time) {
+        self.puts.advance(now, self.is_up(), &mut self.next_request, &mut self.put_results);
+        if self.is_up() {
+            self.silence_starts(now);
+            while let Some(request) = self.puts.start_next(now) {
+                self.outbox.push(Sending::Put(request));
+            }
+        }
+    }
+
+    fn tick_calls(&mut self, now: Time) {
+        let late: Vec<u64> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| self.expiry(call).is_some_and(|at| at <= now))
+            .map(|(n, _)| *n)
+            .collect();
+        for request in late {
+            let call = &self.calls[&request];
+            let error = SessionError::Deadline {
+                request: call.name,
+                waited: now.since(call.since),
+                last: self.last_problem.clone(),
+            };
+            self.fail_call(request, error);
+        }
+        if self.is_up() {
+            self.silence_starts(now);
+            for (request, call) in &mut self.calls {
+                if call.resend_at.is_some_and(|at| at <= now) {
+                    call.resend_at = None;
+                    self.outbox.push(Sending::Call(*request));
+                }
+            }
+        }
+    }
+
+    fn fail_call(&mut self, request: u64, error: SessionError) {
+        if let Some(call) = self.calls.remove(&request) {
+            self.outbox.forget_call(request, call.frame);
+            self.events.push_back(SessionEvent::Failed { request, error });
+        }
+    }
+
+    /// The connection is given up; what was not answered will be sent again.
+    fn reset(&mut self, now: Time, problem: String) {
+        self.last_problem = problem;
+        self.received.clear();
+        self.outbox.clear();
+        self.puts.connection_lost();
+        for call in self.calls.values_mut() {
+            call.resend_at = None;
+            call.collector.restart();
+        }
+        let retry_at = now + RECONNECT.delay(self.failures, &mut self.random);
+        self.failures = self.failures.saturating_add(1);
+        self.link = Link::Down { retry_at };
+    }
+
+    /// The session is given up: all that waits fails.
+    fn fail(&mut self, now: Time, error: SessionError) {
+        self.reset(now, error.to_string());
+        let puts = self.puts.give_up(now, &mut self.put_results);
+        if puts > 0 {
+            self.events.push_back(SessionEvent::PutsFailed { puts, error: error.clone() });
+        }
+        for request in std::mem::take(&mut self.calls).into_keys() {
+            self.events.push_back(SessionEvent::Failed { request, error: error.clone() });
+        }
+        self.link = Link::Failed(error);
+    }
+
+    /// The server said something that it must not say.
+    fn misbehaved(&mut self, now: Time, error: SessionError) {
+        self.nonsense += 1;
+        let damaged_on_the_way = matches!(&error, SessionError::Protocol(error) if error.is_retryable());
+        if (self.greeting.is_none() && !damaged_on_the_way) || self.nonsense >= NONSENSE_MAX {
+            self.fail(now, error);
+        } else {
+            self.reset(now, error.to_string());
+        }
+    }
+
+    fn take_frames(&mut self, now: Time) {
+        let mut received = std::mem::take(&mut self.received);
+        loop {
+            if !self.wants_connection() {
+                received.clear();
+                break;
+            }
+            let taken = match received.next_frame() {
+                Ok(Some(frame)) => self.take_frame(now, &frame),
+                Ok(None) => break,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = taken {
+                self.misbehaved(now, error);
+            }
+        }
+        self.received = received;
+    }
+
+    fn take_frame(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), SessionError> {
+        let request = frame.header.request;
+        if frame.kind() == Some(Kind::Error) {
+            let reply = ErrorReply::decode(frame.table, frame.payload)?;
+            self.take_error(now, request, reply);
+            return Ok(());
+        }
+        if let Link::Greeting { request: greeting, .. } = self.link {
+            if frame.kind() != Some(Kind::HelloReply) || request != greeting {
+                return Err(SessionError::Broken(format!("frame {:#06x} came before the greeting", frame.header.kind)));
+            }
+            let reply = HelloReply::decode(frame.table, frame.payload)?;
+            return self.greeted(now, reply);
+        }
+        if self.puts.is_in_flight(request) {
+            return self.take_put_reply(now, frame);
+        }
+        let Some(call) = self.calls.get_mut(&request).filter(|call| call.resend_at.is_none()) else {
+            return Ok(()); // of a request that was answered or given up
+        };
+        if self.outbox.holds(request) {
+            return Err(SessionError::Broken(format!("{} was answered before it was sent", call.name)));
+        }
+        let collected = call.collector.take(frame)?;
+        self.take_collected(now, request, collected);
+        Ok(())
+    }
+
+    fn take_collected(&mut self, now: Time, request: u64, collected: Collected) {
+        (self.failures, self.nonsense) = (0, 0);
+        match collected {
+            Collected::More => {}
+            Collected::All(answer) => {
+                self.calls.remove(&request);
+                self.events.push_back(SessionEvent::Answer { request, answer });
+            }
+            Collected::Damaged { id, expected, found } => {
+                let call = self.calls.get_mut(&request).expect("it was just answered");
+                call.damaged += 1;
+                if call.damaged < DAMAGED_MAX {
+                    self.last_problem = format!("fragment {id} came with the wrong bytes");
+                    self.resend_later(now, request);
+                } else {
+                    let times = call.damaged;
+                    self.fail_call(request, SessionError::Damaged { id, times, expected, found });
+                }
+            }
+        }
+    }
+
+    fn resend_later(&mut self, now: Time, request: u64) {
+        if let Some(call) = self.calls.get_mut(&request) {
+            call.resend_at = Some(now + RESEND.delay(call.resends, &mut self.random));
+            call.resends = call.resends.saturating_add(1);
+            call.collector.restart();
+        }
+    }
+
+    fn greeted(&mut self, now: Time, reply: HelloReply) -> Result<(), SessionError> {
+        if reply.protocol_version != PROTOCOL_VERSION || reply.lane != self.config.lane {
+            return Err(SessionError::Broken(format!(
+                "version {} and lane {} were greeted with version {} and lane {}",
+                PROTOCOL_VERSION, self.config.lane, reply.protocol_version, reply.lane
+            )));
+        }
+        let (store, lanes) = *self.config.store.get_or_insert((reply.store, reply.lanes));
+        if store != reply.store {
+            self.fail(now, SessionError::OtherStore { expected: store, found: reply.store });
+            return Ok(());
+        }
+        if lanes != reply.lanes {
+            let error = format!("store {store} has {} lanes now, it had {lanes}", reply.lanes);
+            self.fail(now, SessionError::Broken(error));
+            return Ok(());
+        }
+        self.link = Link::Up;
+        self.puts.connected(now, &reply);
+        for (request, call) in &mut self.calls {
+            call.resend_at = None;
+            self.outbox.push(Sending::Call(*request));
+        }
+        self.greeting = Some(reply.clone());
+        self.events.push_back(SessionEvent::Greeted(reply));
+        Ok(())
+    }
+
+    fn take_put_reply(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), SessionError> {
+        let request = frame.header.request;
+        if frame.kind() != Some(Kind::PutReply) || self.outbox.holds(request) {
+            return Err(SessionError::Broken(format!("frame {:#06x} answered a put", frame.header.kind)));
+        }
+        let reply = PutReply::decode(frame.table, frame.payload)?;
+        let puts = self.puts.answered(now, request, &reply, &mut self.random, &mut self.put_results);
+        puts.map_err(SessionError::Broken)?;
+        (self.failures, self.nonsense) = (0, 0);
+        Ok(())
+    }
+
+    fn take_error(&mut self, now: Time, request: u64, reply: ErrorReply) {
+        self.last_problem = format!("{} ({})", reply.sentence, reply.code);
+        let greeting = matches!(self.link, Link::Greeting { .. });
+        let unsent = self.outbox.holds(request);
+        if greeting && !reply.retryable {
+            self.fail(now, SessionError::Refused { request: Kind::Hello.name(), reply });
+        } else if greeting || request == 0 || (unsent && reply.retryable) {
+            // It answers nothing that was asked, or what has not left whole: both sides no longer agree
+            // on what was said.
+            self.reset(now, self.last_problem.clone());
+        } else if self.puts.is_in_flight(request) {
+            self.put_refused(now, request, reply);
+        } else if reply.retryable {
+            self.resend_later(now, request);
+        } else if let Some(name) = self.calls.get(&request).map(|call| call.name) {
+            self.fail_call(request, SessionError::Refused { request: name, reply });
+        }
+    }
+
+    fn put_refused(&mut self, now: Time, request: u64, reply: ErrorReply) {
+        if reply.retryable {
+            self.puts.refused_for_now(now, request, &mut self.random);
+            return;
+        }
+        let puts = self.puts.refused(now, request, reply.code, &mut self.outbox, &mut self.put_results);
+        let error = SessionError::Refused { request: Kind::Put.name(), reply };
+        self.events.push_back(SessionEvent::PutsFailed { puts, error });
+    }
+}

@@ -1,0 +1,333 @@
+//! Requests other than puts, and how their answers are put together from replies.
+
+use forebay_protocol::{
+    Accepted, AcceptedReply, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent, GetEventReply,
+    GetReply, InjectFault, Kind, Lease, LeaseReply, Message, Ping, Release, RunInfo, Runs, RunsReply, Status,
+    StatusReply, StreamInfo, Streams, StreamsReply,
+};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
+
+use super::SessionError;
+use crate::answer::{FetchedEvent, FetchedFragment};
+
+/// Fragments of one event that an answer may have; their expected number is a u16 on the wire.
+const EVENT_FRAGMENTS_MAX: usize = 1 << 16;
+
+/// Runs that an answer may list.
+const RUNS_MAX: usize = 1 << 20;
+
+/// A request other than a put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each holds the message of the same name, which says what it is")]
+pub enum Request {
+    Get(Get),
+    GetEvent(GetEvent),
+    Delete(Delete),
+    Decide(Decide),
+    Release(Release),
+    Lease(Lease),
+    Accepted(Accepted),
+    Streams(Streams),
+    Runs(Runs),
+    Status(Status),
+    Ping(Ping),
+    InjectFault(InjectFault),
+}
+
+impl Request {
+    /// Its name in errors.
+    pub const fn name(&self) -> &'static str {
+        self.kind().name()
+    }
+
+    const fn kind(&self) -> Kind {
+        match self {
+            Request::Get(_) => Kind::Get,
+            Request::GetEvent(_) => Kind::GetEvent,
+            Request::Delete(_) => Kind::Delete,
+            Request::Decide(_) => Kind::Decide,
+            Request::Release(_) => Kind::Release,
+            Request::Lease(_) => Kind::Lease,
+            Request::Accepted(_) => Kind::Accepted,
+            Request::Streams(_) => Kind::Streams,
+            Request::Runs(_) => Kind::Runs,
+            Request::Status(_) => Kind::Status,
+            Request::Ping(_) => Kind::Ping,
+            Request::InjectFault(_) => Kind::InjectFault,
+        }
+    }
+
+    pub(super) fn encode(&self, number: u64, into: &mut Vec<u8>) {
+        match self {
+            Request::Get(message) => message.encode(number, into),
+            Request::GetEvent(message) => message.encode(number, into),
+            Request::Delete(message) => message.encode(number, into),
+            Request::Decide(message) => message.encode(number, into),
+            Request::Release(message) => message.encode(number, into),
+            Request::Lease(message) => message.encode(number, into),
+            Request::Accepted(message) => message.encode(number, into),
+            Request::Streams(message) => message.encode(number, into),
+            Request::Runs(message) => message.encode(number, into),
+            Request::Status(message) => message.encode(number, into),
+            Request::Ping(message) => message.encode(number, into),
+            Request::InjectFault(message) => message.encode(number, into),
+        }
+    }
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To Get: what was found, in the order of the request, with checked bytes.
+    Fragments(Vec<(ReadOutcome, Vec<u8>)>),
+    /// To GetEvent: in the order of the request, with checked bytes.
+    Events(Vec<FetchedEvent>),
+    /// To Delete, Decide and Release: in the order of the request.
+    Decided(Vec<DecideOutcome>),
+    /// To Lease.
+    Lease(LeaseReply),
+    /// To Accepted.
+    Accepted(AcceptedReply),
+    /// To Streams.
+    Streams(Vec<StreamInfo>),
+    /// To Runs.
+    Runs(Vec<RunInfo>),
+    /// To Status: one JSON object.
+    Status(String),
+    /// To Ping and InjectFault.
+    Done,
+}
+
+/// How far an answer is.
+pub(super) enum Collected {
+    More,
+    All(Answer),
+    /// All came, but a fragment had other bytes than its checksum says.
+    Damaged {
+        id: FragmentId,
+        expected: u32,
+        found: u32,
+    },
+}
+
+/// Puts the replies to one request together.
+pub(super) struct Collector {
+    wanted: Wanted,
+    damaged: Option<(FragmentId, u32, u32)>,
+}
+
+enum Wanted {
+    Fragments { ids: Vec<FragmentId>, found: Vec<Option<(ReadOutcome, Vec<u8>)>> },
+    Events { keys: Vec<EventKey>, found: Vec<Found> },
+    Decided { count: usize },
+    Lease { max_events: u32 },
+    Accepted { after: Option<EventKey>, max: u32 },
+    Streams,
+    Runs { runs: Vec<RunInfo> },
+    Status,
+    Done,
+}
+
+/// What came of an event; its line and its fragments come in any order.
+#[derive(Clone, Default)]
+struct Found {
+    line: Option<(ReadOutcome, EventState, u16, u32)>,
+    fragments: Vec<FetchedFragment>,
+}
+
+impl Collector {
+    pub(super) fn new(request: Request) -> Self {
+        let wanted = match request {
+            Request::Get(Get { ids }) => Wanted::Fragments { found: vec![None; ids.len()], ids },
+            Request::GetEvent(GetEvent { events, .. }) => {
+                Wanted::Events { found: vec![Found::default(); events.len()], keys: events }
+            }
+            Request::Delete(Delete { events }) | Request::Release(Release { events, .. }) => {
+                Wanted::Decided { count: events.len() }
+            }
+            Request::Decide(Decide { entries, .. }) => Wanted::Decided { count: entries.len() },
+            Request::Lease(Lease { max_events, .. }) => Wanted::Lease { max_events },
+            Request::Accepted(Accepted { after, max, .. }) => Wanted::Accepted { after, max },
+            Request::Streams(_) => Wanted::Streams,
+            Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
+            Request::Status(_) => Wanted::Status,
+            Request::Ping(_) | Request::InjectFault(_) => Wanted::Done,
+        };
+        Collector { wanted, damaged: None }
+    }
+
+    /// Forgets what came: the request is sent again.
+    pub(super) fn restart(&mut self) {
+        self.damaged = None;
+        match &mut self.wanted {
+            Wanted::Fragments { found, .. } => found.fill(None),
+            Wanted::Events { found, .. } => found.fill(Found::default()),
+            Wanted::Runs { runs } => runs.clear(),
+            _ => {}
+        }
+    }
+
+    /// Takes a reply.
+    pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<Collected, SessionError> {
+        let more = frame.header.more();
+        let answer = match (&mut self.wanted, frame.kind()) {
+            (Wanted::Fragments { ids, found }, Some(Kind::GetReply)) => {
+                take_fragments(ids, found, &mut self.damaged, frame)?;
+                if more {
+                    return Ok(Collected::More);
+                }
+                None
+            }
+            (Wanted::Events { keys, found }, Some(Kind::GetEventReply)) => {
+                take_events(keys, found, &mut self.damaged, frame)?;
+                if more {
+                    return Ok(Collected::More);
+                }
+                None
+            }
+            (Wanted::Runs { runs }, Some(Kind::RunsReply)) => {
+                runs.extend(RunsReply::decode(frame.table, frame.payload)?.runs);
+                if runs.len() > RUNS_MAX {
+                    return broken(format!("more than {RUNS_MAX} runs were listed"));
+                }
+                if more {
+                    return Ok(Collected::More);
+                }
+                Some(Answer::Runs(std::mem::take(runs)))
+            }
+            _ if more => return broken(format!("{:#06x} came in parts", frame.header.kind)),
+            (wanted, _) => Some(wanted.take_single(frame)?),
+        };
+        if let Some((id, expected, found)) = self.damaged {
+            return Ok(Collected::Damaged { id, expected, found });
+        }
+        match answer {
+            Some(answer) => Ok(Collected::All(answer)),
+            None => self.wanted.finish().map(Collected::All),
+        }
+    }
+}
+
+impl Wanted {
+    fn take_single(&self, frame: &Frame<'_>) -> Result<Answer, SessionError> {
+        let Frame { table, payload, .. } = *frame;
+        Ok(match (self, frame.kind()) {
+            (Wanted::Decided { count }, Some(Kind::DecideReply)) => {
+                let outcomes = DecideReply::decode(table, payload)?.outcomes;
+                if outcomes.len() != *count {
+                    return broken(format!("{count} events were answered with {} outcomes", outcomes.len()));
+                }
+                Answer::Decided(outcomes)
+            }
+            (Wanted::Lease { max_events }, Some(Kind::LeaseReply)) => {
+                let reply = LeaseReply::decode(table, payload)?;
+                if reply.events.len() > *max_events as usize {
+                    return broken(format!("{} events were leased instead of {max_events}", reply.events.len()));
+                }
+                Answer::Lease(reply)
+            }
+            (Wanted::Accepted { after, max }, Some(Kind::AcceptedReply)) => {
+                let reply = AcceptedReply::decode(table, payload)?;
+                let ascending = reply.events.windows(2).all(|pair| pair[0].key < pair[1].key);
+                let behind = reply.events.first().is_none_or(|first| after.is_none_or(|after| first.key > after));
+                if !ascending || !behind || reply.events.len() > *max as usize {
+                    return broken("accepted events were listed out of order".to_owned());
+                }
+                Answer::Accepted(reply)
+            }
+            (Wanted::Streams, Some(Kind::StreamsReply)) => {
+                Answer::Streams(StreamsReply::decode(table, payload)?.streams)
+            }
+            (Wanted::Status, Some(Kind::StatusReply)) => Answer::Status(StatusReply::decode(table, payload)?.json),
+            (Wanted::Done, Some(Kind::Done)) => {
+                Done::decode(table, payload)?;
+                Answer::Done
+            }
+            _ => return broken(format!("frame {:#06x} answers something else than was asked", frame.header.kind)),
+        })
+    }
+
+    /// The answer of several frames after the last of them.
+    fn finish(&mut self) -> Result<Answer, SessionError> {
+        match self {
+            Wanted::Fragments { ids, found } => {
+                let missing = found.iter().filter(|found| found.is_none()).count();
+                if missing > 0 {
+                    return broken(format!("of {} fragments, {missing} were not answered", ids.len()));
+                }
+                Ok(Answer::Fragments(std::mem::take(found).into_iter().flatten().collect()))
+            }
+            Wanted::Events { keys, found } => {
+                let missing = found.iter().filter(|found| found.line.is_none()).count();
+                if missing > 0 {
+                    return broken(format!("of {} events, {missing} were not answered", keys.len()));
+                }
+                let events = keys.iter().zip(std::mem::take(found)).map(|(key, found)| found.finish(*key));
+                Ok(Answer::Events(events.collect()))
+            }
+            _ => broken("an answer ended that never began".to_owned()),
+        }
+    }
+}
+
+impl Found {
+    fn finish(mut self, key: EventKey) -> FetchedEvent {
+        let (outcome, state, expected, stored) = self.line.expect("checked before");
+        self.fragments.sort_by_key(|fragment| fragment.source);
+        self.fragments.dedup_by_key(|fragment| fragment.source);
+        FetchedEvent { key, outcome, state, expected, stored, fragments: self.fragments }
+    }
+}
+
+fn take_fragments(
+    ids: &[FragmentId],
+    found: &mut [Option<(ReadOutcome, Vec<u8>)>],
+    damaged: &mut Option<(FragmentId, u32, u32)>,
+    frame: &Frame<'_>,
+) -> Result<(), SessionError> {
+    for (entry, payload) in GetReply::decode(frame.table, frame.payload)?.entries() {
+        let index = entry.index as usize;
+        let Some(id) = ids.get(index) else {
+            return broken(format!("fragment {index} of {} was answered", ids.len()));
+        };
+        check(*id, entry.outcome, entry.crc, payload, damaged);
+        found[index] = Some((entry.outcome, payload.to_vec()));
+    }
+    Ok(())
+}
+
+fn take_events(
+    keys: &[EventKey],
+    found: &mut [Found],
+    damaged: &mut Option<(FragmentId, u32, u32)>,
+    frame: &Frame<'_>,
+) -> Result<(), SessionError> {
+    let no_such = |index: u32| SessionError::Broken(format!("event {index} of {} was answered", keys.len()));
+    let reply = GetEventReply::decode(frame.table, frame.payload)?;
+    for line in reply.lines() {
+        let found = found.get_mut(line.index as usize).ok_or_else(|| no_such(line.index))?;
+        found.line = Some((line.outcome, line.state, line.expected, line.fragments));
+    }
+    for (entry, payload) in reply.entries() {
+        let key = keys.get(entry.index as usize).ok_or_else(|| no_such(entry.index))?;
+        check(key.fragment(entry.source), entry.outcome, entry.crc, payload, damaged);
+        let fragment = FetchedFragment { source: entry.source, outcome: entry.outcome, payload: payload.to_vec() };
+        let fragments = &mut found[entry.index as usize].fragments;
+        if fragments.len() == EVENT_FRAGMENTS_MAX {
+            return broken(format!("event {key} came with more than {EVENT_FRAGMENTS_MAX} fragments"));
+        }
+        fragments.push(fragment);
+    }
+    Ok(())
+}
+
+fn check(id: FragmentId, outcome: ReadOutcome, crc: u32, payload: &[u8], damaged: &mut Option<(FragmentId, u32, u32)>) {
+    let found = crc32c(payload);
+    if outcome == ReadOutcome::Found && found != crc {
+        *damaged = Some((id, crc, found));
+    }
+}
+
+fn broken<T>(what: String) -> Result<T, SessionError> {
+    Err(SessionError::Broken(what))
+}

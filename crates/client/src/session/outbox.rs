@@ -1,0 +1,99 @@
+//! What is to be sent, in order, and how much of its first has left.
+
+use std::collections::VecDeque;
+
+/// A frame on its way out. The bytes of requests stay with the requests, which may need them again.
+pub(super) enum Sending {
+    /// A frame that is needed once.
+    Bytes(Vec<u8>),
+    /// The request of that number.
+    Call(u64),
+    /// The batch of that number.
+    Put(u64),
+}
+
+impl Sending {
+    fn is(&self, request: u64) -> bool {
+        matches!(self, Sending::Call(number) | Sending::Put(number) if *number == request)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Outbox {
+    queue: VecDeque<Sending>,
+    /// Bytes of the first that have left.
+    left: usize,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, sending: Sending) {
+        self.queue.push_back(sending);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.left = 0;
+    }
+
+    /// Whether a part of this request's frame has left and a part has not.
+    fn is_sending(&self, request: u64) -> bool {
+        self.left > 0 && self.queue.front().is_some_and(|first| first.is(request))
+    }
+
+    /// Whether this request's frame has not left whole.
+    pub(super) fn holds(&self, request: u64) -> bool {
+        self.queue.iter().any(|sending| sending.is(request))
+    }
+
+    /// The pieces still to be sent; `bytes_of` gives those of each frame.
+    pub(super) fn pieces<'a>(
+        &'a self,
+        bytes_of: impl Fn(&'a Sending) -> [&'a [u8]; 2],
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let mut skip = self.left;
+        self.queue.iter().flat_map(bytes_of).filter_map(move |piece| {
+            let skipped = skip.min(piece.len());
+            skip -= skipped;
+            (skipped < piece.len()).then(|| &piece[skipped..])
+        })
+    }
+
+    /// That `bytes` more have left; `length_of` gives the length of each frame.
+    pub(super) fn advance(&mut self, bytes: usize, length_of: impl Fn(&Sending) -> usize) {
+        self.left += bytes;
+        while let Some(first) = self.queue.front() {
+            let length = length_of(first);
+            if self.left < length {
+                return;
+            }
+            self.left -= length;
+            self.queue.pop_front();
+        }
+        assert_eq!(self.left, 0, "more was sent than there was to send");
+    }
+
+    /// The call was given up. If a part of its frame has left, the rest follows: what comes next must
+    /// start at a frame.
+    pub(super) fn forget_call(&mut self, request: u64, frame: Vec<u8>) {
+        self.forget(request, frame);
+    }
+
+    /// The same for a batch.
+    pub(super) fn forget_put(&mut self, request: u64, head: Vec<u8>, payload: &[u8]) {
+        if self.is_sending(request) {
+            let mut frame = head;
+            frame.extend_from_slice(payload);
+            self.forget(request, frame);
+        } else {
+            self.forget(request, Vec::new());
+        }
+    }
+
+    fn forget(&mut self, request: u64, frame: Vec<u8>) {
+        if self.is_sending(request) {
+            self.queue[0] = Sending::Bytes(frame);
+        } else {
+            self.queue.retain(|sending| !sending.is(request));
+        }
+    }
+}
