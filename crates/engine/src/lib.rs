@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The store's decisions: where a record goes, when it is acknowledged, what exists after a crash, what may be forgotten.
+//!
+//! State machines without I/O, clock, threads or randomness. A [`Lane`] takes requests, the time and completions; it gives back operations
+//! for a [`forebay_media::Media`], replies, and events for the [`Control`] part, which alone decides who is a member of the store.
+//! The same input gives the same output, always: a simulator can run the very code that serves.
+//!
+//! What is promised, and where it is kept:
+//!
+//! | promise | kept in |
+//! | --- | --- |
+//! | acknowledged means durable on all shards of the stated width | `lane/durable.rs` |
+//! | a flush that lost a drive is written again without it, never retried on it | `lane/failure.rs` |
+//! | written once: the same again succeeds, other content is a conflict, a decided event is late | `lane/request.rs` |
+//! | deleted stays deleted | `finished.rs`, `lane/checkpoint.rs` |
+//! | what neither the checkpoint nor its window lists does not exist | `recovery.rs` |
+//! | wrong bytes are never given out | `read.rs` |
+//!
+//! It does not listen, open files, or know what a detector is.
+
+mod accepted;
+mod api;
+mod cache;
+mod control;
+mod finished;
+mod flush;
+mod index;
+mod io;
+mod lane;
+mod lease;
+mod open;
+mod pool;
+mod read;
+mod recovery;
+mod segments;
+mod slots;
+mod task;
+
+pub use api::{
+    AcceptedEvent, AcceptedPage, Admission, DriveInfo, EventView, Fetch, LaneConfig, LaneCounters, LaneEvent,
+    LaneStatus, LeasedEvent, Membership, Put, Reply, RunView, StreamView, Token,
+};
+pub use control::Control;
+pub use io::Failure;
+pub use lane::{DEBUG_STREAM, Lane};
+pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
+pub use recovery::RecoveryError;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use forebay_types::limits::{BLOCK_BYTES, LANES_MAX};
-use forebay_types::{DriveUuid, RunId, StoreUuid, crc32c};
+use forebay_types::{DriveUuid, RunId, StoreUuid, StreamName, crc32c};
 
 use crate::FormatError;
 use crate::error::{ensure, within};
@@ -101,6 +101,15 @@ layout!(
 );
 
 layout!(
+    /// The name of a stream; its number is its place in the section.
+    stream, 72 {
+        NAME_BYTES: u8 = 0;
+        ROOM: [u8; 7] = 1;
+        NAME: [u8; 64] = 8;
+    }
+);
+
+layout!(
     /// A counter.
     counter, 16 {
         NUMBER: u16 = 0;
@@ -122,6 +131,7 @@ pub(crate) mod section_kind {
     pub(crate) const PLANNED: u16 = 3;
     pub(crate) const FINISHED: u16 = 4;
     pub(crate) const COUNTERS: u16 = 5;
+    pub(crate) const STREAMS: u16 = 6;
 }
 
 /// The header of a checkpoint on one drive.
@@ -293,6 +303,8 @@ pub struct CheckpointBody {
     pub planned: Vec<PlannedSegment>,
     /// Finished events; runs ascending.
     pub finished: Vec<FinishedRun>,
+    /// Names of the streams: records of acceptances and releases hold the numbers of streams as bits.
+    pub streams: Vec<StreamName>,
     /// Counters of the operator's statistics; numbers ascending.
     pub counters: Vec<(u16, u64)>,
 }

@@ -1,7 +1,8 @@
 //! The body of a checkpoint: a sequence of sections, of which a reader skips those that it does not
 //! know and may do without.
 
-use forebay_types::limits::SHARDS_MAX;
+use forebay_types::StreamName;
+use forebay_types::limits::{SHARDS_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
 
 use super::*;
 use crate::Superblock;
@@ -29,6 +30,12 @@ impl CheckpointBody {
             let bytes = extend(body, counter::BYTES);
             counter::NUMBER.put(bytes, *number);
             counter::VALUE.put(bytes, *value);
+        });
+        put_section(&mut body, section_kind::STREAMS, &self.streams, |body, name| {
+            let bytes = extend(body, stream::BYTES);
+            let name = name.as_str().as_bytes();
+            stream::NAME_BYTES.put(bytes, name.len() as u8);
+            bytes[stream::NAME.offset()..][..name.len()].copy_from_slice(name);
         });
         body
     }
@@ -85,7 +92,7 @@ impl CheckpointBody {
         let count = section::COUNT.get(head);
         let mut entries =
             Reader { what: "section of a checkpoint", rest: body.take(section::SECTION_BYTES.get(head))? };
-        if (section_kind::NUMBERS..=section_kind::COUNTERS).contains(&kind) {
+        if (section_kind::NUMBERS..=section_kind::STREAMS).contains(&kind) {
             ensure(*seen & (1 << kind) == 0, WHAT, "each section is there once", kind, kind)?;
             *seen |= 1 << kind;
         }
@@ -104,6 +111,10 @@ impl CheckpointBody {
                     let entry = entries.take(counter::BYTES as u64)?;
                     Ok((counter::NUMBER.get(entry), counter::VALUE.get(entry)))
                 })?;
+            }
+            section_kind::STREAMS => {
+                within("streams of a store", u64::from(count), STREAMS_MAX as u64)?;
+                self.streams = entries.many(count, stream::BYTES, get_stream)?;
             }
             _ if flags & SECTION_OPTIONAL != 0 => return Ok(()),
             kind => return Err(FormatError::UnknownSection { kind }),
@@ -156,7 +167,8 @@ const ALL_SECTIONS: u32 = (1 << section_kind::NUMBERS)
     | (1 << section_kind::LIVE)
     | (1 << section_kind::PLANNED)
     | (1 << section_kind::FINISHED)
-    | (1 << section_kind::COUNTERS);
+    | (1 << section_kind::COUNTERS)
+    | (1 << section_kind::STREAMS);
 
 /// The fewest bytes that a place takes on a drive bound how much memory `Vec::with_capacity` may take.
 const _: () = assert!(SHARDS_MAX * shard_place::BYTES <= BLOCK_BYTES);
@@ -178,6 +190,20 @@ fn put_section<T>(body: &mut Vec<u8>, kind: u16, entries: &[T], put: impl Fn(&mu
     section::SECTION_KIND.put(head, kind);
     section::COUNT.put(head, u32::try_from(entries.len()).expect("a lane has fewer than 2^32 of anything"));
     section::SECTION_BYTES.put(head, bytes);
+}
+
+fn get_stream(entries: &mut Reader<'_>) -> Result<StreamName, FormatError> {
+    let entry = entries.take(stream::BYTES as u64)?;
+    let bytes = stream::NAME_BYTES.get(entry);
+    let name = stream::NAME.get(entry);
+    let name = name.get(..usize::from(bytes)).and_then(|name| std::str::from_utf8(name).ok());
+    let name = name.and_then(|name| name.parse().ok());
+    name.ok_or(FormatError::Inconsistent {
+        what: WHAT,
+        rule: "the name of a stream is 1 to 64 letters, digits, '_', '-' or '.'",
+        found: u64::from(bytes),
+        expected: STREAM_NAME_BYTES_MAX as u64,
+    })
 }
 
 fn put_places(body: &mut Vec<u8>, places: &[ShardPlace]) {

@@ -1,0 +1,348 @@
+//! What a lane is asked and what it answers.
+
+use std::time::Duration;
+
+use forebay_format::Geometry;
+use forebay_types::{
+    DecideOutcome, DriveNumber, DriveUuid, EventKey, FragmentId, PutOutcome, ReadOutcome, StoreUuid, StreamName,
+};
+use serde::Serialize;
+
+/// Names a request in its replies; chosen by the caller, [`Token::NONE`] when nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// Nobody waits for the reply.
+    pub const NONE: Token = Token(u64::MAX);
+}
+
+/// A fragment that is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// Its id.
+    pub id: FragmentId,
+    /// How many fragments its event should have, this one included; 0 when the writer does not know.
+    pub expected: u16,
+    /// The CRC32C that the writer computed.
+    pub crc: u32,
+}
+
+/// Whether a request was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Admission<O> {
+    /// Answered at once.
+    Done(O),
+    /// A [`Reply`] with the token comes when it is durable.
+    Pending,
+    /// Not now: buffers are on their way to the drives, or a checkpoint or a change of membership is. The caller keeps the request
+    /// and offers it again after the next completion; nothing was changed.
+    Busy,
+}
+
+/// What a read came to at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Fetch {
+    /// Answered: when the outcome is `Found`, the payload was appended and this is its CRC32C.
+    Done(ReadOutcome, u32),
+    /// A [`Reply::Read`] with the token comes.
+    Pending,
+}
+
+/// An answer that had to wait.
+#[derive(Debug)]
+pub enum Reply {
+    /// `records` more records of the puts with this token are durable.
+    Stored {
+        /// The token of the puts.
+        token: Token,
+        /// How many.
+        records: u32,
+    },
+    /// `records` records of the puts with this token, all that were still pending, were not stored.
+    Refused {
+        /// The token of the puts.
+        token: Token,
+        /// How many.
+        records: u32,
+        /// Why.
+        outcome: PutOutcome,
+    },
+    /// A decision, deletion or release came to its end.
+    Decided {
+        /// Its token.
+        token: Token,
+        /// What it came to.
+        outcome: DecideOutcome,
+    },
+    /// A read from the drives came to its end.
+    Read {
+        /// Its token.
+        token: Token,
+        /// What it came to.
+        outcome: ReadOutcome,
+        /// The bytes, when found.
+        payload: Vec<u8>,
+        /// Their CRC32C.
+        crc: u32,
+    },
+}
+
+/// What is known of an event that is not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventView {
+    /// Its durable fragments: source and size in bytes.
+    pub fragments: Vec<(forebay_types::SourceId, u32)>,
+    /// How many it should have; 0 unknown.
+    pub expected: u16,
+    /// Whether it is accepted.
+    pub accepted: bool,
+    /// Whether it was accepted without some of its sources.
+    pub incomplete: bool,
+}
+
+/// An event that a filter may work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeasedEvent {
+    /// The event.
+    pub key: EventKey,
+    /// Fragments that are here.
+    pub fragments: u32,
+    /// Fragments that should be; 0 unknown.
+    pub expected: u16,
+    /// Bytes of the fragments.
+    pub bytes: u64,
+    /// Offered although fragments are missing, because it waited for as long as the lane lets it.
+    pub incomplete: bool,
+    /// How often it was leased, this time included.
+    pub attempt: u16,
+}
+
+/// An accepted event that a stream has not released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptedEvent {
+    /// The event.
+    pub key: EventKey,
+    /// Its fragments.
+    pub fragments: u32,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Accepted without some of its sources.
+    pub incomplete: bool,
+}
+
+/// A page of the accepted events of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcceptedPage {
+    /// In ascending order.
+    pub events: Vec<AcceptedEvent>,
+    /// Whether there are more behind the last.
+    pub more: bool,
+    /// The smallest event that is not decided: accepted events below it are final in order.
+    pub undecided_floor: Option<EventKey>,
+}
+
+/// One drive as a lane sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveInfo {
+    /// Its number.
+    pub number: DriveNumber,
+    /// Its UUID, which stands in every header on it.
+    pub uuid: DriveUuid,
+    /// Slots on it, of all lanes.
+    pub slots: u32,
+    /// Whether it is a member: written to and trusted. A drive that is not may still be read for segments that live on it.
+    pub member: bool,
+    /// Whether it is there at all.
+    pub present: bool,
+}
+
+/// What a lane must know.
+#[derive(Clone, Debug)]
+pub struct LaneConfig {
+    /// The store.
+    pub store: StoreUuid,
+    /// The number of the lane.
+    pub lane: u16,
+    /// Widths and sizes, fixed at init.
+    pub geometry: Geometry,
+    /// All drives that the store has had and that are not forgotten.
+    pub drives: Vec<DriveInfo>,
+    /// The start that this is: segments are named after it.
+    pub epoch: u64,
+    /// Its random number.
+    pub nonce: u64,
+    /// Bytes of a flush on each drive at full rate.
+    pub flush_bytes: usize,
+    /// Flushes on their way at once.
+    pub flush_depth: usize,
+    /// The least time between two flushes that are not full.
+    pub flush_interval: Duration,
+    /// Memory for the data of recent flushes, those on their way included.
+    pub cache_bytes: usize,
+    /// Memory for the index.
+    pub index_bytes: usize,
+    /// A drive that does not answer for so long is out.
+    pub drive_timeout: Duration,
+    /// An event with missing fragments is offered to filters after so long.
+    pub incomplete_after: Duration,
+    /// After so many leases that nobody answered an event is accepted into the stream `debug`.
+    pub lease_attempts_max: u16,
+    /// Nothing is written.
+    pub read_only: bool,
+}
+
+/// What a lane tells the control part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaneEvent {
+    /// A drive failed and must be taken out.
+    DriveFailed {
+        /// The drive.
+        drive: DriveNumber,
+        /// Why, for the operator.
+        reason: String,
+    },
+    /// Recovery is over and the lane serves.
+    Serving,
+    /// Everything is durable and closed; the lane does nothing more.
+    Stopped,
+    /// The lane cannot go on; what is acknowledged is safe.
+    Failed {
+        /// Why, for the operator.
+        reason: String,
+    },
+}
+
+/// What the control part tells a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// The member list changed, durably.
+    Members(Vec<DriveNumber>),
+    /// Too few drives are left: nothing may be written any more.
+    NoQuorum {
+        /// Why, for the operator.
+        reason: String,
+    },
+}
+
+/// A stream and how much it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamView {
+    /// Its name.
+    pub name: StreamName,
+    /// Accepted events that it has not released.
+    pub events: u64,
+}
+
+/// A run as a lane sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunView {
+    /// The run.
+    pub run: forebay_types::RunId,
+    /// Events that are here.
+    pub events: u64,
+    /// Of these, not decided.
+    pub undecided: u64,
+    /// Events that are over.
+    pub finished: u64,
+    /// The smallest and the largest event here.
+    pub range: Option<(u64, u64)>,
+}
+
+/// Counters of a lane since its start; bytes and counts.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LaneCounters {
+    /// Fragments made durable.
+    pub fragments_stored: u64,
+    /// Their bytes.
+    pub fragment_bytes_stored: u64,
+    /// Of these, at less than the full width.
+    pub fragments_stored_degraded: u64,
+    /// Puts of a fragment that was there already.
+    pub puts_repeated: u64,
+    /// Puts for an event that was already decided.
+    pub puts_late: u64,
+    /// Puts refused because the id holds other content.
+    pub puts_conflict: u64,
+    /// Puts refused for want of space.
+    pub puts_no_space: u64,
+    /// Puts refused because the index is full.
+    pub puts_index_full: u64,
+    /// Puts whose bytes were damaged on the way.
+    pub puts_damaged: u64,
+    /// Events rejected.
+    pub events_rejected: u64,
+    /// Events accepted.
+    pub events_accepted: u64,
+    /// Events accepted or rejected without all of their fragments.
+    pub events_incomplete: u64,
+    /// Events deleted.
+    pub events_deleted: u64,
+    /// Events that all of their streams have released.
+    pub events_released: u64,
+    /// Leases that ended without a decision.
+    pub leases_expired: u64,
+    /// Fragments read.
+    pub fragments_read: u64,
+    /// Of these, from memory.
+    pub fragments_read_cached: u64,
+    /// Of these, with the help of parity.
+    pub fragments_read_degraded: u64,
+    /// Fragments found damaged beyond repair.
+    pub fragments_lost: u64,
+    /// Units that were found damaged and put right from the others.
+    pub units_damaged: u64,
+    /// Flushes written.
+    pub flushes: u64,
+    /// Bytes written to drives, parity, headers and checkpoints included.
+    pub media_bytes_written: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+}
+
+/// The state of a lane, for an operator.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaneStatus {
+    /// The number of the lane.
+    pub lane: u16,
+    /// One of `recovering`, `serving`, `stopping`, `stopped`, `unavailable`, `read-only`.
+    pub state: &'static str,
+    /// Why it is unavailable.
+    pub reason: Option<String>,
+    /// Events that are here.
+    pub events: u64,
+    /// Of these, not decided.
+    pub events_undecided: u64,
+    /// Of these, accepted and not released by all of their streams.
+    pub events_accepted: u64,
+    /// Events that are over.
+    pub events_finished: u64,
+    /// Fragments that are here.
+    pub fragments: u64,
+    /// Their bytes.
+    pub fragment_bytes: u64,
+    /// Memory of the index.
+    pub index_bytes: u64,
+    /// Memory of the cache.
+    pub cache_bytes: u64,
+    /// Segments that hold data.
+    pub segments: u64,
+    /// Free slots of the lane over all member drives.
+    pub slots_free: u64,
+    /// Slots of the lane over all member drives.
+    pub slots_total: u64,
+    /// Data and parity shards of new segments; absent when nothing can be written.
+    pub width: Option<(u8, u8)>,
+    /// How many more drives may fail before something acknowledged is out of reach; absent when nothing is stored.
+    pub failures_left: Option<u8>,
+    /// Flushes that were found after an unclean stop and could not be put together because drives were absent: perhaps acknowledged.
+    pub flushes_possibly_lost: u64,
+    /// Flushes that were acknowledged and are damaged on more drives than parity can mend: what they held is lost.
+    pub flushes_lost: u64,
+    /// Segments that could not be read at start: all of their records are lost or out of reach.
+    pub segments_unreadable: u64,
+    /// Counters since the start.
+    pub counters: LaneCounters,
+}

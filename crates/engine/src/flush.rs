@@ -1,0 +1,396 @@
+//! A flush while it fills: records are copied to their place on the shards, rows are encoded and their units
+//! summed while they are hot in the processor's cache.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_erasure::Codec;
+use forebay_format::{
+    FLUSH_INLINE_TABLE, FlushHeader, RecordKind, RowGeometry, SegmentId, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+    header_bytes_for, space_for_inline_table,
+};
+use forebay_media::AlignedBuffer;
+use forebay_types::limits::BLOCK_BYTES;
+use forebay_types::{Crc32c, DriveUuid, EventId, RunId, StoreUuid, crc32c};
+
+use crate::segments::POSITION_BYTES;
+
+/// Checksums are computed over pieces of this size, just before they are copied.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// What a flush lies in.
+#[derive(Clone, Debug)]
+pub(crate) struct FlushPlace {
+    pub(crate) store: StoreUuid,
+    pub(crate) lane: u16,
+    pub(crate) segment: SegmentId,
+    pub(crate) flush: u32,
+    /// Of its header, from the slot's start.
+    pub(crate) offset_bytes: u64,
+    pub(crate) data_shards: u8,
+    pub(crate) parity_shards: u8,
+    pub(crate) unit_bytes: u32,
+    pub(crate) shards: Vec<ShardPlace>,
+    pub(crate) first_sequence: u64,
+}
+
+/// A record that is to be added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRecord {
+    pub(crate) kind: RecordKind,
+    pub(crate) flags: u8,
+    pub(crate) expected: u16,
+    pub(crate) run: RunId,
+    pub(crate) event: EventId,
+    pub(crate) source: u32,
+    /// For a fragment, the checksum that the payload must have. Acceptances and releases have no payload; the upper half
+    /// of their streams stands here.
+    pub(crate) crc: u32,
+}
+
+/// Why a record was not added; the flush is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAdded {
+    /// It does not fit any more.
+    Full,
+    /// The payload has another checksum.
+    ChecksumMismatch,
+}
+
+/// A flush that takes records.
+pub(crate) struct OpenFlush {
+    pub(crate) place: FlushPlace,
+    header_bytes: usize,
+    rows_max: usize,
+    buffers: Vec<AlignedBuffer>,
+    data_bytes: usize,
+    rows_encoded: usize,
+    /// Row by row, shard by shard.
+    unit_crcs: Vec<u32>,
+    table: Vec<u8>,
+    record_count: u32,
+    runs: (RunId, RunId),
+    events: (EventId, EventId),
+}
+
+/// A flush that is ready to be written.
+pub(crate) struct SealedFlush {
+    /// One buffer a shard: header, then units.
+    pub(crate) buffers: Vec<Arc<AlignedBuffer>>,
+    /// Bytes of each buffer to write.
+    pub(crate) shard_bytes: usize,
+    pub(crate) header_bytes: usize,
+    /// Record data and, when it is not in the header, the table.
+    pub(crate) data_bytes: usize,
+    pub(crate) record_count: u32,
+    pub(crate) table: Vec<u8>,
+}
+
+impl SealedFlush {
+    /// The payload of one of its records.
+    pub(crate) fn payload(&self, geometry: RowGeometry, entry: &TableEntry) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(entry.bytes as usize);
+        gather(&self.buffers, self.header_bytes, geometry, entry.payload_range(), &mut payload);
+        payload
+    }
+}
+
+/// Appends a range of a flush's data to `into`, from the buffers of its shards.
+pub(crate) fn gather(
+    shards: &[Arc<AlignedBuffer>],
+    header_bytes: usize,
+    geometry: RowGeometry,
+    range: Range<u64>,
+    into: &mut Vec<u8>,
+) {
+    for extent in geometry.locate(range) {
+        let start = header_bytes + extent.offset_in_shard_bytes as usize;
+        into.extend_from_slice(&shards[usize::from(extent.shard)][start..start + extent.bytes]);
+    }
+}
+
+/// Bytes of the buffers of a flush that holds `data_bytes` bytes of data.
+pub(crate) fn flush_buffer_bytes(data_shards: u8, shards: usize, unit_bytes: u32, data_bytes: usize) -> usize {
+    let row_bytes = usize::from(data_shards) * unit_bytes as usize;
+    let rows = data_bytes.div_ceil(row_bytes).max(1);
+    header_bytes_for(shards, rows) + rows * unit_bytes as usize
+}
+
+impl OpenFlush {
+    /// A flush on `buffers`, one a shard, all of one size.
+    pub(crate) fn new(place: FlushPlace, buffers: Vec<AlignedBuffer>) -> Self {
+        assert_eq!(buffers.len(), place.shards.len(), "one buffer a shard");
+        let unit = place.unit_bytes as usize;
+        let mut rows_max = (buffers[0].len() - BLOCK_BYTES) / unit;
+        while header_bytes_for(buffers.len(), rows_max) + rows_max * unit > buffers[0].len() {
+            rows_max -= 1;
+        }
+        assert!(rows_max > 0, "a flush has room for a row");
+        OpenFlush {
+            header_bytes: header_bytes_for(buffers.len(), rows_max),
+            rows_max,
+            buffers,
+            data_bytes: 0,
+            rows_encoded: 0,
+            unit_crcs: Vec::with_capacity(rows_max * place.shards.len()),
+            table: Vec::new(),
+            record_count: 0,
+            runs: (RunId(u32::MAX), RunId(0)),
+            events: (EventId(u64::MAX), EventId(0)),
+            place,
+        }
+    }
+
+    fn row_bytes(&self) -> usize {
+        usize::from(self.place.data_shards) * self.place.unit_bytes as usize
+    }
+
+    /// Data that the flush can take, its table included.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.rows_max * self.row_bytes()
+    }
+
+    pub(crate) fn record_count(&self) -> u32 {
+        self.record_count
+    }
+
+    /// Bytes that it would take with a further record.
+    pub(crate) fn shard_bytes_with(&self, payload_bytes: usize) -> u64 {
+        let table = self.table.len() + TABLE_ENTRY_BYTES;
+        let data = self.data_bytes + room(true, payload_bytes) + table;
+        self.header_bytes as u64 + self.geometry(data).shard_bytes()
+    }
+
+    fn geometry(&self, data_bytes: usize) -> RowGeometry {
+        RowGeometry {
+            data_shards: self.place.data_shards,
+            unit_bytes: self.place.unit_bytes,
+            data_bytes: data_bytes as u64,
+        }
+    }
+
+    fn table_is_inline(&self, table_bytes: usize, data_bytes: usize) -> bool {
+        let rows = self.geometry(data_bytes).rows() as usize;
+        table_bytes <= space_for_inline_table(self.header_bytes, self.place.shards.len(), rows)
+    }
+
+    /// Copies a payload to its place, checking its sum on the way, and returns its position in the flush.
+    pub(crate) fn add(&mut self, record: NewRecord, payload: &[u8]) -> Result<u32, NotAdded> {
+        let end = self.data_bytes + room(record.kind == RecordKind::Fragment, payload.len());
+        if end + self.table.len() + TABLE_ENTRY_BYTES > self.capacity_bytes() {
+            return Err(NotAdded::Full);
+        }
+        if record.kind == RecordKind::Fragment && self.copy_in(payload) != record.crc {
+            // Nothing counted the bytes yet: the next record overwrites them.
+            return Err(NotAdded::ChecksumMismatch);
+        }
+        let position = u32::try_from(self.data_bytes as u64 / POSITION_BYTES).expect("a flush is small");
+        let entry = TableEntry {
+            kind: record.kind,
+            flags: record.flags,
+            expected: record.expected,
+            run: record.run,
+            event: record.event,
+            source: forebay_types::SourceId(record.source),
+            bytes: u32::try_from(payload.len()).expect("a payload fits a flush"),
+            crc: record.crc,
+            offset_units: position,
+        };
+        let mut bytes = [0; TABLE_ENTRY_BYTES];
+        entry.encode_into(&mut bytes);
+        self.table.extend_from_slice(&bytes);
+        self.record_count += 1;
+        self.runs = (self.runs.0.min(record.run), self.runs.1.max(record.run));
+        self.events = (self.events.0.min(record.event), self.events.1.max(record.event));
+        self.zero(self.data_bytes + payload.len(), end);
+        self.data_bytes = end;
+        self.encode_full_rows();
+        Ok(position)
+    }
+
+    /// Copies bytes to the end of the data, which stays where it was, and returns their sum.
+    fn copy_in(&mut self, payload: &[u8]) -> u32 {
+        let unit = self.place.unit_bytes as usize;
+        let mut at = self.data_bytes;
+        let mut crc = Crc32c::default();
+        let mut rest = payload;
+        while !rest.is_empty() {
+            let room = (unit - at % unit).min(PIECE_BYTES).min(rest.len());
+            let (piece, after) = rest.split_at(room);
+            crc.update(piece);
+            let (shard, offset) = self.place_of(at);
+            self.buffers[shard][offset..offset + room].copy_from_slice(piece);
+            at += room;
+            rest = after;
+        }
+        crc.finish()
+    }
+
+    fn zero(&mut self, from: usize, to: usize) {
+        for at in from..to {
+            let (shard, offset) = self.place_of(at);
+            self.buffers[shard][offset] = 0;
+        }
+    }
+
+    /// Shard and offset in its buffer of a byte of the data, in rows of full units.
+    fn place_of(&self, at: usize) -> (usize, usize) {
+        let unit = self.place.unit_bytes as usize;
+        let row = at / self.row_bytes();
+        let shard = at / unit % usize::from(self.place.data_shards);
+        (shard, self.header_bytes + row * unit + at % unit)
+    }
+
+    fn encode_full_rows(&mut self) {
+        let unit = self.place.unit_bytes as usize;
+        while (self.rows_encoded + 1) * self.row_bytes() <= self.data_bytes {
+            self.encode_row(self.rows_encoded * unit, unit);
+        }
+    }
+
+    /// Encodes and sums the row whose units begin at `offset` after the header.
+    fn encode_row(&mut self, offset: usize, unit_bytes: usize) {
+        let range = self.header_bytes + offset..self.header_bytes + offset + unit_bytes;
+        let (data, parity) = self.buffers.split_at_mut(usize::from(self.place.data_shards));
+        let data: Vec<&[u8]> = data.iter().map(|buffer| &buffer[range.clone()]).collect();
+        let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|buffer| &mut buffer[range.clone()]).collect();
+        codec(self.place.data_shards, self.place.parity_shards).encode(&data, &mut parity);
+        self.unit_crcs.extend(data.iter().map(|unit| crc32c(unit)));
+        self.unit_crcs.extend(parity.iter().map(|unit| crc32c(unit)));
+        self.rows_encoded += 1;
+    }
+
+    /// The payload of one of its records.
+    pub(crate) fn payload(&self, entry: &TableEntry) -> Vec<u8> {
+        let unit = self.place.unit_bytes as usize;
+        let (mut at, end) = (entry.payload_range().start as usize, entry.payload_range().end as usize);
+        let mut payload = Vec::with_capacity(end - at);
+        while at < end {
+            let bytes = (unit - at % unit).min(end - at);
+            let (shard, offset) = self.place_of(at);
+            payload.extend_from_slice(&self.buffers[shard][offset..offset + bytes]);
+            at += bytes;
+        }
+        payload
+    }
+
+    pub(crate) fn table(&self) -> &[u8] {
+        &self.table
+    }
+
+    /// Gives the buffers back; whatever was added is forgotten.
+    pub(crate) fn into_buffers(self) -> Vec<AlignedBuffer> {
+        self.buffers
+    }
+
+    /// Ends the flush: the table is put where it belongs, the last row shrinks, headers are written.
+    pub(crate) fn seal(mut self, durable_flushes: u32, drive: impl Fn(usize) -> (DriveUuid, u64)) -> SealedFlush {
+        let record_bytes = self.data_bytes;
+        let inline = self.table_is_inline(self.table.len(), self.data_bytes);
+        if !inline {
+            let table = std::mem::take(&mut self.table);
+            self.copy_in(&table);
+            self.table = table;
+            self.data_bytes += self.table.len();
+            self.encode_full_rows();
+        }
+        self.finish_last_row();
+        let geometry = self.geometry(self.data_bytes);
+        let rows = geometry.rows() as usize;
+        assert_eq!(rows, self.rows_encoded, "every row is encoded");
+        let mut header = FlushHeader {
+            flags: if inline { FLUSH_INLINE_TABLE } else { 0 },
+            header_bytes: u32::try_from(self.header_bytes).expect("headers are small"),
+            store: self.place.store,
+            drive: DriveUuid::default(),
+            offset_bytes: 0,
+            lane: self.place.lane,
+            segment: self.place.segment,
+            flush: self.place.flush,
+            shard: 0,
+            data_shards: self.place.data_shards,
+            parity_shards: self.place.parity_shards,
+            units_offset_bytes: self.place.offset_bytes + self.header_bytes as u64,
+            unit_bytes: self.place.unit_bytes,
+            rows: u32::try_from(rows).expect("few rows"),
+            last_unit_bytes: geometry.last_unit_bytes(),
+            data_bytes: self.data_bytes as u64,
+            table_offset_bytes: if inline { 0 } else { record_bytes as u64 },
+            table_bytes: u32::try_from(self.table.len()).expect("a table is small"),
+            table_crc: crc32c(&self.table),
+            record_count: self.record_count,
+            run_min: self.runs.0,
+            run_max: self.runs.1,
+            event_min: self.events.0,
+            event_max: self.events.1,
+            first_sequence: self.place.first_sequence,
+            durable_flushes,
+            shards: self.place.shards.clone(),
+            unit_crcs: self.crcs_by_shard(rows),
+            digest: 0,
+        };
+        header.digest = header.compute_digest();
+        let table = inline.then_some(&self.table[..]);
+        for (shard, buffer) in self.buffers.iter_mut().enumerate() {
+            (header.drive, header.offset_bytes) = drive(shard);
+            header.shard = shard as u8;
+            header.encode_into(table, &mut buffer[..self.header_bytes]);
+        }
+        SealedFlush {
+            buffers: self.buffers.into_iter().map(Arc::new).collect(),
+            shard_bytes: self.header_bytes + geometry.shard_bytes() as usize,
+            header_bytes: self.header_bytes,
+            data_bytes: self.data_bytes,
+            record_count: self.record_count,
+            table: self.table,
+        }
+    }
+
+    /// The last row was filled as if it had full units: spreads it over the shorter ones.
+    fn finish_last_row(&mut self) {
+        let row_bytes = self.row_bytes();
+        let rest = self.data_bytes - self.rows_encoded * row_bytes;
+        if rest == 0 {
+            return;
+        }
+        assert!(rest < row_bytes, "full rows are encoded as they fill");
+        let unit = self.place.unit_bytes as usize;
+        let short = self.geometry(self.data_bytes).last_unit_bytes() as usize;
+        let start = self.header_bytes + self.rows_encoded * unit;
+        let mut row = Vec::with_capacity(short * usize::from(self.place.data_shards));
+        for shard in 0..usize::from(self.place.data_shards) {
+            let bytes = rest.saturating_sub(shard * unit).min(unit);
+            row.extend_from_slice(&self.buffers[shard][start..start + bytes]);
+        }
+        row.resize(short * usize::from(self.place.data_shards), 0);
+        for (shard, bytes) in row.chunks(short).enumerate() {
+            self.buffers[shard][start..start + short].copy_from_slice(bytes);
+        }
+        self.encode_row(self.rows_encoded * unit, short);
+    }
+
+    /// The sums in the order of the header: shard by shard.
+    fn crcs_by_shard(&self, rows: usize) -> Vec<u32> {
+        let shards = self.place.shards.len();
+        (0..shards).flat_map(|shard| (0..rows).map(move |row| self.unit_crcs[row * shards + shard])).collect()
+    }
+}
+
+/// Bytes of data that a record takes. An empty fragment takes a place too: its position says whether it is durable.
+fn room(is_fragment: bool, payload_bytes: usize) -> usize {
+    payload_bytes.max(usize::from(is_fragment)).next_multiple_of(POSITION_BYTES as usize)
+}
+
+/// The codec of a width; made once for each thread and width.
+pub(crate) fn codec(data: u8, parity: u8) -> std::rc::Rc<Codec> {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+    thread_local! {
+        static CODECS: RefCell<BTreeMap<(u8, u8), Rc<Codec>>> = const { RefCell::new(BTreeMap::new()) };
+    }
+    CODECS.with_borrow_mut(|codecs| {
+        let make = || Rc::new(Codec::new(data, parity).expect("the width of a segment was checked"));
+        codecs.entry((data, parity)).or_insert_with(make).clone()
+    })
+}

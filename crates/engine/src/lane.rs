@@ -1,0 +1,216 @@
+//! A lane: one independent log with its index, slots and recovery.
+//!
+//! The caller gives requests, the time and completions; it takes operations, replies and events. After each batch of calls it calls
+//! [`Lane::pump`], which decides what is to be written now. The parts lie beside this file: what requests do in `request`, what is
+//! written in `write`, what becomes durable in `durable`, what a lost drive means in `failure`, starting and stopping in `start`.
+
+mod checkpoint;
+mod close;
+mod durable;
+mod failure;
+mod request;
+mod start;
+mod status;
+mod view;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use forebay_format::PlannedSegment;
+use forebay_media::{Completion, Operation, OperationId};
+use forebay_types::{DriveNumber, Time};
+
+use crate::accepted::AcceptedEvents;
+use crate::api::{LaneConfig, LaneCounters, LaneEvent, Reply, Token};
+use crate::cache::Cache;
+use crate::finished::Finished;
+use crate::index::Index;
+use crate::io::{Io, Owner};
+use crate::lease::Leases;
+use crate::pool::BufferPool;
+use crate::read::{ReadReport, ReadSegment};
+use crate::recovery::{Recovered, RecoveryError, read_segment};
+use crate::segments::{SegmentIndex, Segments};
+use crate::slots::{Slots, Width};
+use crate::task::{Task, Tasks};
+use checkpoint::Checkpointer;
+pub use request::DEBUG_STREAM;
+use write::Writer;
+
+/// A driver that stood still counts as this much time at most when drives are judged by theirs.
+const STEP_MAX: Duration = Duration::from_millis(100);
+
+/// What the lane is doing.
+enum State {
+    Recovering(Task<Result<Recovered, RecoveryError>>),
+    /// Recovery found what is to be closed and appended again; nothing is served yet.
+    Preparing,
+    Serving,
+    ReadOnly,
+    Stopping,
+    Stopped,
+    /// Nothing can be written any more.
+    Unavailable(String),
+}
+
+/// A read from the drives that someone waits for.
+struct Reading {
+    token: Token,
+    segment: SegmentIndex,
+    crc: u32,
+}
+
+/// One lane of a store.
+pub struct Lane {
+    config: LaneConfig,
+    state: State,
+    io: Io,
+    now: Time,
+    /// Runs no faster than the driver steps, so that a driver that stood still blames no drive.
+    drive_time: Time,
+    index: Index,
+    segments: Segments,
+    finished: Finished,
+    accepted: AcceptedEvents,
+    slots: Slots,
+    cache: Cache,
+    leases: Leases,
+    pool: BufferPool,
+    writer: Writer,
+    checkpointer: Checkpointer,
+    tasks: Tasks<ReadReport>,
+    reading: BTreeMap<usize, Reading>,
+    replies: VecDeque<Reply>,
+    events: VecDeque<LaneEvent>,
+    /// Drives that failed and that the control part has not taken out yet.
+    failing: BTreeSet<DriveNumber>,
+    next_sequence: u64,
+    next_segment_counter: u64,
+    fragment_bytes: u64,
+    flushes_possibly_lost: u64,
+    flushes_lost: u64,
+    segments_unreadable: u64,
+    counters: LaneCounters,
+}
+
+impl Lane {
+    /// The next operation for the media.
+    pub fn next_operation(&mut self) -> Option<(OperationId, Operation)> {
+        self.io.next_outgoing()
+    }
+
+    /// The next reply.
+    pub fn next_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// The next message to the control part.
+    pub fn next_event(&mut self) -> Option<LaneEvent> {
+        self.events.pop_front()
+    }
+
+    /// Operations that have not come back.
+    pub fn operations_in_flight(&self) -> usize {
+        self.io.in_flight()
+    }
+
+    /// An operation came back.
+    pub fn complete(&mut self, now: Time, completion: Completion) {
+        self.step(now);
+        if let Some(finished) = self.io.complete(completion) {
+            self.finish_operation(finished);
+        }
+    }
+
+    fn finish_operation(&mut self, finished: crate::io::Finished) {
+        match finished.owner {
+            Owner::Flush { serial, shard } => self.flush_shard_done(serial, shard, finished.drive, finished.result),
+            Owner::Close { serial, shard } => self.close_shard_done(serial, shard, finished.drive, finished.result),
+            Owner::Checkpoint { serial, drive } => self.checkpoint_done(serial, drive, finished.result),
+            Owner::Task(task) => {
+                if let Err(failure) = &finished.result {
+                    self.note_read_failure(finished.drive, failure);
+                }
+                self.io.deliver(finished);
+                self.poll_task(task);
+            }
+        }
+    }
+
+    /// Takes the time in.
+    fn step(&mut self, now: Time) {
+        let passed = now.since(self.now).min(STEP_MAX);
+        self.now = self.now.max(now);
+        self.drive_time = self.drive_time + passed;
+        self.io.set_now(self.drive_time);
+    }
+
+    /// Decides what is to be written now. To be called after each batch of requests and completions, and when
+    /// [`Lane::next_wakeup`] has come.
+    pub fn pump(&mut self, now: Time) {
+        self.step(now);
+        self.judge_drives();
+        self.reform();
+        match self.state {
+            State::Recovering(_) => self.recover_on(),
+            State::Preparing | State::Serving | State::Stopping => {
+                self.expire_leases();
+                self.replay();
+                self.seal_if_due();
+                self.close_retired();
+                self.checkpoint_if_needed();
+                self.advance_state();
+            }
+            State::ReadOnly | State::Stopped | State::Unavailable(_) => {}
+        }
+    }
+
+    /// When [`Lane::pump`] must be called at the latest although nothing came.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        let drives = self.io.oldest().map(|_| self.now + STEP_MAX);
+        let leases = self.leases.next_expiry();
+        let flush = self.next_seal();
+        [drives, leases, flush].into_iter().flatten().min()
+    }
+
+    /// Whether a drive is written to and read from.
+    fn answers(&self, drive: DriveNumber) -> bool {
+        !self.failing.contains(&drive) && self.config.drives.iter().any(|d| d.number == drive && d.present)
+    }
+
+    fn is_member(&self, drive: DriveNumber) -> bool {
+        self.config.drives.iter().any(|d| d.number == drive && d.member)
+    }
+
+    fn members(&self) -> Vec<DriveNumber> {
+        let usable = |d: &&crate::api::DriveInfo| d.member && d.present && !self.failing.contains(&d.number);
+        self.config.drives.iter().filter(usable).map(|d| d.number).collect()
+    }
+
+    /// How wide new segments are; `None` when too few drives are left.
+    fn width(&self) -> Option<Width> {
+        let geometry = &self.config.geometry;
+        let members = u8::try_from(self.members().len()).unwrap_or(u8::MAX);
+        let data = members.checked_sub(geometry.parity_shards)?.min(geometry.data_shards);
+        (data >= geometry.data_shards_min).then_some(Width { data, parity: geometry.parity_shards })
+    }
+
+    fn read_segment(&self, index: SegmentIndex) -> ReadSegment {
+        let segment = self.segments.get(index);
+        let plan = PlannedSegment {
+            id: segment.id,
+            data_shards: segment.data_shards,
+            parity_shards: segment.parity_shards,
+            unit_bytes: segment.unit_bytes,
+            shards: segment.shards.clone(),
+        };
+        read_segment(&self.config, &plan, |d| d.present && !self.failing.contains(&d.number))
+    }
+
+    fn slot_offset(&self, place: forebay_format::ShardPlace) -> u64 {
+        let drive = self.config.drives.iter().find(|d| d.number == place.drive);
+        let drive = drive.expect("segments lie on drives of the store");
+        self.config.geometry.layout(drive.slots).slot_offset(place.slot)
+    }
+}

@@ -1,0 +1,182 @@
+//! Checkpoints: which segments live, which slots are opened next, which events are over.
+
+use std::sync::Arc;
+
+use forebay_format::{
+    CheckpointBody, CheckpointHeader, SegmentId, encode_checkpoint, encoded_checkpoint_bytes, place_of,
+};
+use forebay_media::AlignedBuffer;
+use forebay_types::DriveNumber;
+use forebay_types::limits::{BLOCK_BYTES, SHARDS_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
+
+use super::{Lane, State};
+use crate::io::{Failure, Owner};
+use crate::segments::{SEGMENT_COUNTER_MASK, SegmentIndex};
+use crate::slots::WindowMark;
+
+/// Planned segments in a checkpoint. More of them make checkpoints rarer and hold more slots ready.
+const WINDOW: usize = 4;
+
+/// Bytes that a range of finished events takes in a checkpoint.
+const RANGE_BYTES: u64 = 16;
+
+/// Bytes that a segment takes in a checkpoint, at most.
+const SEGMENT_BYTES_MAX: u64 = 64 + 8 * SHARDS_MAX as u64;
+
+/// A checkpoint on its way.
+struct Writing {
+    serial: u64,
+    pending: usize,
+    failed: bool,
+    dropped: Vec<SegmentIndex>,
+    window: WindowMark,
+    streams: usize,
+}
+
+/// Which checkpoint is the newest, and what must be in the next.
+#[derive(Default)]
+pub(super) struct Checkpointer {
+    pub(super) sequence: u64,
+    /// Something waits for the next one.
+    pub(super) wanted: bool,
+    /// Names of streams in the newest durable one.
+    pub(super) durable_streams: usize,
+    /// Durable checkpoints of this start.
+    pub(super) written: u64,
+    /// The last one of this start was asked for.
+    pub(super) last_wanted: bool,
+    writing: Option<Writing>,
+}
+
+impl Checkpointer {
+    pub(super) fn is_idle(&self) -> bool {
+        self.writing.is_none() && !self.wanted
+    }
+}
+
+impl Lane {
+    /// Ranges of finished events that a checkpoint can always hold beside everything else.
+    pub(super) fn ranges_max(&self) -> u64 {
+        let slots: u64 = self.slots.occupancy().1.max(1);
+        let narrowest = u64::from(self.config.geometry.data_shards_min + self.config.geometry.parity_shards);
+        let segments = (slots / narrowest + WINDOW as u64) * SEGMENT_BYTES_MAX;
+        let fixed = (2 * BLOCK_BYTES + STREAMS_MAX * (STREAM_NAME_BYTES_MAX + 1)) as u64;
+        self.config.geometry.checkpoint_bytes.saturating_sub(segments + fixed) / RANGE_BYTES
+    }
+
+    pub(super) fn checkpoint_if_needed(&mut self) {
+        if self.checkpointer.writing.is_some() || self.writer.frozen || !self.checkpoint_is_due() {
+            return;
+        }
+        self.write_checkpoint();
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        if self.checkpointer.wanted {
+            return true;
+        }
+        let Some(width) = self.width() else { return false };
+        let plannable = self.slots.plannable(width.shards());
+        let window_is_low = self.slots.durable_window() <= WINDOW / 2;
+        let window_can_grow = plannable > 0 || self.slots.planned() > self.slots.durable_window();
+        let droppable = self.segments.droppable_count();
+        let idle = self.writer.in_flight.is_empty() && self.writer.filling.is_none();
+        window_is_low && window_can_grow || droppable > 0 && (idle || plannable < 2 * WINDOW || droppable >= WINDOW)
+    }
+
+    fn write_checkpoint(&mut self) {
+        self.checkpointer.wanted = false;
+        if let Some(width) = self.width()
+            && !matches!(self.state, State::Stopping)
+        {
+            let (config, counter) = (&self.config, &mut self.next_segment_counter);
+            let next_id = || {
+                *counter += 1;
+                let number = u64::from(config.lane) << 48 | (*counter & SEGMENT_COUNTER_MASK);
+                SegmentId { epoch: config.epoch as u32, nonce: config.nonce as u32, counter: number }
+            };
+            self.slots.plan(WINDOW, width, config.geometry.unit_bytes, next_id);
+        }
+        let dropped = self.segments.droppable();
+        let body = self.checkpoint_body(&dropped).encode();
+        let bytes = encoded_checkpoint_bytes(body.len());
+        if bytes as u64 > self.config.geometry.checkpoint_bytes {
+            let places = self.config.geometry.checkpoint_bytes;
+            self.become_unavailable(format!("a checkpoint of {bytes} bytes does not fit its place of {places} bytes"));
+            return;
+        }
+        self.checkpointer.sequence += 1;
+        let sequence = self.checkpointer.sequence;
+        let serial = self.next_serial();
+        let members = self.members();
+        for number in &members {
+            let drive = self.config.drives.iter().find(|d| d.number == *number).expect("members are known drives");
+            let layout = self.config.geometry.layout(drive.slots);
+            let offset_bytes = layout.checkpoint_offset(self.config.lane, place_of(sequence));
+            let header = CheckpointHeader {
+                store: self.config.store,
+                drive: drive.uuid,
+                offset_bytes,
+                lane: self.config.lane,
+                epoch: self.config.epoch,
+                sequence,
+                body_bytes: 0,
+                body_crc: 0,
+            };
+            let buffer = AlignedBuffer::copied(&encode_checkpoint(&header, &body));
+            self.io.write(Owner::Checkpoint { serial, drive: *number }, *number, offset_bytes, Arc::new(buffer), bytes);
+            self.counters.media_bytes_written += bytes as u64;
+        }
+        self.checkpointer.writing = Some(Writing {
+            serial,
+            pending: members.len(),
+            failed: members.is_empty(),
+            dropped,
+            window: self.slots.window_mark(),
+            streams: self.accepted.names().len(),
+        });
+    }
+
+    fn checkpoint_body(&self, dropped: &[SegmentIndex]) -> CheckpointBody {
+        let live = self.segments.iter().filter(|(index, _)| !dropped.contains(index));
+        CheckpointBody {
+            next_record_sequence: self.next_sequence,
+            next_segment_counter: self.next_segment_counter,
+            live: live.map(|(_, segment)| segment.entry()).collect(),
+            planned: self.slots.window(),
+            finished: self.finished.to_checkpoint(),
+            streams: self.accepted.names().to_vec(),
+            counters: Vec::new(),
+        }
+    }
+
+    pub(super) fn checkpoint_done(&mut self, serial: u64, drive: DriveNumber, result: Result<(), Failure>) {
+        if let Err(failure) = &result {
+            self.fail_drive(drive, &format!("a write of a checkpoint failed: {failure}"));
+        }
+        let Some(writing) = &mut self.checkpointer.writing else { return };
+        if writing.serial != serial {
+            return;
+        }
+        writing.pending -= 1;
+        writing.failed |= result.is_err();
+        if writing.pending > 0 {
+            return;
+        }
+        let writing = self.checkpointer.writing.take().expect("looked at just now");
+        if writing.failed {
+            self.checkpointer.wanted = true;
+            return;
+        }
+        self.counters.checkpoints += 1;
+        self.checkpointer.written += 1;
+        self.checkpointer.durable_streams = writing.streams;
+        self.slots.window_is_durable(writing.window);
+        for index in writing.dropped {
+            let freed = self.cache.remove_segment(index);
+            self.pool.give_back_shared(freed);
+            let segment = self.segments.remove(index);
+            self.slots.give_back(&segment.shards);
+        }
+    }
+}

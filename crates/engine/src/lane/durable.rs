@@ -1,0 +1,165 @@
+//! What happens when a flush is on stable media: acknowledgements, decisions that take effect, events that are complete.
+
+use std::sync::Arc;
+
+use forebay_format::{RECORD_INCOMPLETE, RecordKind, TableEntry};
+use forebay_types::{DecideOutcome, DriveNumber, EventKey, ReadOutcome};
+
+use super::write::{InFlight, Waiter};
+use super::{Lane, Reading};
+use crate::accepted::StreamSet;
+use crate::api::{Reply, Token};
+use crate::cache::CachedFlush;
+use crate::index::EventFlags;
+use crate::io::Failure;
+use crate::read::ReadReport;
+use crate::recovery::{bury_event, decode_table};
+use crate::segments::SegmentIndex;
+
+impl Lane {
+    pub(super) fn flush_shard_done(
+        &mut self,
+        serial: u64,
+        _shard: u8,
+        drive: DriveNumber,
+        result: Result<(), Failure>,
+    ) {
+        // Once the lane can write no more its flushes are forgotten before they are back.
+        let Some(flight) = self.writer.in_flight.iter_mut().find(|f| f.serial == serial) else { return };
+        flight.pending -= 1;
+        if let Err(failure) = result {
+            flight.failed = true;
+            self.fail_drive(drive, &format!("a write failed: {failure}"));
+        }
+        self.acknowledge();
+    }
+
+    /// Flushes are acknowledged in order, each when all of its shards are durable.
+    pub(super) fn acknowledge(&mut self) {
+        while self.writer.in_flight.front().is_some_and(|f| f.pending == 0 && !f.failed) {
+            let flight = self.writer.in_flight.pop_front().expect("looked at just now");
+            self.flush_is_durable(flight);
+        }
+    }
+
+    fn flush_is_durable(&mut self, flight: InFlight) {
+        let InFlight { segment: index, span, mut sealed, waiters, repeated, .. } = flight;
+        let full = usize::from(self.config.geometry.data_shards) + usize::from(self.config.geometry.parity_shards);
+        let segment = self.segments.get_mut(index);
+        segment.durable_flushes = span.flush + 1;
+        segment.durable_position = span.position + span.positions();
+        let data_shards = usize::from(segment.data_shards);
+        let degraded = segment.shards.len() < full;
+        let table = std::mem::take(&mut sealed.table);
+        for entry in decode_table(&table) {
+            self.record_is_durable(index, &entry, degraded);
+        }
+        for (waiter, records) in waiters {
+            self.replies.extend(match waiter {
+                Waiter::Put(Token::NONE) | Waiter::Decision(Token::NONE) => None,
+                Waiter::Put(token) => Some(Reply::Stored { token, records }),
+                Waiter::Decision(token) => Some(Reply::Decided { token, outcome: DecideOutcome::Done }),
+            });
+        }
+        self.replies.extend(repeated.into_iter().map(|token| Reply::Stored { token, records: 1 }));
+        let parity = sealed.buffers.split_off(data_shards);
+        self.pool.give_back_shared(parity);
+        let shards: Vec<Arc<_>> = sealed.buffers;
+        let cached = CachedFlush { shards, header_bytes: sealed.header_bytes };
+        let freed = self.cache.insert(index, span.flush, cached);
+        self.pool.give_back_shared(freed);
+    }
+
+    fn record_is_durable(&mut self, segment: SegmentIndex, entry: &TableEntry, degraded: bool) {
+        let key = entry.key();
+        let incomplete = entry.flags & RECORD_INCOMPLETE != 0;
+        match entry.kind {
+            RecordKind::Fragment => {
+                self.counters.fragments_stored += 1;
+                self.counters.fragment_bytes_stored += u64::from(entry.bytes);
+                self.counters.fragments_stored_degraded += u64::from(degraded);
+                self.offer(key);
+            }
+            RecordKind::Accept => {
+                self.counters.events_accepted += 1;
+                self.counters.events_incomplete += u64::from(incomplete);
+                let needed = self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment);
+                assert!(needed, "an event is accepted once");
+                self.segments.revive(segment, 0);
+                self.leases.end(key);
+                if let Some(event) = self.index.event_mut(key) {
+                    event.flags.set(EventFlags::DECIDING, false);
+                    event.flags.set(EventFlags::LEASED, false);
+                    event.flags.set(EventFlags::ACCEPTED, true);
+                    event.flags.set(EventFlags::INCOMPLETE, incomplete);
+                }
+            }
+            RecordKind::Release => {
+                let needed = self.accepted.release(key, StreamSet::of_record(entry), segment);
+                if needed {
+                    self.segments.revive(segment, 0);
+                }
+                if self.accepted.get(key).is_some_and(|a| a.is_over()) {
+                    self.counters.events_released += 1;
+                    self.finish_event(key);
+                } else if let Some(event) = self.index.event_mut(key) {
+                    event.flags.set(EventFlags::DECIDING, false);
+                }
+            }
+            RecordKind::Reject => {
+                self.counters.events_rejected += 1;
+                self.counters.events_incomplete += u64::from(incomplete);
+                self.finish_event(key);
+            }
+            RecordKind::Delete => {
+                self.counters.events_deleted += 1;
+                self.finish_event(key);
+            }
+        }
+    }
+
+    /// The event is over: it leaves the index in one step.
+    fn finish_event(&mut self, key: EventKey) {
+        self.leases.end(key);
+        self.finished.insert(key);
+        if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {
+            self.fragment_bytes -= event.fragments().iter().map(|f| u64::from(f.bytes)).sum::<u64>();
+        }
+    }
+
+    /// Queues an event for the filters: when it is new, and when it has become complete.
+    pub(super) fn offer(&mut self, key: EventKey) {
+        let Some(event) = self.index.event(key) else { return };
+        let (flags, complete) = (event.flags, event.is_complete());
+        if flags.has(EventFlags::ACCEPTED) || flags.has(EventFlags::READY) {
+            return;
+        }
+        let durable = |f: &crate::index::FragmentEntry| f.position < self.segments.get(f.segment).durable_position;
+        let ready = complete && event.fragments().iter().all(durable);
+        let event = self.index.event_mut(key).expect("looked up above");
+        if ready {
+            event.flags.set(EventFlags::READY, true);
+            self.leases.ready(key);
+        } else if !flags.has(EventFlags::QUEUED) {
+            event.flags.set(EventFlags::QUEUED, true);
+            self.leases.arrived(self.now, key);
+        }
+    }
+
+    pub(super) fn poll_task(&mut self, task: usize) {
+        if task == crate::recovery::RECOVERY_TASK {
+            self.recover_on();
+        } else if let Some(report) = self.tasks.poll(task) {
+            self.read_is_over(task, report);
+        }
+    }
+
+    pub(super) fn read_is_over(&mut self, task: usize, report: ReadReport) {
+        let Reading { token, segment, crc } = self.reading.remove(&task).expect("a reading task was entered");
+        self.segments.get_mut(segment).pins -= 1;
+        self.counters.units_damaged += report.damaged.len() as u64;
+        self.counters.fragments_read_degraded += u64::from(report.degraded);
+        self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
+        self.replies.push_back(Reply::Read { token, outcome: report.outcome, payload: report.payload, crc });
+    }
+}

@@ -1,0 +1,233 @@
+//! A drive failed: its loss is made durable by the control part, then what was on its way is written again without it.
+
+use std::collections::VecDeque;
+
+use forebay_format::{RecordKind, RowGeometry, SegmentState, TABLE_ENTRY_BYTES};
+use forebay_types::{DecideOutcome, DriveNumber, EventKey, PutOutcome};
+
+use super::write::{InFlight, OpenSegment, Replay, Waiter};
+use super::{Lane, State};
+use crate::api::{LaneEvent, Membership, Reply, Token};
+use crate::flush::NewRecord;
+use crate::index::EventFlags;
+use crate::io::Failure;
+use crate::recovery::decode_table;
+use crate::segments::SegmentIndex;
+
+impl Lane {
+    /// Takes a drive out at once for this lane, and asks for its loss to be made durable.
+    pub(super) fn fail_drive(&mut self, drive: DriveNumber, reason: &str) {
+        if !self.answers(drive) {
+            return;
+        }
+        self.failing.insert(drive);
+        if self.is_member(drive) && !matches!(self.state, State::Recovering(_) | State::ReadOnly) {
+            self.writer.frozen = true;
+            self.events.push_back(LaneEvent::DriveFailed { drive, reason: reason.to_owned() });
+        }
+        for finished in self.io.give_up(drive) {
+            self.finish_operation(finished);
+        }
+    }
+
+    /// A read failed. A drive that returns errors or nothing is out; that it ended too early is the same.
+    pub(super) fn note_read_failure(&mut self, drive: DriveNumber, failure: &Failure) {
+        if matches!(self.state, State::Recovering(_)) {
+            return;
+        }
+        self.fail_drive(drive, &format!("a read failed: {failure}"));
+    }
+
+    /// Drives that have not answered for too long are out, as long as that harms nothing that is stored: when no more may be lost, waiting
+    /// is better.
+    pub(super) fn judge_drives(&mut self) {
+        for drive in self.io.overdue(self.config.drive_timeout) {
+            let members = self.members();
+            let width_left = members.len()
+                > usize::from(self.config.geometry.data_shards_min) + usize::from(self.config.geometry.parity_shards);
+            let failures_left = self.segments.failures_left(|d| self.answers(d));
+            let spare = failures_left.unwrap_or(self.config.geometry.parity_shards) > 0;
+            if self.answers(drive) && width_left && spare {
+                let limit_ms = self.config.drive_timeout.as_millis();
+                self.fail_drive(drive, &format!("an operation was not answered within {limit_ms} ms"));
+            }
+        }
+    }
+
+    /// The control part has changed who is a member, durably.
+    pub fn membership(&mut self, membership: &Membership) {
+        match membership {
+            Membership::Members(members) => {
+                let gone: Vec<DriveNumber> = self
+                    .config
+                    .drives
+                    .iter()
+                    .filter(|d| d.member && !members.contains(&d.number))
+                    .map(|d| d.number)
+                    .collect();
+                for drive in gone {
+                    // A drive that another lane lost: this one may have operations on it too.
+                    self.writer.frozen = true;
+                    self.failing.insert(drive);
+                    for finished in self.io.give_up(drive) {
+                        self.finish_operation(finished);
+                    }
+                    self.slots.remove_drive(drive);
+                }
+                for drive in &mut self.config.drives {
+                    drive.member = members.contains(&drive.number);
+                }
+                self.checkpointer.wanted = true;
+            }
+            Membership::NoQuorum { reason } => self.become_unavailable(reason.clone()),
+        }
+    }
+
+    /// When the loss of a drive is durable and all that was on its way to the others is back: what was not acknowledged is to be written once more.
+    pub(super) fn reform(&mut self) {
+        let settled = self.failing.iter().all(|drive| !self.is_member(*drive));
+        let back = self.writer.in_flight.iter().all(|f| f.pending == 0);
+        if !self.writer.frozen || !settled || !back || matches!(self.state, State::Unavailable(_)) {
+            return;
+        }
+        self.acknowledge();
+        let flights: VecDeque<InFlight> = std::mem::take(&mut self.writer.in_flight);
+        let mut replay = VecDeque::new();
+        for flight in flights {
+            replay.extend(replay_of_flight(flight, |index| self.geometry_of(index)));
+        }
+        if let Some(filling) = self.writer.filling.take() {
+            let payload = |entry: &forebay_format::TableEntry| filling.flush.payload(entry);
+            replay.extend(replay_of(
+                filling.flush.table(),
+                payload,
+                filling.segment,
+                filling.waiters,
+                filling.repeated,
+            ));
+            for buffer in filling.flush.into_buffers() {
+                self.pool.give_back(buffer);
+            }
+        }
+        replay.append(&mut self.writer.replay);
+        self.writer.replay = replay;
+        self.writer.retired.extend(self.writer.open.take());
+        let mut retired = std::mem::take(&mut self.writer.retired);
+        for open in &mut retired {
+            self.forget_undurable(open);
+        }
+        self.writer.retired = retired;
+        self.writer.frozen = false;
+        self.checkpointer.wanted = true;
+        if self.width().is_none() {
+            let members = self.members().len();
+            let geometry = &self.config.geometry;
+            let needed = geometry.data_shards_min + geometry.parity_shards;
+            self.become_unavailable(format!("{members} drives are left and at least {needed} are needed for writing"));
+        }
+    }
+
+    fn geometry_of(&self, index: SegmentIndex) -> (u8, u32) {
+        let segment = self.segments.get(index);
+        (segment.data_shards, segment.unit_bytes)
+    }
+
+    /// A segment keeps the flushes that are durable, and no trace of the others.
+    fn forget_undurable(&mut self, open: &mut OpenSegment) {
+        let segment = self.segments.get_mut(open.index);
+        let durable = segment.durable_flushes;
+        segment.flushes.retain(|span| span.flush < durable);
+        let records: usize = segment.flushes.iter().map(|span| span.record_count as usize).sum();
+        open.table.truncate(records * TABLE_ENTRY_BYTES);
+        open.records = records;
+        open.flushes = durable;
+        segment.state = SegmentState::Walk;
+    }
+
+    /// Nothing can be written any more: whoever waits is told so. What is acknowledged stays readable as far as drives allow.
+    pub(super) fn become_unavailable(&mut self, reason: String) {
+        if matches!(self.state, State::Unavailable(_)) {
+            return;
+        }
+        self.state = State::Unavailable(reason.clone());
+        self.events.push_back(LaneEvent::Failed { reason });
+        let mut replay: VecDeque<Replay> = VecDeque::new();
+        for flight in std::mem::take(&mut self.writer.in_flight) {
+            replay.extend(replay_of_flight(flight, |index| self.geometry_of(index)));
+        }
+        if let Some(filling) = self.writer.filling.take() {
+            let payload = |_: &forebay_format::TableEntry| Vec::new();
+            replay.extend(replay_of(
+                filling.flush.table(),
+                payload,
+                filling.segment,
+                filling.waiters,
+                filling.repeated,
+            ));
+        }
+        replay.append(&mut self.writer.replay);
+        for refused in replay {
+            self.refuse(refused);
+        }
+    }
+
+    fn refuse(&mut self, refused: Replay) {
+        let key = EventKey { run: refused.record.run, event: refused.record.event };
+        if refused.record.kind == RecordKind::Fragment {
+            let source = forebay_types::SourceId(refused.record.source);
+            if let Some(removed) = self.index.remove_fragment(key, source) {
+                self.segments.bury(removed.segment, removed.bytes);
+                self.fragment_bytes -= u64::from(removed.bytes);
+            }
+        } else if let Some(event) = self.index.event_mut(key) {
+            event.flags.set(EventFlags::DECIDING, false);
+        }
+        let refused_put = |token| Reply::Refused { token, records: 1, outcome: PutOutcome::Unavailable };
+        match refused.waiter {
+            Waiter::Put(Token::NONE) | Waiter::Decision(Token::NONE) => {}
+            Waiter::Put(token) => self.replies.push_back(refused_put(token)),
+            Waiter::Decision(token) => {
+                self.replies.push_back(Reply::Decided { token, outcome: DecideOutcome::Unavailable });
+            }
+        }
+        self.replies.extend(refused.repeated.into_iter().map(refused_put));
+    }
+}
+
+fn replay_of_flight(flight: InFlight, geometry: impl Fn(SegmentIndex) -> (u8, u32)) -> Vec<Replay> {
+    let (data_shards, unit_bytes) = geometry(flight.segment);
+    let geometry = RowGeometry { data_shards, unit_bytes, data_bytes: flight.span.data_bytes };
+    let payload = |entry: &forebay_format::TableEntry| flight.sealed.payload(geometry, entry);
+    replay_of(&flight.sealed.table, payload, flight.segment, flight.waiters, flight.repeated)
+}
+
+/// The records of a flush, each with who waits for it.
+fn replay_of(
+    table: &[u8],
+    payload: impl Fn(&forebay_format::TableEntry) -> Vec<u8>,
+    segment: SegmentIndex,
+    waiters: Vec<(Waiter, u32)>,
+    repeated: Vec<Token>,
+) -> Vec<Replay> {
+    let mut waiters = waiters.into_iter().flat_map(|(waiter, records)| std::iter::repeat_n(waiter, records as usize));
+    let replay = |entry: forebay_format::TableEntry| Replay {
+        record: NewRecord {
+            kind: entry.kind,
+            flags: entry.flags,
+            expected: entry.expected,
+            run: entry.run,
+            event: entry.event,
+            source: entry.source.0,
+            crc: entry.crc,
+        },
+        payload: payload(&entry),
+        old: Some(segment),
+        waiter: waiters.next().expect("someone waits for each record"),
+        repeated: Vec::new(),
+    };
+    let mut records: Vec<Replay> = decode_table(table).map(replay).collect();
+    if let Some(last) = records.last_mut() {
+        last.repeated = repeated;
+    }
+    records
+}

@@ -1,0 +1,420 @@
+//! What a lane does when it is asked.
+
+use std::time::Duration;
+
+use forebay_format::{RECORD_INCOMPLETE, RecordKind, RowGeometry};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, StreamName, Verdict, crc32c};
+
+use super::write::{Purpose, Refusal, Waiter};
+use super::{Lane, Reading, State};
+use crate::accepted::StreamSet;
+use crate::api::{Admission, Fetch, LeasedEvent, Put, Token};
+use crate::flush::{NewRecord, gather};
+use crate::index::{EventFlags, FragmentEntry};
+use crate::read::Reader;
+use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
+
+/// Where events go that no filter could decide.
+pub const DEBUG_STREAM: &str = "debug";
+
+impl Lane {
+    /// Stores a fragment. When admitted, one record of `token` is answered later.
+    pub fn put(&mut self, token: Token, put: &Put, payload: &[u8]) -> Admission<PutOutcome> {
+        match self.state {
+            State::Serving => {}
+            State::ReadOnly => return Admission::Done(PutOutcome::ReadOnly),
+            State::Unavailable(_) | State::Stopping | State::Stopped => {
+                return Admission::Done(PutOutcome::Unavailable);
+            }
+            State::Recovering(_) | State::Preparing => return Admission::Busy,
+        }
+        if payload.len() > self.config.geometry.fragment_bytes_max as usize {
+            return Admission::Done(PutOutcome::TooLarge);
+        }
+        if self.writer.frozen || !self.writer.replay.is_empty() {
+            return Admission::Busy;
+        }
+        if let Some(admission) = self.put_known(token, put, payload) {
+            return admission;
+        }
+        if self.index_is_full(put.id.key()) {
+            self.counters.puts_index_full += 1;
+            return Admission::Done(PutOutcome::IndexFull);
+        }
+        let record = NewRecord {
+            kind: RecordKind::Fragment,
+            flags: 0,
+            expected: put.expected,
+            run: put.id.run,
+            event: put.id.event,
+            source: put.id.source.0,
+            crc: put.crc,
+        };
+        match self.append(Purpose::Fragment, record, payload, Waiter::Put(token)) {
+            Ok((segment, position)) => {
+                self.enter_fragment(&record, segment, position, payload.len());
+                Admission::Pending
+            }
+            Err(Refusal::Busy) => Admission::Busy,
+            Err(refusal) => Admission::Done(self.count_refusal(refusal)),
+        }
+    }
+
+    fn count_refusal(&mut self, refusal: Refusal) -> PutOutcome {
+        match refusal {
+            Refusal::ChecksumMismatch => {
+                self.counters.puts_damaged += 1;
+                PutOutcome::ChecksumMismatch
+            }
+            Refusal::NoSpace => {
+                self.counters.puts_no_space += 1;
+                PutOutcome::NoSpace
+            }
+            Refusal::Unavailable | Refusal::Busy => PutOutcome::Unavailable,
+        }
+    }
+
+    /// The answer for a fragment that is here already, or whose event is decided.
+    fn put_known(&mut self, token: Token, put: &Put, payload: &[u8]) -> Option<Admission<PutOutcome>> {
+        let key = put.id.key();
+        let Some(event) = self.index.event(key) else {
+            if !self.finished.contains(key) {
+                return None;
+            }
+            return Some(Admission::Done(self.late(put, payload)));
+        };
+        if let Some(known) = event.fragment(put.id.source) {
+            let same = known.bytes as usize == payload.len() && known.crc == put.crc;
+            let (segment, position) = (known.segment, known.position);
+            if crc32c(payload) != put.crc {
+                return Some(Admission::Done(self.count_refusal(Refusal::ChecksumMismatch)));
+            }
+            if !same {
+                self.counters.puts_conflict += 1;
+                return Some(Admission::Done(PutOutcome::Conflict));
+            }
+            self.counters.puts_repeated += 1;
+            return Some(self.wait_for(token, segment, position));
+        }
+        if event.flags.has(EventFlags::DECIDING) {
+            return Some(Admission::Busy);
+        }
+        event.flags.has(EventFlags::ACCEPTED).then(|| Admission::Done(self.late(put, payload)))
+    }
+
+    fn late(&mut self, put: &Put, payload: &[u8]) -> PutOutcome {
+        if crc32c(payload) != put.crc {
+            return self.count_refusal(Refusal::ChecksumMismatch);
+        }
+        self.counters.puts_late += 1;
+        PutOutcome::Late
+    }
+
+    /// A fragment that was put before is acknowledged once more when it is durable.
+    fn wait_for(&mut self, token: Token, segment: SegmentIndex, position: u32) -> Admission<PutOutcome> {
+        if position < self.segments.get(segment).durable_position {
+            return Admission::Done(PutOutcome::Durable);
+        }
+        let holds = |span: &FlushSpan| (span.position..span.position + span.positions()).contains(&position);
+        let flight = self.writer.in_flight.iter_mut().find(|f| f.segment == segment && holds(&f.span));
+        let repeated = match (flight, &mut self.writer.filling) {
+            (Some(flight), _) => &mut flight.repeated,
+            (None, Some(filling)) => &mut filling.repeated,
+            (None, None) => return Admission::Busy,
+        };
+        repeated.push(token);
+        Admission::Pending
+    }
+
+    /// Whether a further fragment would break a bound: of memory, or of what a checkpoint can hold when every event here has left a
+    /// range of its own behind.
+    fn index_is_full(&self, key: EventKey) -> bool {
+        if self.index.bytes() >= self.config.index_bytes {
+            return true;
+        }
+        let ranges = self.finished.ranges() as u64 + self.index.events();
+        ranges >= self.ranges_max() && self.index.event(key).is_none()
+    }
+
+    fn enter_fragment(&mut self, record: &NewRecord, segment: SegmentIndex, position: u32, bytes: usize) {
+        let bytes = u32::try_from(bytes).expect("a payload fits a flush");
+        let key = EventKey { run: record.run, event: record.event };
+        let source = forebay_types::SourceId(record.source);
+        let fragment = FragmentEntry { source, segment, position, bytes, crc: record.crc };
+        self.index.insert(key, record.expected, fragment);
+        self.segments.revive(segment, bytes);
+        self.fragment_bytes += u64::from(bytes);
+    }
+
+    /// A fragment was written once more: the index follows it.
+    pub(super) fn move_fragment(
+        &mut self,
+        key: EventKey,
+        record: &NewRecord,
+        old: Option<SegmentIndex>,
+        segment: SegmentIndex,
+        position: u32,
+        bytes: usize,
+    ) {
+        let source = forebay_types::SourceId(record.source);
+        let Some(entry) = self.index.event_mut(key).and_then(|event| event.fragment_mut(source)) else {
+            assert!(old.is_none(), "a fragment on its way stays in the index");
+            self.enter_fragment(record, segment, position, bytes);
+            return;
+        };
+        let moved = *entry;
+        (entry.segment, entry.position) = (segment, position);
+        self.segments.revive(segment, moved.bytes);
+        self.segments.bury(moved.segment, moved.bytes);
+    }
+
+    /// Records the filter's word on an event. When admitted, a [`crate::Reply::Decided`] follows.
+    pub fn decide(
+        &mut self,
+        token: Token,
+        key: EventKey,
+        verdict: &Verdict,
+        incomplete: bool,
+    ) -> Admission<DecideOutcome> {
+        if let Some(admission) = self.not_serving() {
+            return admission;
+        }
+        let streams = match verdict {
+            Verdict::Reject => StreamSet::default(),
+            Verdict::Accept(names) => match self.stream_set(names) {
+                Ok(streams) => streams,
+                Err(admission) => return admission,
+            },
+        };
+        let accepts = matches!(verdict, Verdict::Accept(_));
+        if self.finished.contains(key) {
+            return Admission::Done(if accepts { DecideOutcome::Conflict } else { DecideOutcome::AlreadyDone });
+        }
+        if let Some(accepted) = self.accepted.get(key) {
+            let same = accepts && accepted.streams == streams;
+            return Admission::Done(if same { DecideOutcome::AlreadyDone } else { DecideOutcome::Conflict });
+        }
+        let (kind, purpose) = match accepts {
+            true => (RecordKind::Accept, Purpose::Acceptance),
+            false => (RecordKind::Reject, Purpose::Release),
+        };
+        let flags = if incomplete { RECORD_INCOMPLETE } else { 0 };
+        self.decision(token, key, kind, purpose, flags, streams)
+    }
+
+    /// Deletes an event, decided or not. When admitted, a [`crate::Reply::Decided`] follows.
+    pub fn delete(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome> {
+        if let Some(admission) = self.not_serving() {
+            return admission;
+        }
+        if self.finished.contains(key) {
+            return Admission::Done(DecideOutcome::AlreadyDone);
+        }
+        self.decision(token, key, RecordKind::Delete, Purpose::Release, 0, StreamSet::default())
+    }
+
+    /// A stream has its copy of an accepted event elsewhere. When admitted, a [`crate::Reply::Decided`] follows.
+    pub fn release(&mut self, token: Token, key: EventKey, stream: &StreamName) -> Admission<DecideOutcome> {
+        if let Some(admission) = self.not_serving() {
+            return admission;
+        }
+        if self.finished.contains(key) {
+            return Admission::Done(DecideOutcome::AlreadyDone);
+        }
+        let (Some(stream), Some(accepted)) = (self.accepted.stream(stream), self.accepted.get(key)) else {
+            return Admission::Done(DecideOutcome::NotFound);
+        };
+        if !accepted.streams.contains(stream) {
+            return Admission::Done(DecideOutcome::NotFound);
+        }
+        if accepted.released.contains(stream) {
+            return Admission::Done(DecideOutcome::AlreadyDone);
+        }
+        self.decision(token, key, RecordKind::Release, Purpose::Release, 0, StreamSet::one(stream))
+    }
+
+    fn not_serving(&self) -> Option<Admission<DecideOutcome>> {
+        match self.state {
+            State::Serving if self.writer.frozen || !self.writer.replay.is_empty() => Some(Admission::Busy),
+            State::Serving => None,
+            State::ReadOnly => Some(Admission::Done(DecideOutcome::ReadOnly)),
+            State::Unavailable(_) | State::Stopping | State::Stopped => {
+                Some(Admission::Done(DecideOutcome::Unavailable))
+            }
+            State::Recovering(_) | State::Preparing => Some(Admission::Busy),
+        }
+    }
+
+    /// The numbers of streams. A new name must stand in a durable checkpoint before a record uses its number.
+    fn stream_set(&mut self, names: &[StreamName]) -> Result<StreamSet, Admission<DecideOutcome>> {
+        let mut set = StreamSet::default();
+        for name in names {
+            let Some(stream) = self.accepted.intern(name) else {
+                return Err(Admission::Done(DecideOutcome::NoSpace));
+            };
+            set.insert(stream);
+        }
+        if self.accepted.names().len() > self.checkpointer.durable_streams {
+            self.checkpointer.wanted = true;
+            return Err(Admission::Busy);
+        }
+        if names.is_empty() { Err(Admission::Done(DecideOutcome::NotFound)) } else { Ok(set) }
+    }
+
+    fn decision(
+        &mut self,
+        token: Token,
+        key: EventKey,
+        kind: RecordKind,
+        purpose: Purpose,
+        flags: u8,
+        streams: StreamSet,
+    ) -> Admission<DecideOutcome> {
+        let Some(event) = self.index.event(key) else { return Admission::Done(DecideOutcome::NotFound) };
+        if event.flags.has(EventFlags::DECIDING) {
+            return Admission::Busy;
+        }
+        if event.fragments().iter().any(|f| f.position >= self.segments.get(f.segment).durable_position) {
+            // What is decided is durable: the answer waits for the fragments on their way.
+            return Admission::Busy;
+        }
+        let (source, crc) = streams.to_record();
+        let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc };
+        match self.append(purpose, record, &[], Waiter::Decision(token)) {
+            Ok(_) => {
+                let event = self.index.event_mut(key).expect("looked up above");
+                event.flags.set(EventFlags::DECIDING, true);
+                Admission::Pending
+            }
+            Err(Refusal::Busy) => Admission::Busy,
+            Err(Refusal::NoSpace) => Admission::Done(DecideOutcome::NoSpace),
+            Err(_) => Admission::Done(DecideOutcome::Unavailable),
+        }
+    }
+
+    /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
+    pub fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
+        let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
+            let finished = self.finished.contains(id.key());
+            return Fetch::Done(if finished { ReadOutcome::Deleted } else { ReadOutcome::NotFound }, 0);
+        };
+        let segment = self.segments.get(fragment.segment);
+        if fragment.position >= segment.durable_position {
+            // Reads show only what is durable.
+            return Fetch::Done(ReadOutcome::NotFound, 0);
+        }
+        self.counters.fragments_read += 1;
+        if fragment.bytes == 0 {
+            return Fetch::Done(ReadOutcome::Found, fragment.crc);
+        }
+        let Some((_, span)) = segment.flush_at(fragment.position) else {
+            self.counters.fragments_lost += 1;
+            return Fetch::Done(ReadOutcome::Lost, 0);
+        };
+        let (span, start) = (*span, u64::from(fragment.position - span.position) * POSITION_BYTES);
+        let range = start..start + u64::from(fragment.bytes);
+        if range.end > span.data_bytes {
+            self.counters.fragments_lost += 1;
+            return Fetch::Done(ReadOutcome::Lost, 0);
+        }
+        let geometry = RowGeometry {
+            data_shards: segment.data_shards,
+            unit_bytes: segment.unit_bytes,
+            data_bytes: span.data_bytes,
+        };
+        if let Some(cached) = self.cache.get(fragment.segment, span.flush) {
+            let before = into.len();
+            gather(&cached.shards, cached.header_bytes, geometry, range.clone(), into);
+            if crc32c(&into[before..]) == fragment.crc {
+                self.counters.fragments_read_cached += 1;
+                return Fetch::Done(ReadOutcome::Found, fragment.crc);
+            }
+            // Damaged in memory: the drives still have it.
+            into.truncate(before);
+        }
+        self.read_from_drives(token, fragment, span, range);
+        Fetch::Pending
+    }
+
+    fn read_from_drives(
+        &mut self,
+        token: Token,
+        fragment: FragmentEntry,
+        span: FlushSpan,
+        range: std::ops::Range<u64>,
+    ) {
+        self.segments.get_mut(fragment.segment).pins += 1;
+        let task = self.tasks.reserve();
+        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(fragment.segment) };
+        self.reading.insert(task, Reading { token, segment: fragment.segment, crc: fragment.crc });
+        let read = async move { reader.record(span, range, fragment.crc).await };
+        if let Some(report) = self.tasks.start(task, Box::pin(read)) {
+            self.read_is_over(task, report);
+        }
+    }
+
+    /// Offers events to a filter for `duration`.
+    pub fn lease(
+        &mut self,
+        filter: u64,
+        max_events: usize,
+        duration: Duration,
+        run: Option<forebay_types::RunId>,
+        into: &mut Vec<LeasedEvent>,
+    ) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        let mut passed_over = Vec::new();
+        while into.len() < max_events {
+            let Some(key) = self.leases.take(self.now) else { break };
+            if run.is_some_and(|run| run != key.run) {
+                passed_over.push(key);
+                continue;
+            }
+            let Some(event) = self.index.event_mut(key) else { continue };
+            let taken = event.flags.has(EventFlags::DECIDING)
+                || event.flags.has(EventFlags::ACCEPTED)
+                || event.flags.has(EventFlags::LEASED);
+            if taken {
+                continue;
+            }
+            event.flags.set(EventFlags::LEASED, true);
+            event.attempts = event.attempts.saturating_add(1);
+            into.push(LeasedEvent {
+                key,
+                fragments: event.fragments().len() as u32,
+                expected: event.expected,
+                bytes: event.fragments().iter().map(|f| u64::from(f.bytes)).sum(),
+                incomplete: event.expected > 0 && !event.is_complete(),
+                attempt: u16::from(event.attempts),
+            });
+            self.leases.hold(key, self.now + duration, filter);
+        }
+        for key in passed_over {
+            self.leases.ready(key);
+        }
+    }
+
+    /// Leases that nobody answered: the event goes to another filter, and after too many to a stream of its own.
+    pub(super) fn expire_leases(&mut self) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        while let Some(key) = self.leases.take_expired(self.now) {
+            let Some(event) = self.index.event_mut(key) else { continue };
+            event.flags.set(EventFlags::LEASED, false);
+            self.counters.leases_expired += 1;
+            let incomplete = event.expected > 0 && !event.is_complete();
+            let tired = u16::from(event.attempts) >= self.config.lease_attempts_max;
+            if tired {
+                let debug = DEBUG_STREAM.parse().expect("a name of a stream");
+                let admission = self.decide(Token::NONE, key, &Verdict::Accept(vec![debug]), incomplete);
+                if !matches!(admission, Admission::Busy) {
+                    continue;
+                }
+            }
+            self.leases.ready(key);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The state of a lane in numbers.
+
+use super::{Lane, State};
+use crate::api::LaneStatus;
+
+impl Lane {
+    /// What an operator should know.
+    pub fn status(&self) -> LaneStatus {
+        let (slots_free, slots_total) = self.slots.occupancy();
+        LaneStatus {
+            lane: self.config.lane,
+            state: self.state_name(),
+            reason: match &self.state {
+                State::Unavailable(reason) => Some(reason.clone()),
+                _ => None,
+            },
+            events: self.index.events(),
+            events_undecided: self.index.events().saturating_sub(self.accepted.len() as u64),
+            events_accepted: self.accepted.len() as u64,
+            events_finished: self.finished.events(),
+            fragments: self.index.fragments(),
+            fragment_bytes: self.fragment_bytes,
+            index_bytes: self.index.bytes() as u64,
+            cache_bytes: self.cache.bytes() as u64,
+            segments: self.segments.len() as u64,
+            slots_free,
+            slots_total,
+            width: self.width().map(|width| (width.data, width.parity)),
+            failures_left: self.segments.failures_left(|drive| self.answers(drive)),
+            flushes_possibly_lost: self.flushes_possibly_lost,
+            flushes_lost: self.flushes_lost,
+            segments_unreadable: self.segments_unreadable,
+            counters: self.counters.clone(),
+        }
+    }
+
+    /// Whether requests are served.
+    pub fn is_serving(&self) -> bool {
+        matches!(self.state, State::Serving | State::ReadOnly)
+    }
+
+    /// Whether the lane does nothing more.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, State::Stopped)
+    }
+
+    fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Recovering(_) | State::Preparing => "recovering",
+            State::Serving => "serving",
+            State::ReadOnly => "read-only",
+            State::Stopping => "stopping",
+            State::Stopped => "stopped",
+            State::Unavailable(_) => "unavailable",
+        }
+    }
+}

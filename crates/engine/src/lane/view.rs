@@ -1,0 +1,78 @@
+//! What a lane tells about its events, streams and runs.
+
+use std::collections::BTreeMap;
+
+use forebay_types::{EventKey, RunId, StreamName};
+
+use super::Lane;
+use crate::api::{AcceptedEvent, AcceptedPage, EventView, RunView, StreamView};
+use crate::index::EventFlags;
+
+impl Lane {
+    /// An event that is not finished, with its durable fragments.
+    pub fn event(&self, key: EventKey) -> Option<EventView> {
+        let event = self.index.event(key)?;
+        let durable = |f: &&crate::index::FragmentEntry| f.position < self.segments.get(f.segment).durable_position;
+        let fragments: Vec<_> = event.fragments().iter().filter(durable).map(|f| (f.source, f.bytes)).collect();
+        (!fragments.is_empty()).then_some(EventView {
+            fragments,
+            expected: event.expected,
+            accepted: event.flags.has(EventFlags::ACCEPTED),
+            incomplete: event.flags.has(EventFlags::INCOMPLETE),
+        })
+    }
+
+    /// Whether an event is over: rejected, deleted, or released by all of its streams.
+    pub fn is_finished(&self, key: EventKey) -> bool {
+        self.finished.contains(key)
+    }
+
+    /// Events of a stream that it has not released, ascending from behind `after`.
+    pub fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage {
+        let mut page = AcceptedPage { undecided_floor: self.undecided_floor(), ..AcceptedPage::default() };
+        let Some(stream) = self.accepted.stream(stream) else { return page };
+        for key in self.accepted.of_stream(stream, after) {
+            if page.events.len() == events_max {
+                page.more = true;
+                break;
+            }
+            let Some(event) = self.index.event(key) else { continue };
+            page.events.push(AcceptedEvent {
+                key,
+                fragments: event.fragments().len() as u32,
+                bytes: event.fragments().iter().map(|f| u64::from(f.bytes)).sum(),
+                incomplete: event.flags.has(EventFlags::INCOMPLETE),
+            });
+        }
+        page
+    }
+
+    /// The smallest event that is not decided.
+    fn undecided_floor(&self) -> Option<EventKey> {
+        let events = self.index.events_from(EventKey::default());
+        events.filter(|(_, e)| !e.flags.has(EventFlags::ACCEPTED)).map(|(key, _)| key).next()
+    }
+
+    /// The streams that this lane knows.
+    pub fn streams(&self) -> Vec<StreamView> {
+        self.accepted.streams().map(|(name, events)| StreamView { name: name.clone(), events }).collect()
+    }
+
+    /// The runs that this lane knows.
+    pub fn runs(&self) -> Vec<RunView> {
+        let mut runs: BTreeMap<RunId, RunView> = BTreeMap::new();
+        let none = |run| RunView { run, events: 0, undecided: 0, finished: 0, range: None };
+        for (run, events, first, last) in self.index.runs() {
+            let view = runs.entry(run).or_insert(none(run));
+            (view.events, view.undecided, view.range) = (events, events, Some((first.0, last.0)));
+        }
+        for (run, finished) in self.finished.events_by_run() {
+            runs.entry(run).or_insert(none(run)).finished = finished;
+        }
+        for (run, accepted) in self.accepted.events_by_run() {
+            let view = runs.entry(run).or_insert(none(run));
+            view.undecided = view.undecided.saturating_sub(accepted);
+        }
+        runs.into_values().collect()
+    }
+}

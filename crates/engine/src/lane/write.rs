@@ -1,0 +1,346 @@
+//! Filling flushes, sealing them, and giving them to the drives.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forebay_format::{RecordKind, SegmentState};
+use forebay_types::{EventKey, Time};
+
+use super::{Lane, State};
+use crate::api::Token;
+use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, flush_buffer_bytes};
+use crate::io::Owner;
+use crate::lane::close::{Closing, closing_bytes};
+use crate::segments::{FlushSpan, Segment, SegmentIndex};
+
+/// Segments that only decisions and deletions may take, so that a full store can be emptied; and one more that only
+/// deletions may.
+const RESERVE_SEGMENTS: usize = 2;
+
+/// What a record is for: the fuller the store, the fewer may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Fragment,
+    Acceptance,
+    /// Deletions, rejections and releases make space; so does what recovery appends again.
+    Release,
+}
+
+impl Purpose {
+    fn reserve(self) -> usize {
+        match self {
+            Purpose::Fragment => RESERVE_SEGMENTS,
+            Purpose::Acceptance => 1,
+            Purpose::Release => 0,
+        }
+    }
+}
+
+/// Why a record cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Busy,
+    NoSpace,
+    Unavailable,
+    ChecksumMismatch,
+}
+
+/// Who waits for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    Put(Token),
+    Decision(Token),
+}
+
+/// A flush that takes records.
+pub(super) struct Filling {
+    pub(super) flush: OpenFlush,
+    pub(super) segment: SegmentIndex,
+    /// Where its data begin in the segment's positions.
+    pub(super) position: u32,
+    /// In the order of its records: who waits for how many of them.
+    pub(super) waiters: Vec<(Waiter, u32)>,
+    /// Writers who put again what is in it.
+    pub(super) repeated: Vec<Token>,
+}
+
+/// A flush on its way.
+pub(super) struct InFlight {
+    pub(super) serial: u64,
+    pub(super) segment: SegmentIndex,
+    pub(super) span: FlushSpan,
+    pub(super) sealed: SealedFlush,
+    pub(super) waiters: Vec<(Waiter, u32)>,
+    pub(super) repeated: Vec<Token>,
+    /// Shards that have not come back.
+    pub(super) pending: usize,
+    pub(super) failed: bool,
+}
+
+/// The segment that takes flushes.
+pub(super) struct OpenSegment {
+    pub(super) index: SegmentIndex,
+    /// Where the next flush goes, from the slot's start.
+    pub(super) offset_bytes: u64,
+    /// The tables of its flushes so far.
+    pub(super) table: Vec<u8>,
+    pub(super) records: usize,
+    pub(super) flushes: u32,
+}
+
+/// A record that is to be written once more.
+pub(super) struct Replay {
+    pub(super) record: NewRecord,
+    pub(super) payload: Vec<u8>,
+    /// Where the index has it now.
+    pub(super) old: Option<SegmentIndex>,
+    pub(super) waiter: Waiter,
+    pub(super) repeated: Vec<Token>,
+}
+
+/// What is being written.
+#[derive(Default)]
+pub(super) struct Writer {
+    pub(super) open: Option<OpenSegment>,
+    pub(super) filling: Option<Filling>,
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// Segments that take no more flushes and wait for their closing flush.
+    pub(super) retired: Vec<OpenSegment>,
+    pub(super) closing: Vec<Closing>,
+    pub(super) replay: VecDeque<Replay>,
+    /// A drive failed: nothing is written until its loss is durable.
+    pub(super) frozen: bool,
+    pub(super) next_serial: u64,
+    pub(super) last_seal: Time,
+}
+
+impl Lane {
+    /// Adds a record to the flush that is filling and says where it will lie.
+    pub(super) fn append(
+        &mut self,
+        purpose: Purpose,
+        record: NewRecord,
+        payload: &[u8],
+        waiter: Waiter,
+    ) -> Result<(SegmentIndex, u32), Refusal> {
+        if self.writer.frozen {
+            return Err(Refusal::Busy);
+        }
+        loop {
+            self.open_segment(purpose)?;
+            self.open_flush(payload.len())?;
+            if !self.fits_slot(payload.len()) {
+                if self.is_fresh() {
+                    // `init` bounds fragments so that each fits the narrowest segment: never met on a sound store.
+                    return Err(Refusal::NoSpace);
+                }
+                self.retire_segment();
+                continue;
+            }
+            let filling = self.writer.filling.as_mut().expect("opened just now");
+            match filling.flush.add(record, payload) {
+                Ok(position) => {
+                    match filling.waiters.last_mut() {
+                        Some((last, records)) if *last == waiter && matches!(waiter, Waiter::Put(_)) => *records += 1,
+                        _ => filling.waiters.push((waiter, 1)),
+                    }
+                    return Ok((filling.segment, filling.position + position));
+                }
+                Err(NotAdded::Full) => self.seal(),
+                Err(NotAdded::ChecksumMismatch) => return Err(Refusal::ChecksumMismatch),
+            }
+        }
+    }
+
+    fn open_segment(&mut self, purpose: Purpose) -> Result<(), Refusal> {
+        if self.writer.open.is_some() {
+            return Ok(());
+        }
+        let width = self.width().ok_or(Refusal::Unavailable)?;
+        let left = self.slots.planned() + self.slots.plannable(width.shards());
+        if left <= purpose.reserve() {
+            self.checkpointer.wanted |= self.segments.droppable_count() > 0;
+            return Err(Refusal::NoSpace);
+        }
+        let Some(plan) = self.slots.open_next() else {
+            self.checkpointer.wanted = true;
+            return Err(Refusal::Busy);
+        };
+        let index = self.segments.add(Segment {
+            id: plan.id,
+            state: SegmentState::Open,
+            data_shards: plan.data_shards,
+            parity_shards: plan.parity_shards,
+            unit_bytes: plan.unit_bytes,
+            shards: plan.shards,
+            flushes: Vec::new(),
+            durable_position: 0,
+            durable_flushes: 0,
+            live_records: 0,
+            live_bytes: 0,
+            pins: 0,
+            writing: true,
+        });
+        self.writer.open = Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0 });
+        Ok(())
+    }
+
+    fn open_flush(&mut self, payload_bytes: usize) -> Result<(), Refusal> {
+        if self.writer.filling.is_some() {
+            return Ok(());
+        }
+        if self.writer.in_flight.len() >= self.config.flush_depth {
+            return Err(Refusal::Busy);
+        }
+        let open = self.writer.open.as_ref().expect("a segment is open");
+        let segment = self.segments.get(open.index);
+        let place = FlushPlace {
+            store: self.config.store,
+            lane: self.config.lane,
+            segment: segment.id,
+            flush: open.flushes,
+            offset_bytes: open.offset_bytes,
+            data_shards: segment.data_shards,
+            parity_shards: segment.parity_shards,
+            unit_bytes: segment.unit_bytes,
+            shards: segment.shards.clone(),
+            first_sequence: self.next_sequence,
+        };
+        // A fragment that is larger than a flush at full rate gets a flush of its own size.
+        let row_bytes = usize::from(segment.data_shards) * segment.unit_bytes as usize;
+        let data_bytes = payload_bytes + row_bytes;
+        let bytes = flush_buffer_bytes(segment.data_shards, segment.shards.len(), segment.unit_bytes, data_bytes);
+        let (index, position) = (open.index, segment.next_position());
+        let buffers = (0..segment.shards.len()).map(|_| self.pool.take(bytes)).collect();
+        let flush = OpenFlush::new(place, buffers);
+        self.writer.filling =
+            Some(Filling { flush, segment: index, position, waiters: Vec::new(), repeated: Vec::new() });
+        Ok(())
+    }
+
+    /// Whether the slots have room for the filling flush with one more record, and for the closing flush after it.
+    fn fits_slot(&self, payload_bytes: usize) -> bool {
+        let (Some(open), Some(filling)) = (&self.writer.open, &self.writer.filling) else {
+            unreachable!("a flush is filling in an open segment")
+        };
+        let records = open.records + filling.flush.record_count() as usize + 1;
+        let data_shards = self.segments.get(open.index).data_shards;
+        let closing = closing_bytes(data_shards, open.flushes as usize + 1, records);
+        let end = open.offset_bytes + filling.flush.shard_bytes_with(payload_bytes);
+        end + closing <= self.config.geometry.slot_bytes
+    }
+
+    fn is_fresh(&self) -> bool {
+        let empty = self.writer.filling.as_ref().is_none_or(|f| f.flush.record_count() == 0);
+        empty && self.writer.open.as_ref().is_none_or(|open| open.flushes == 0)
+    }
+
+    /// The open segment takes no more: what is filling goes out, the closing flush follows when all are durable.
+    pub(super) fn retire_segment(&mut self) {
+        self.seal();
+        if let Some(open) = self.writer.open.take() {
+            self.writer.retired.push(open);
+        }
+    }
+
+    /// Sends the filling flush out.
+    pub(super) fn seal(&mut self) {
+        let Some(filling) = self.writer.filling.take() else { return };
+        if filling.flush.record_count() == 0 {
+            for buffer in filling.flush.into_buffers() {
+                self.pool.give_back(buffer);
+            }
+            return;
+        }
+        let Filling { flush, segment: index, position, waiters, repeated } = filling;
+        let shards = self.segments.get(index).shards.clone();
+        let offsets: Vec<u64> =
+            shards.iter().map(|place| self.slot_offset(*place) + flush.place.offset_bytes).collect();
+        let open = self.writer.open.as_mut().expect("a flush fills in an open segment");
+        assert_eq!(open.index, index, "a flush goes to the segment that it was filled for");
+        let segment = self.segments.get(index);
+        let drives = &self.config.drives;
+        let uuid = |shard: usize| {
+            let drive = drives.iter().find(|d| d.number == shards[shard].drive).expect("segments lie on known drives");
+            (drive.uuid, offsets[shard])
+        };
+        let (flush_number, first_sequence) = (flush.place.flush, flush.place.first_sequence);
+        let sealed = flush.seal(segment.durable_flushes, uuid);
+        let span = FlushSpan {
+            flush: flush_number,
+            offset_bytes: open.offset_bytes,
+            header_bytes: u32::try_from(sealed.header_bytes).expect("headers are small"),
+            record_count: sealed.record_count,
+            position,
+            data_bytes: sealed.data_bytes as u64,
+            first_sequence,
+        };
+        open.offset_bytes += sealed.shard_bytes as u64;
+        open.table.extend_from_slice(&sealed.table);
+        open.records += sealed.record_count as usize;
+        open.flushes += 1;
+        self.next_sequence += u64::from(sealed.record_count);
+        self.segments.get_mut(index).flushes.push(span);
+        let serial = self.next_serial();
+        for (shard, buffer) in sealed.buffers.iter().enumerate() {
+            let owner = Owner::Flush { serial, shard: shard as u8 };
+            self.io.write(owner, shards[shard].drive, offsets[shard], Arc::clone(buffer), sealed.shard_bytes);
+        }
+        self.counters.flushes += 1;
+        self.counters.media_bytes_written += (sealed.shard_bytes * shards.len()) as u64;
+        self.writer.last_seal = self.now;
+        self.writer.in_flight.push_back(InFlight {
+            serial,
+            segment: index,
+            span,
+            pending: shards.len(),
+            failed: false,
+            sealed,
+            waiters,
+            repeated,
+        });
+    }
+
+    pub(super) fn next_serial(&mut self) -> u64 {
+        self.writer.next_serial += 1;
+        self.writer.next_serial
+    }
+
+    /// Group commit: what is filling goes out when nothing is on its way and the drives' interval has passed.
+    pub(super) fn seal_if_due(&mut self) {
+        let due = self.next_seal().is_some_and(|due| due <= self.now) || matches!(self.state, State::Stopping);
+        if due && self.writer.in_flight.is_empty() && !self.writer.frozen {
+            self.seal();
+        }
+    }
+
+    /// When the filling flush goes out although it is not full.
+    pub(super) fn next_seal(&self) -> Option<Time> {
+        let filling = self.writer.filling.as_ref()?;
+        let waits = filling.flush.record_count() > 0 && self.writer.in_flight.is_empty();
+        waits.then(|| self.writer.last_seal + self.config.flush_interval)
+    }
+
+    /// Appends once more what a failed drive or a crash left at less than its width.
+    pub(super) fn replay(&mut self) {
+        while let Some(replay) = self.writer.replay.pop_front() {
+            let key = EventKey { run: replay.record.run, event: replay.record.event };
+            let is_fragment = replay.record.kind == RecordKind::Fragment;
+            match self.append(Purpose::Release, replay.record, &replay.payload, replay.waiter) {
+                Ok((segment, position)) => {
+                    if let Some(filling) = &mut self.writer.filling {
+                        filling.repeated.extend(replay.repeated);
+                    }
+                    if is_fragment {
+                        self.move_fragment(key, &replay.record, replay.old, segment, position, replay.payload.len());
+                    }
+                }
+                Err(Refusal::ChecksumMismatch) => unreachable!("the payload was checked when it came"),
+                Err(_) => {
+                    self.writer.replay.push_front(replay);
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Reading from the drives: the bytes that are wanted, or, when they are not to be had or not right, whole rows from all drives,
+//! each unit checked by its sum and the missing ones computed.
+
+use std::ops::Range;
+
+use forebay_format::{FlushHeader, RowGeometry, SegmentId, ShardPlace};
+use forebay_media::AlignedBuffer;
+use forebay_types::limits::BLOCK_BYTES;
+use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, crc32c};
+
+use crate::flush::codec;
+use crate::io::Io;
+use crate::segments::FlushSpan;
+
+/// Where a shard lies and whether its drive answers.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadShard {
+    pub(crate) place: ShardPlace,
+    pub(crate) drive: DriveUuid,
+    /// Of the slot, on the drive.
+    pub(crate) slot_offset_bytes: u64,
+    pub(crate) answers: bool,
+}
+
+/// A segment as a reader needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadSegment {
+    pub(crate) store: StoreUuid,
+    pub(crate) id: SegmentId,
+    pub(crate) data_shards: u8,
+    pub(crate) parity_shards: u8,
+    pub(crate) unit_bytes: u32,
+    pub(crate) shards: Vec<ReadShard>,
+}
+
+/// A way to the drives for one task.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) io: Io,
+    pub(crate) task: usize,
+    pub(crate) segment: ReadSegment,
+}
+
+/// What a read came to.
+#[derive(Debug)]
+pub(crate) struct ReadReport {
+    pub(crate) outcome: ReadOutcome,
+    pub(crate) payload: Vec<u8>,
+    /// Whether parity helped.
+    pub(crate) degraded: bool,
+    /// Units that were found damaged, by drive.
+    pub(crate) damaged: Vec<DriveNumber>,
+}
+
+/// Rows that were read whole.
+pub(crate) struct Rows {
+    /// The data of the rows, padding included.
+    pub(crate) data: Vec<u8>,
+    pub(crate) damaged: Vec<DriveNumber>,
+    /// Shards of which every unit was there and right.
+    pub(crate) whole_shards: usize,
+}
+
+/// Why rows could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowsError {
+    /// Drives that do not answer could help.
+    Unavailable,
+    /// Too many units are damaged.
+    Lost,
+}
+
+impl Reader {
+    fn shards(&self) -> usize {
+        self.segment.shards.len()
+    }
+
+    /// Reads `range` of the data of a flush, whose sum must be `crc`.
+    pub(crate) async fn record(&self, span: FlushSpan, range: Range<u64>, crc: u32) -> ReadReport {
+        if let Some(payload) = self.direct(span, range.clone()).await
+            && crc32c(&payload) == crc
+        {
+            return ReadReport { outcome: ReadOutcome::Found, payload, degraded: false, damaged: Vec::new() };
+        }
+        self.repaired(span, range, crc).await
+    }
+
+    /// The bytes alone, from the drives that hold them; `None` when one does not answer.
+    async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
+        let extents: Vec<_> = self.geometry(span.data_bytes).locate(range.clone()).collect();
+        if extents.iter().any(|extent| !self.segment.shards[usize::from(extent.shard)].answers) {
+            return None;
+        }
+        let mut pending = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let shard = &self.segment.shards[usize::from(extent.shard)];
+            let start = span.offset_bytes + u64::from(span.header_bytes) + extent.offset_in_shard_bytes;
+            let skip = (start % BLOCK_BYTES as u64) as usize;
+            let bytes = (skip + extent.bytes).next_multiple_of(BLOCK_BYTES);
+            let offset = shard.slot_offset_bytes + start - skip as u64;
+            pending.push((self.io.read(self.task, shard.place.drive, offset, bytes), skip, extent));
+        }
+        let mut payload = Vec::with_capacity((range.end - range.start) as usize);
+        let mut whole = true;
+        for (id, skip, extent) in pending {
+            match self.io.result(id).await {
+                Ok(buffer) => payload.extend_from_slice(&buffer[skip..skip + extent.bytes]),
+                Err(_) => whole = false,
+            }
+        }
+        whole.then_some(payload)
+    }
+
+    /// The bytes from whole rows.
+    async fn repaired(&self, span: FlushSpan, range: Range<u64>, crc: u32) -> ReadReport {
+        let failed = |outcome| ReadReport { outcome, payload: Vec::new(), degraded: true, damaged: Vec::new() };
+        let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
+        let Some(header) = agreed(&headers) else {
+            let absent = self.segment.shards.iter().filter(|s| !s.answers).count();
+            return failed(if absent > 0 { ReadOutcome::Unavailable } else { ReadOutcome::Lost });
+        };
+        let geometry = self.geometry(header.data_bytes);
+        if range.end > header.data_bytes {
+            return failed(ReadOutcome::Lost);
+        }
+        let mut rows = geometry.locate(range.clone()).map(|extent| extent.row);
+        let Some(first) = rows.next() else { return failed(ReadOutcome::Lost) };
+        let last = rows.last().unwrap_or(first);
+        match self.rows(header, first..last + 1).await {
+            Ok(rows) => {
+                let base = u64::from(first) * u64::from(self.segment.data_shards) * u64::from(header.unit_bytes);
+                let payload = rows.data[(range.start - base) as usize..(range.end - base) as usize].to_vec();
+                let right = crc32c(&payload) == crc;
+                let outcome = if right { ReadOutcome::Found } else { ReadOutcome::Lost };
+                let payload = if right { payload } else { Vec::new() };
+                ReadReport { outcome, payload, degraded: true, damaged: rows.damaged }
+            }
+            Err(RowsError::Unavailable) => failed(ReadOutcome::Unavailable),
+            Err(RowsError::Lost) => failed(ReadOutcome::Lost),
+        }
+    }
+
+    fn geometry(&self, data_bytes: u64) -> RowGeometry {
+        RowGeometry { data_shards: self.segment.data_shards, unit_bytes: self.segment.unit_bytes, data_bytes }
+    }
+
+    /// The header of a flush, or of the closing flush when `flush` is `None`, from every drive that answers, where it is
+    /// valid and the right one.
+    pub(crate) async fn headers(
+        &self,
+        flush: Option<u32>,
+        offset_bytes: u64,
+        header_bytes: usize,
+    ) -> Vec<Option<(FlushHeader, AlignedBuffer)>> {
+        let ids: Vec<_> = (0..self.shards())
+            .map(|shard| {
+                let shard = &self.segment.shards[shard];
+                let offset = shard.slot_offset_bytes + offset_bytes;
+                shard.answers.then(|| self.io.read(self.task, shard.place.drive, offset, header_bytes))
+            })
+            .collect();
+        let mut headers = Vec::with_capacity(ids.len());
+        for (shard, id) in ids.into_iter().enumerate() {
+            let Some(id) = id else {
+                headers.push(None);
+                continue;
+            };
+            let header = match self.io.result(id).await {
+                Ok(buffer) => self.check_header(shard, flush, offset_bytes, buffer),
+                Err(_) => None,
+            };
+            headers.push(header);
+        }
+        headers
+    }
+
+    /// Whether the header that lies at a place belongs there.
+    fn check_header(
+        &self,
+        shard: usize,
+        flush: Option<u32>,
+        offset_bytes: u64,
+        buffer: AlignedBuffer,
+    ) -> Option<(FlushHeader, AlignedBuffer)> {
+        let header = FlushHeader::decode(&buffer).ok()?;
+        let place = &self.segment.shards[shard];
+        let right = header.store == self.segment.store
+            && header.drive == place.drive
+            && header.offset_bytes == place.slot_offset_bytes + offset_bytes
+            && header.segment == self.segment.id
+            && flush.map_or(header.is_closing(), |flush| header.flush == flush && !header.is_closing())
+            && usize::from(header.shard) == shard
+            && header.data_shards == self.segment.data_shards
+            && header.parity_shards == self.segment.parity_shards
+            && header.shards.iter().zip(&self.segment.shards).all(|(a, b)| *a == b.place);
+        right.then_some((header, buffer))
+    }
+
+    /// Reads rows from all drives that answer, checks every unit and computes what is missing.
+    pub(crate) async fn rows(&self, header: &FlushHeader, rows: Range<u32>) -> Result<Rows, RowsError> {
+        let geometry = RowGeometry {
+            data_shards: header.data_shards,
+            unit_bytes: header.unit_bytes,
+            data_bytes: header.data_bytes,
+        };
+        let units = header.units_offset_bytes;
+        let start = geometry.unit_offset_bytes(rows.start);
+        let last = rows.end - 1;
+        let end = geometry.unit_offset_bytes(last) + u64::from(geometry.unit_bytes_of_row(last));
+        let ids: Vec<_> = self
+            .segment
+            .shards
+            .iter()
+            .map(|shard| {
+                let offset = shard.slot_offset_bytes + units + start;
+                shard.answers.then(|| self.io.read(self.task, shard.place.drive, offset, (end - start) as usize))
+            })
+            .collect();
+        let mut shards = Vec::with_capacity(ids.len());
+        for id in ids {
+            shards.push(match id {
+                Some(id) => self.io.result(id).await.ok(),
+                None => None,
+            });
+        }
+        self.assemble(header, &geometry, rows, &shards)
+    }
+
+    fn assemble(
+        &self,
+        header: &FlushHeader,
+        geometry: &RowGeometry,
+        rows: Range<u32>,
+        shards: &[Option<AlignedBuffer>],
+    ) -> Result<Rows, RowsError> {
+        let k = usize::from(header.data_shards);
+        let mut damaged = vec![false; shards.len()];
+        let mut data = Vec::new();
+        for row in rows.clone() {
+            let unit_bytes = geometry.unit_bytes_of_row(row) as usize;
+            let at = (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
+            let mut units: Vec<Option<&[u8]>> = Vec::with_capacity(shards.len());
+            for (shard, buffer) in shards.iter().enumerate() {
+                let unit = buffer.as_ref().map(|buffer| &buffer[at..at + unit_bytes]);
+                let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
+                let right = unit.filter(|unit| crc32c(unit) == crc);
+                damaged[shard] |= unit.is_some() && right.is_none();
+                units.push(right);
+            }
+            if units.iter().flatten().count() < k {
+                let silent = shards.iter().filter(|s| s.is_none()).count();
+                let right = units.iter().flatten().count();
+                return Err(if right + silent >= k { RowsError::Unavailable } else { RowsError::Lost });
+            }
+            append_row(&mut data, &units, k, unit_bytes, header);
+        }
+        let whole_shards =
+            shards.iter().zip(&damaged).filter(|(buffer, damaged)| buffer.is_some() && !**damaged).count();
+        let damaged =
+            damaged.iter().zip(&self.segment.shards).filter(|(d, _)| **d).map(|(_, s)| s.place.drive).collect();
+        Ok(Rows { data, damaged, whole_shards })
+    }
+}
+
+/// Appends the data units of a row, computing those that are not there.
+fn append_row(data: &mut Vec<u8>, units: &[Option<&[u8]>], k: usize, unit_bytes: usize, header: &FlushHeader) {
+    let missing: Vec<usize> = (0..k).filter(|shard| units[*shard].is_none()).collect();
+    let mut computed = vec![vec![0; unit_bytes]; missing.len()];
+    if !missing.is_empty() {
+        let mut into: Vec<&mut [u8]> = computed.iter_mut().map(Vec::as_mut_slice).collect();
+        codec(header.data_shards, header.parity_shards)
+            .reconstruct(units, &missing, &mut into)
+            .expect("k units were counted");
+    }
+    for (shard, unit) in units.iter().enumerate().take(k) {
+        match unit {
+            Some(unit) => data.extend_from_slice(unit),
+            None => {
+                let at = missing.iter().position(|m| *m == shard).expect("listed as missing");
+                data.extend_from_slice(&computed[at]);
+            }
+        }
+    }
+}
+
+/// The header on which most drives agree: shards combine only with equal digests.
+pub(crate) fn agreed(headers: &[Option<(FlushHeader, AlignedBuffer)>]) -> Option<&FlushHeader> {
+    let votes = |digest: u128| headers.iter().flatten().filter(|(h, _)| h.digest == digest).count();
+    headers.iter().flatten().map(|(h, _)| h).max_by_key(|h| votes(h.digest))
+}

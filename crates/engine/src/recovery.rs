@@ -1,0 +1,524 @@
+//! What a lane finds when it starts: the newest checkpoint, the tables of the segments that it lists, and the segments of its window that were
+//! opened since. Never all the data.
+//!
+//! The order in which records are met does not matter: a finished event stays finished whatever is met after it (see [`crate::finished`]).
+
+use std::collections::BTreeSet;
+
+use forebay_format::{
+    CheckpointBody, CheckpointHeader, FlushEntry, FlushHeader, PlannedSegment, RECORD_INCOMPLETE, RecordKind,
+    RowGeometry, SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+};
+use forebay_types::limits::BLOCK_BYTES;
+use forebay_types::{DriveNumber, DriveUuid, EventKey, crc32c};
+
+use crate::accepted::{AcceptedEvents, StreamSet};
+use crate::api::{DriveInfo, LaneConfig};
+use crate::finished::Finished;
+use crate::index::{EventEntry, EventFlags, FragmentEntry, Index};
+use crate::io::Io;
+use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed};
+use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
+
+/// The task number of recovery.
+pub(crate) const RECOVERY_TASK: usize = usize::MAX;
+
+/// What recovery found.
+pub(crate) struct Recovered {
+    pub(crate) index: Index,
+    pub(crate) segments: Segments,
+    pub(crate) finished: Finished,
+    pub(crate) accepted: AcceptedEvents,
+    pub(crate) checkpoint_sequence: u64,
+    pub(crate) next_record_sequence: u64,
+    pub(crate) next_segment_counter: u64,
+    /// Segments that were being written: they are closed before anything is served.
+    pub(crate) unclosed: Vec<(SegmentIndex, Vec<u8>)>,
+    /// Records that are not at their full width: they are appended again before anything is served.
+    pub(crate) torn: Vec<(TableEntry, Vec<u8>)>,
+    pub(crate) flushes_possibly_lost: u64,
+    pub(crate) flushes_lost: u64,
+    pub(crate) segments_unreadable: u64,
+}
+
+/// Why a lane cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    /// No checkpoint can be read.
+    #[error(
+        "lane {lane}: none of the {drives} drives that answer holds a checkpoint that can be read. Nothing was written. Add \
+         the missing drives to the command; `forebay init` was perhaps cut short"
+    )]
+    NoCheckpoint {
+        /// The lane.
+        lane: u16,
+        /// Drives that were asked.
+        drives: usize,
+    },
+    /// A checkpoint names what the superblock does not.
+    #[error(
+        "lane {lane}: the newest checkpoint (number {sequence}) contradicts the superblock: {what}. Nothing was written"
+    )]
+    Contradiction {
+        /// The lane.
+        lane: u16,
+        /// The checkpoint.
+        sequence: u64,
+        /// What does not fit.
+        what: String,
+    },
+}
+
+pub(crate) struct Recovery {
+    io: Io,
+    config: LaneConfig,
+    found: Recovered,
+}
+
+/// Reads what is there.
+pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, RecoveryError> {
+    let (sequence, body) = newest_checkpoint(&io, &config).await?;
+    let lanes = config.geometry.lanes;
+    let found = Recovered {
+        index: Index::default(),
+        segments: Segments::default(),
+        finished: Finished::from_checkpoint(lanes, &body.finished),
+        accepted: AcceptedEvents::from_checkpoint(&body.streams),
+        checkpoint_sequence: sequence,
+        next_record_sequence: body.next_record_sequence,
+        next_segment_counter: body.next_segment_counter,
+        unclosed: Vec::new(),
+        torn: Vec::new(),
+        flushes_possibly_lost: 0,
+        flushes_lost: 0,
+        segments_unreadable: 0,
+    };
+    let mut recovery = Recovery { io, config, found };
+    recovery.check_places(sequence, &body)?;
+    for entry in &body.live {
+        let plan = PlannedSegment {
+            id: entry.id,
+            data_shards: entry.data_shards,
+            parity_shards: entry.parity_shards,
+            unit_bytes: entry.unit_bytes,
+            shards: entry.shards.clone(),
+        };
+        let limit = (entry.state == SegmentState::Walk).then_some(entry.flushes);
+        recovery.segment(&plan, entry.state, limit).await;
+    }
+    for plan in &body.planned {
+        recovery.segment(plan, SegmentState::Open, None).await;
+    }
+    recovery.settle();
+    Ok(recovery.found)
+}
+
+async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(u64, CheckpointBody), RecoveryError> {
+    let mut found = Vec::new();
+    let drives: Vec<&DriveInfo> = config.drives.iter().filter(|d| d.member && d.present).collect();
+    let mut reads = Vec::new();
+    for drive in &drives {
+        for place in 0..forebay_format::PLACES {
+            let offset = config.geometry.layout(drive.slots).checkpoint_offset(config.lane, place);
+            reads.push((*drive, offset, io.read(RECOVERY_TASK, drive.number, offset, BLOCK_BYTES)));
+        }
+    }
+    for (drive, offset, id) in reads {
+        let Ok(block) = io.result(id).await else { continue };
+        let Ok(header) = CheckpointHeader::decode(&block) else { continue };
+        let right = header.store == config.store
+            && header.drive == drive.uuid
+            && header.lane == config.lane
+            && header.offset_bytes == offset
+            && header.body_bytes <= config.geometry.checkpoint_bytes;
+        if right {
+            found.push((header, drive.number, offset));
+        }
+    }
+    found.sort_by_key(|(header, ..)| std::cmp::Reverse((header.epoch, header.sequence)));
+    for (header, drive, offset) in found {
+        let bytes = (header.body_bytes as usize).next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
+        let id = io.read(RECOVERY_TASK, drive, offset + BLOCK_BYTES as u64, bytes);
+        let Ok(buffer) = io.result(id).await else { continue };
+        if let Ok(body) = CheckpointBody::decode(&header, &buffer[..header.body_bytes as usize]) {
+            return Ok((header.sequence, body));
+        }
+    }
+    Err(RecoveryError::NoCheckpoint { lane: config.lane, drives: drives.len() })
+}
+
+impl Recovery {
+    fn drive(&self, number: DriveNumber) -> Option<&DriveInfo> {
+        self.config.drives.iter().find(|d| d.number == number)
+    }
+
+    /// Every shard that the checkpoint names must lie in a slot of this lane on a drive of this store, and no slot twice.
+    fn check_places(&self, sequence: u64, body: &CheckpointBody) -> Result<(), RecoveryError> {
+        let lane = self.config.lane;
+        let wrong = |what: String| Err(RecoveryError::Contradiction { lane, sequence, what });
+        let mut seen = BTreeSet::new();
+        let live = body.live.iter().flat_map(|s| &s.shards);
+        for place in live.chain(body.planned.iter().flat_map(|s| &s.shards)) {
+            let Some(drive) = self.drive(place.drive) else {
+                return wrong(format!("drive {} is not in the superblock", place.drive));
+            };
+            if place.slot >= drive.slots || self.config.geometry.layout(drive.slots).lane_of_slot(place.slot) != lane {
+                return wrong(format!("slot {} of drive {} is not one of this lane's", place.slot, place.drive));
+            }
+            if !seen.insert((place.drive, place.slot)) {
+                return wrong(format!("slot {} of drive {} is in two segments", place.slot, place.drive));
+            }
+        }
+        Ok(())
+    }
+
+    fn reader(&self, plan: &PlannedSegment) -> Reader {
+        Reader { io: self.io.clone(), task: RECOVERY_TASK, segment: read_segment(&self.config, plan, |d| d.present) }
+    }
+
+    /// Takes in one segment.
+    async fn segment(&mut self, plan: &PlannedSegment, state: SegmentState, limit: Option<u32>) {
+        let reader = self.reader(plan);
+        if state != SegmentState::Walk
+            && let Some(table) = self.closing_table(&reader).await
+        {
+            let spans = spans_of(&table);
+            let index = self.add(plan, SegmentState::Closed, spans.clone());
+            self.take_records(index, spans.iter(), table.records.into_iter());
+            return;
+        }
+        let walked = self.walk(&reader, limit).await;
+        self.found.flushes_possibly_lost += walked.possibly_lost;
+        self.found.flushes_lost += walked.lost;
+        if walked.flushes.is_empty() && walked.torn.is_empty() {
+            if state == SegmentState::Closed || (state == SegmentState::Walk && limit != Some(0)) {
+                self.unreadable(plan, state);
+            }
+            return;
+        }
+        self.found.torn.extend(walked.torn);
+        let (spans, tables): (Vec<FlushSpan>, Vec<Vec<u8>>) = walked.flushes.into_iter().unzip();
+        let index = self.add(plan, SegmentState::Walk, spans.clone());
+        let table = tables.concat();
+        self.take_records(index, spans.iter(), decode_table(&table));
+        self.found.unclosed.push((index, table));
+    }
+
+    fn add(&mut self, plan: &PlannedSegment, state: SegmentState, spans: Vec<FlushSpan>) -> SegmentIndex {
+        if let Some(last) = spans.last() {
+            let next = last.first_sequence + u64::from(last.record_count);
+            self.found.next_record_sequence = self.found.next_record_sequence.max(next);
+        }
+        let counter = plan.id.counter & SEGMENT_COUNTER_MASK;
+        self.found.next_segment_counter = self.found.next_segment_counter.max(counter + 1);
+        self.found.segments.add(Segment {
+            id: plan.id,
+            state,
+            data_shards: plan.data_shards,
+            parity_shards: plan.parity_shards,
+            unit_bytes: plan.unit_bytes,
+            shards: plan.shards.clone(),
+            durable_position: u32::MAX,
+            durable_flushes: u32::try_from(spans.len()).expect("a segment has few flushes"),
+            flushes: spans,
+            live_records: 0,
+            live_bytes: 0,
+            pins: 0,
+            writing: false,
+        })
+    }
+
+    /// A segment that should be there and cannot be read: it stays, so that nothing reuses its slots and drives that come back may help.
+    fn unreadable(&mut self, plan: &PlannedSegment, state: SegmentState) {
+        let index = self.add(plan, state, Vec::new());
+        self.found.segments.revive(index, 0);
+        self.found.segments_unreadable += 1;
+    }
+
+    /// The table of a segment from its closing flush.
+    async fn closing_table(&self, reader: &Reader) -> Option<SegmentTable> {
+        let offset = self.config.geometry.slot_bytes - BLOCK_BYTES as u64;
+        let headers = reader.headers(None, offset, BLOCK_BYTES).await;
+        let header = agreed(&headers)?;
+        let geometry = row_geometry(header);
+        if header.units_offset_bytes + geometry.shard_bytes() > self.config.geometry.slot_bytes || header.rows == 0 {
+            return None;
+        }
+        let rows = reader.rows(header, 0..header.rows).await.ok()?;
+        let table = rows.data.get(..header.data_bytes as usize)?;
+        if crc32c(table) != header.table_crc {
+            return None;
+        }
+        SegmentTable::decode(table).ok()
+    }
+
+    /// Follows the flushes of a segment from its start.
+    async fn walk(&self, reader: &Reader, limit: Option<u32>) -> Walked {
+        let mut walked = Walked::default();
+        let mut headers = Vec::new();
+        let (mut offset, mut position, mut known_durable) = (0, 0, 0);
+        let geometry = &self.config.geometry;
+        let guess = BLOCK_BYTES;
+        while limit.is_none_or(|limit| headers.len() < limit as usize) && offset + (guess as u64) < geometry.slot_bytes
+        {
+            let flush = headers.len() as u32;
+            let Some(header) = self.flush_header(reader, flush, offset, guess).await else { break };
+            let rows = row_geometry(&header);
+            let end = header.units_offset_bytes + rows.shard_bytes();
+            if header.is_closing() || end > geometry.slot_bytes {
+                break;
+            }
+            let span = FlushSpan {
+                flush,
+                offset_bytes: offset,
+                header_bytes: header.header_bytes,
+                record_count: header.record_count,
+                position,
+                data_bytes: header.data_bytes,
+                first_sequence: header.first_sequence,
+            };
+            known_durable = known_durable.max(header.durable_flushes);
+            (offset, position) = (end, position + span.positions());
+            headers.push((span, header));
+        }
+        let known_durable = limit.unwrap_or(known_durable);
+        for (span, header) in headers {
+            self.judge(reader, span, &header, span.flush < known_durable, &mut walked).await;
+        }
+        walked
+    }
+
+    async fn flush_header(&self, reader: &Reader, flush: u32, offset: u64, guess: usize) -> Option<FlushHeader> {
+        let headers = reader.headers(Some(flush), offset, guess).await;
+        if let Some(header) = agreed(&headers) {
+            return Some(header.clone());
+        }
+        // Wide or long flushes have longer headers.
+        let segment = &reader.segment;
+        let row_bytes = segment.unit_bytes as usize * usize::from(segment.data_shards);
+        let largest = self.config.geometry.fragment_bytes_max as usize / row_bytes;
+        let rows = largest + self.config.flush_bytes / segment.unit_bytes as usize + 2;
+        let longest = forebay_format::header_bytes_for(segment.shards.len(), rows);
+        let mut bytes = guess * 2;
+        while bytes <= longest {
+            let headers = reader.headers(Some(flush), offset, bytes).await;
+            if let Some(header) = agreed(&headers) {
+                return Some(header.clone());
+            }
+            bytes *= 2;
+        }
+        None
+    }
+
+    /// Decides what becomes of a flush of a segment that was not closed.
+    async fn judge(&self, reader: &Reader, span: FlushSpan, header: &FlushHeader, durable: bool, walked: &mut Walked) {
+        if durable && let Some(table) = self.flush_table(reader, span, header).await {
+            walked.flushes.push((span, table));
+            return;
+        }
+        match reader.rows(header, 0..header.rows).await {
+            Ok(rows) => {
+                let table = match header.has_inline_table() {
+                    true => self.flush_table(reader, span, header).await,
+                    false => table_in(&rows.data, header),
+                };
+                let Some(table) = table else {
+                    walked.lost += 1;
+                    return;
+                };
+                if rows.whole_shards == reader.segment.shards.len() || durable {
+                    walked.flushes.push((span, table));
+                } else {
+                    walked.torn.extend(records_of(&table, &rows.data));
+                }
+            }
+            Err(RowsError::Unavailable) => walked.possibly_lost += 1,
+            Err(RowsError::Lost) if durable => walked.lost += 1,
+            // Too few shards were written before the stop, and every drive answers: it was never acknowledged.
+            Err(RowsError::Lost) => {}
+        }
+    }
+
+    /// The table of a flush without reading its data.
+    async fn flush_table(&self, reader: &Reader, span: FlushSpan, header: &FlushHeader) -> Option<Vec<u8>> {
+        if header.has_inline_table() {
+            let headers = reader.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
+            return headers.iter().flatten().find_map(|(h, bytes)| {
+                let table = h.inline_table(bytes).filter(|table| crc32c(table) == header.table_crc);
+                table.map(<[u8]>::to_vec).filter(|_| h.digest == header.digest)
+            });
+        }
+        let range = header.table_offset_bytes..header.table_offset_bytes + u64::from(header.table_bytes);
+        if range.end > header.data_bytes {
+            return None;
+        }
+        let report = reader.record(span, range, header.table_crc).await;
+        (report.outcome == forebay_types::ReadOutcome::Found).then_some(report.payload)
+    }
+
+    /// Enters the records of a segment.
+    fn take_records<'a>(
+        &mut self,
+        index: SegmentIndex,
+        flushes: impl Iterator<Item = &'a FlushSpan>,
+        mut entries: impl Iterator<Item = TableEntry>,
+    ) {
+        for span in flushes {
+            for entry in entries.by_ref().take(span.record_count as usize) {
+                self.take_record(index, &entry, span.position);
+            }
+        }
+    }
+
+    fn take_record(&mut self, index: SegmentIndex, entry: &TableEntry, position: u32) {
+        let key = entry.key();
+        let found = &mut self.found;
+        match entry.kind {
+            RecordKind::Reject | RecordKind::Delete => self.finish(key),
+            _ if found.finished.contains(key) => {}
+            RecordKind::Fragment => {
+                if found.index.event(key).is_some_and(|e| e.fragment(entry.source).is_some()) {
+                    return;
+                }
+                let fragment = FragmentEntry {
+                    source: entry.source,
+                    segment: index,
+                    position: position + entry.offset_units,
+                    bytes: entry.bytes,
+                    crc: entry.crc,
+                };
+                found.index.insert(key, entry.expected, fragment);
+                found.segments.revive(index, entry.bytes);
+            }
+            RecordKind::Accept => {
+                let incomplete = entry.flags & RECORD_INCOMPLETE != 0;
+                if found.accepted.accept(key, StreamSet::of_record(entry), incomplete, index) {
+                    found.segments.revive(index, 0);
+                }
+            }
+            RecordKind::Release => {
+                if found.accepted.release(key, StreamSet::of_record(entry), index) {
+                    found.segments.revive(index, 0);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, key: EventKey) {
+        let found = &mut self.found;
+        found.finished.insert(key);
+        bury_event(key, &mut found.index, &mut found.accepted, &mut found.segments);
+    }
+
+    /// What only all tables together tell.
+    fn settle(&mut self) {
+        for key in self.found.accepted.all_released() {
+            self.finish(key);
+        }
+        for (key, incomplete) in self.found.accepted.keys() {
+            if let Some(event) = self.found.index.event_mut(key) {
+                event.flags.set(EventFlags::ACCEPTED, true);
+                event.flags.set(EventFlags::INCOMPLETE, incomplete);
+            }
+        }
+    }
+}
+
+/// Removes an event and all that it keeps alive.
+pub(crate) fn bury_event(
+    key: EventKey,
+    index: &mut Index,
+    accepted: &mut AcceptedEvents,
+    segments: &mut Segments,
+) -> Option<EventEntry> {
+    if let Some(accepted) = accepted.remove(key) {
+        for segment in &accepted.records {
+            segments.bury(*segment, 0);
+        }
+    }
+    let event = index.remove(key)?;
+    for fragment in event.fragments() {
+        segments.bury(fragment.segment, fragment.bytes);
+    }
+    Some(event)
+}
+
+/// What following a segment's flushes gave.
+#[derive(Default)]
+struct Walked {
+    /// Flushes that stay where they are, with their tables.
+    flushes: Vec<(FlushSpan, Vec<u8>)>,
+    torn: Vec<(TableEntry, Vec<u8>)>,
+    possibly_lost: u64,
+    lost: u64,
+}
+
+fn row_geometry(header: &FlushHeader) -> RowGeometry {
+    RowGeometry { data_shards: header.data_shards, unit_bytes: header.unit_bytes, data_bytes: header.data_bytes }
+}
+
+/// A segment as a task reads it.
+pub(crate) fn read_segment(
+    config: &LaneConfig,
+    plan: &PlannedSegment,
+    answers: impl Fn(&DriveInfo) -> bool,
+) -> ReadSegment {
+    let shard = |place: &ShardPlace| {
+        let drive = config.drives.iter().find(|d| d.number == place.drive);
+        ReadShard {
+            place: *place,
+            drive: drive.map_or(DriveUuid::default(), |d| d.uuid),
+            slot_offset_bytes: drive.map_or(0, |d| config.geometry.layout(d.slots).slot_offset(place.slot)),
+            answers: drive.is_some_and(&answers),
+        }
+    };
+    ReadSegment {
+        store: config.store,
+        id: plan.id,
+        data_shards: plan.data_shards,
+        parity_shards: plan.parity_shards,
+        unit_bytes: plan.unit_bytes,
+        shards: plan.shards.iter().map(shard).collect(),
+    }
+}
+
+/// The flushes that a closing table lists.
+fn spans_of(table: &SegmentTable) -> Vec<FlushSpan> {
+    let mut position = 0;
+    let span = |flush: &FlushEntry| {
+        let span = FlushSpan {
+            flush: flush.flush,
+            offset_bytes: flush.offset_bytes,
+            header_bytes: flush.header_bytes,
+            record_count: flush.record_count,
+            position,
+            data_bytes: flush.data_bytes,
+            first_sequence: flush.first_sequence,
+        };
+        position += span.positions();
+        span
+    };
+    table.flushes.iter().map(span).collect()
+}
+
+/// The entries of a table; those that cannot be read are left out, which the table's sum makes impossible but for our own mistakes.
+pub(crate) fn decode_table(table: &[u8]) -> impl Iterator<Item = TableEntry> + '_ {
+    let (entries, _) = table.as_chunks::<TABLE_ENTRY_BYTES>();
+    entries.iter().filter_map(|entry| TableEntry::decode(entry).ok())
+}
+
+/// The table that lies in the data of a flush.
+fn table_in(data: &[u8], header: &FlushHeader) -> Option<Vec<u8>> {
+    let start = usize::try_from(header.table_offset_bytes).ok()?;
+    let table = data.get(start..start.checked_add(header.table_bytes as usize)?)?;
+    (crc32c(table) == header.table_crc).then(|| table.to_vec())
+}
+
+/// Each record of a flush with its payload, as far as it is right.
+fn records_of(table: &[u8], data: &[u8]) -> Vec<(TableEntry, Vec<u8>)> {
+    let payload = |entry: &TableEntry| {
+        let range = entry.payload_range();
+        data.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec)
+    };
+    decode_table(table).filter_map(|entry| payload(&entry).map(|payload| (entry, payload))).collect()
+}

@@ -1,0 +1,182 @@
+//! The segments of a lane: where their shards lie, what is alive in them, who reads them.
+
+use std::collections::BTreeMap;
+
+use forebay_format::{SegmentEntry, SegmentId, SegmentState, ShardPlace};
+use forebay_types::DriveNumber;
+
+/// Positions in a segment's data are counted in units of so many bytes.
+pub(crate) const POSITION_BYTES: u64 = 8;
+
+/// The part of a segment's number that counts; the lane stands above it, so that no two lanes ever name a segment alike.
+pub(crate) const SEGMENT_COUNTER_MASK: u64 = (1 << 48) - 1;
+
+/// A segment in the lane's table. Given again only after nothing points to the segment any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SegmentIndex(pub(crate) u32);
+
+/// A flush that lies in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlushSpan {
+    /// Its number in the segment.
+    pub(crate) flush: u32,
+    /// Of its header, from the slot's start.
+    pub(crate) offset_bytes: u64,
+    pub(crate) header_bytes: u32,
+    pub(crate) record_count: u32,
+    /// Where its data begin in the segment's positions.
+    pub(crate) position: u32,
+    /// Its data, the table included.
+    pub(crate) data_bytes: u64,
+    pub(crate) first_sequence: u64,
+}
+
+impl FlushSpan {
+    /// Positions that the flush takes; one at least, so that what is durable can be told by position.
+    pub(crate) fn positions(&self) -> u32 {
+        u32::try_from(self.data_bytes.div_ceil(POSITION_BYTES)).expect("a segment's data fit its positions").max(1)
+    }
+}
+
+/// One segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: SegmentId,
+    pub(crate) state: SegmentState,
+    pub(crate) data_shards: u8,
+    pub(crate) parity_shards: u8,
+    pub(crate) unit_bytes: u32,
+    pub(crate) shards: Vec<ShardPlace>,
+    pub(crate) flushes: Vec<FlushSpan>,
+    /// Positions below this are durable.
+    pub(crate) durable_position: u32,
+    /// Flushes known durable.
+    pub(crate) durable_flushes: u32,
+    /// Records that must survive: fragments, acceptances and releases of events that are not finished.
+    pub(crate) live_records: u64,
+    pub(crate) live_bytes: u64,
+    /// Reads under way.
+    pub(crate) pins: u32,
+    /// Whether it is being written, or flushes of it are on their way.
+    pub(crate) writing: bool,
+}
+
+impl Segment {
+    pub(crate) fn first_sequence(&self) -> u64 {
+        self.flushes.first().map_or(0, |f| f.first_sequence)
+    }
+
+    /// The flush that holds a position.
+    pub(crate) fn flush_at(&self, position: u32) -> Option<(usize, &FlushSpan)> {
+        let after = self.flushes.partition_point(|f| f.position <= position);
+        let at = after.checked_sub(1)?;
+        let flush = &self.flushes[at];
+        (position < flush.position + flush.positions()).then_some((at, flush))
+    }
+
+    /// Where the next flush's data begin.
+    pub(crate) fn next_position(&self) -> u32 {
+        self.flushes.last().map_or(0, |f| f.position + f.positions())
+    }
+
+    /// Whether its flushes are all that were written, without a gap.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.flushes.iter().enumerate().all(|(at, span)| span.flush as usize == at)
+    }
+
+    /// Whether nothing needs the segment any more.
+    fn is_droppable(&self) -> bool {
+        !self.writing && self.state != SegmentState::Open && self.live_records == 0 && self.pins == 0
+    }
+
+    pub(crate) fn entry(&self) -> SegmentEntry {
+        SegmentEntry {
+            id: self.id,
+            state: self.state,
+            data_shards: self.data_shards,
+            parity_shards: self.parity_shards,
+            unit_bytes: self.unit_bytes,
+            flushes: u32::try_from(self.flushes.len()).expect("a segment has few flushes"),
+            first_sequence: self.first_sequence(),
+            shards: self.shards.clone(),
+        }
+    }
+}
+
+/// The table of segments.
+#[derive(Default)]
+pub(crate) struct Segments {
+    table: BTreeMap<SegmentIndex, Segment>,
+    free: Vec<SegmentIndex>,
+    next: u32,
+}
+
+impl Segments {
+    pub(crate) fn add(&mut self, segment: Segment) -> SegmentIndex {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            SegmentIndex(self.next - 1)
+        });
+        let before = self.table.insert(index, segment);
+        assert!(before.is_none(), "a place in the table is given once");
+        index
+    }
+
+    /// # Panics
+    /// When there is no such segment: whoever holds an index holds something alive in its segment.
+    pub(crate) fn get(&self, index: SegmentIndex) -> &Segment {
+        self.table.get(&index).expect("an index is held only while its segment lives")
+    }
+
+    /// As [`Segments::get`].
+    pub(crate) fn get_mut(&mut self, index: SegmentIndex) -> &mut Segment {
+        self.table.get_mut(&index).expect("an index is held only while its segment lives")
+    }
+
+    pub(crate) fn remove(&mut self, index: SegmentIndex) -> Segment {
+        let segment = self.table.remove(&index).expect("an index is held only while its segment lives");
+        assert!(segment.live_records == 0 && segment.pins == 0, "a segment in use is not dropped");
+        self.free.push(index);
+        segment
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentIndex, &Segment)> + '_ {
+        self.table.iter().map(|(index, segment)| (*index, segment))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Segments that the next checkpoint may leave out.
+    pub(crate) fn droppable(&self) -> Vec<SegmentIndex> {
+        self.iter().filter(|(_, s)| s.is_droppable()).map(|(index, _)| index).collect()
+    }
+
+    pub(crate) fn droppable_count(&self) -> usize {
+        self.table.values().filter(|s| s.is_droppable()).count()
+    }
+
+    /// A record of an event came to life in `index`.
+    pub(crate) fn revive(&mut self, index: SegmentIndex, bytes: u32) {
+        let segment = self.get_mut(index);
+        segment.live_records += 1;
+        segment.live_bytes += u64::from(bytes);
+    }
+
+    /// A record in `index` is needed no more.
+    pub(crate) fn bury(&mut self, index: SegmentIndex, bytes: u32) {
+        let segment = self.get_mut(index);
+        segment.live_records = segment.live_records.checked_sub(1).expect("a record dies once");
+        segment.live_bytes -= u64::from(bytes);
+    }
+
+    /// How many more drives may fail before an acknowledged record is out of reach, given the drives that answer.
+    pub(crate) fn failures_left(&self, answers: impl Fn(DriveNumber) -> bool) -> Option<u8> {
+        let left = |s: &Segment| {
+            let up = s.shards.iter().filter(|p| answers(p.drive)).count();
+            u8::try_from(up.saturating_sub(usize::from(s.data_shards))).unwrap_or(u8::MAX)
+        };
+        self.table.values().filter(|s| s.live_records > 0).map(left).min()
+    }
+}

@@ -1,0 +1,266 @@
+//! The free slots of a lane and the segments that are planned on them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use forebay_format::{PlannedSegment, SegmentId, ShardPlace};
+use forebay_types::DriveNumber;
+
+/// How wide new segments are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Width {
+    pub(crate) data: u8,
+    pub(crate) parity: u8,
+}
+
+impl Width {
+    pub(crate) fn shards(self) -> usize {
+        usize::from(self.data) + usize::from(self.parity)
+    }
+}
+
+/// Free slots, drive by drive, and the window of planned segments.
+pub(crate) struct Slots {
+    lane: u16,
+    lanes: u16,
+    free: BTreeMap<DriveNumber, BTreeSet<u32>>,
+    total: BTreeMap<DriveNumber, u32>,
+    /// Planned segments; those of the durable window come first.
+    planned: VecDeque<PlannedSegment>,
+    durable: usize,
+    /// Segments opened so far.
+    opened: u64,
+    /// One more each time the plans are forgotten.
+    generation: u64,
+    turn: usize,
+}
+
+/// The window as a checkpoint on its way has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowMark {
+    generation: u64,
+    end: u64,
+}
+
+impl Slots {
+    pub(crate) fn new(lane: u16, lanes: u16) -> Self {
+        Slots {
+            lane,
+            lanes,
+            free: BTreeMap::new(),
+            total: BTreeMap::new(),
+            planned: VecDeque::new(),
+            durable: 0,
+            opened: 0,
+            generation: 0,
+            turn: 0,
+        }
+    }
+
+    /// Makes the lane's slots of a drive known, free but for `used`.
+    pub(crate) fn add_drive(&mut self, drive: DriveNumber, slots: u32, used: &BTreeSet<u32>) {
+        let of_lane = (u32::from(self.lane)..slots).step_by(usize::from(self.lanes));
+        self.total.insert(drive, u32::try_from(of_lane.clone().count()).expect("counted in u32"));
+        self.free.insert(drive, of_lane.filter(|slot| !used.contains(slot)).collect());
+    }
+
+    /// A drive is out: nothing is planned on it any more. The plans are made anew.
+    pub(crate) fn remove_drive(&mut self, drive: DriveNumber) {
+        self.forget_plans();
+        self.free.remove(&drive);
+        self.total.remove(&drive);
+    }
+
+    /// Nothing is planned any more.
+    pub(crate) fn forget_plans(&mut self) {
+        for plan in self.planned.drain(..) {
+            for place in &plan.shards {
+                if let Some(free) = self.free.get_mut(&place.drive) {
+                    free.insert(place.slot);
+                }
+            }
+        }
+        self.durable = 0;
+        self.generation += 1;
+    }
+
+    /// The slots of a dropped segment are free again.
+    pub(crate) fn give_back(&mut self, shards: &[ShardPlace]) {
+        for place in shards {
+            if let Some(free) = self.free.get_mut(&place.drive) {
+                let new = free.insert(place.slot);
+                assert!(new, "slot {} of drive {} is given back once", place.slot, place.drive);
+            }
+        }
+    }
+
+    /// Plans segments until `window` are planned, as far as there are slots.
+    pub(crate) fn plan(
+        &mut self,
+        window: usize,
+        width: Width,
+        unit_bytes: u32,
+        mut next_id: impl FnMut() -> SegmentId,
+    ) {
+        while self.planned.len() < window {
+            let Some(shards) = self.take(width.shards()) else { return };
+            self.planned.push_back(PlannedSegment {
+                id: next_id(),
+                data_shards: width.data,
+                parity_shards: width.parity,
+                unit_bytes,
+                shards,
+            });
+        }
+    }
+
+    /// One slot on each of the `count` drives with the most free ones; among equals the turn goes round, so that each drive
+    /// holds data and parity shards in turn.
+    fn take(&mut self, count: usize) -> Option<Vec<ShardPlace>> {
+        let mut drives: Vec<_> = self.free.iter().map(|(drive, free)| (*drive, free.len())).collect();
+        if drives.is_empty() {
+            return None;
+        }
+        let start = self.turn % drives.len();
+        drives.rotate_left(start);
+        drives.sort_by_key(|(_, free)| std::cmp::Reverse(*free));
+        drives.truncate(count);
+        if drives.len() < count || drives.iter().any(|(_, free)| *free == 0) {
+            return None;
+        }
+        self.turn += 1;
+        let mut shards = Vec::with_capacity(count);
+        for (drive, _) in drives {
+            let slot = self.free.get_mut(&drive).and_then(BTreeSet::pop_first).expect("counted just now");
+            shards.push(ShardPlace { drive, slot });
+        }
+        Some(shards)
+    }
+
+    /// The window as a checkpoint lists it.
+    pub(crate) fn window(&self) -> Vec<PlannedSegment> {
+        self.planned.iter().cloned().collect()
+    }
+
+    /// Remembers what a checkpoint lists.
+    pub(crate) fn window_mark(&self) -> WindowMark {
+        WindowMark { generation: self.generation, end: self.opened + self.planned.len() as u64 }
+    }
+
+    /// The checkpoint with this window is durable.
+    pub(crate) fn window_is_durable(&mut self, mark: WindowMark) {
+        if mark.generation == self.generation {
+            self.durable = (mark.end - self.opened) as usize;
+        }
+    }
+
+    /// The next segment of the durable window.
+    pub(crate) fn open_next(&mut self) -> Option<PlannedSegment> {
+        if self.durable == 0 {
+            return None;
+        }
+        self.durable -= 1;
+        self.opened += 1;
+        self.planned.pop_front()
+    }
+
+    pub(crate) fn durable_window(&self) -> usize {
+        self.durable
+    }
+
+    pub(crate) fn planned(&self) -> usize {
+        self.planned.len()
+    }
+
+    /// Segments of `shards` shards that the free slots allow beside the planned ones: the largest s for which the drives
+    /// have s * shards slots when each gives at most s.
+    pub(crate) fn plannable(&self, shards: usize) -> usize {
+        let fits = |s: usize| self.free.values().map(|free| free.len().min(s)).sum::<usize>() >= s * shards;
+        let most = self.free.values().map(BTreeSet::len).sum::<usize>() / shards.max(1);
+        let (mut low, mut high) = (0, most);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    /// Slots of the lane that are free or planned, and all of them.
+    pub(crate) fn occupancy(&self) -> (u64, u64) {
+        let free: u64 = self.free.values().map(|f| f.len() as u64).sum();
+        let planned: u64 = self.planned.iter().map(|p| p.shards.len() as u64).sum();
+        (free + planned, self.total.values().map(|t| u64::from(*t)).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(drives: u16, each: u32) -> Slots {
+        let mut slots = Slots::new(0, 1);
+        for drive in 0..drives {
+            slots.add_drive(DriveNumber(drive), each, &BTreeSet::new());
+        }
+        slots
+    }
+
+    fn ids() -> impl FnMut() -> SegmentId {
+        let mut counter = 0;
+        move || {
+            counter += 1;
+            SegmentId { epoch: 1, nonce: 2, counter }
+        }
+    }
+
+    #[test]
+    fn only_the_durable_window_is_opened() {
+        let mut slots = slots(5, 10);
+        slots.plan(2, Width { data: 4, parity: 1 }, 4096, ids());
+        assert!(slots.open_next().is_none(), "no checkpoint lists it yet");
+        let mark = slots.window_mark();
+        slots.plan(4, Width { data: 4, parity: 1 }, 4096, ids());
+        slots.window_is_durable(mark);
+        assert!(slots.open_next().is_some() && slots.open_next().is_some());
+        assert!(slots.open_next().is_none());
+        assert_eq!(slots.planned(), 2);
+    }
+
+    #[test]
+    fn every_slot_is_planned_once_and_the_first_shard_goes_round() {
+        let mut slots = slots(6, 5);
+        assert_eq!(slots.plannable(5), 6);
+        slots.plan(100, Width { data: 4, parity: 1 }, 4096, ids());
+        let plans = slots.window();
+        assert_eq!(plans.len(), 6, "30 slots in segments of 5");
+        let places: BTreeSet<_> = plans.iter().flat_map(|p| &p.shards).map(|p| (p.drive, p.slot)).collect();
+        assert_eq!(places.len(), 30);
+        let firsts: BTreeSet<_> = plans.iter().map(|p| p.shards[0].drive).collect();
+        assert!(firsts.len() > 1, "parity does not lie on one drive alone");
+        assert_eq!(slots.plannable(5), 0);
+    }
+
+    #[test]
+    fn losing_a_drive_gives_the_planned_slots_of_the_others_back() {
+        let mut slots = slots(5, 4);
+        slots.plan(4, Width { data: 4, parity: 1 }, 4096, ids());
+        let mark = slots.window_mark();
+        slots.remove_drive(DriveNumber(2));
+        slots.window_is_durable(mark);
+        assert_eq!((slots.planned(), slots.durable_window()), (0, 0));
+        assert_eq!(slots.plannable(4), 4);
+    }
+
+    #[test]
+    fn lanes_share_no_slot() {
+        let mut seen = BTreeSet::new();
+        for lane in 0..3 {
+            let mut slots = Slots::new(lane, 3);
+            slots.add_drive(DriveNumber(0), 10, &BTreeSet::new());
+            slots.plan(100, Width { data: 1, parity: 0 }, 4096, ids());
+            for plan in slots.window() {
+                assert!(seen.insert(plan.shards[0].slot));
+            }
+        }
+        assert_eq!(seen.len(), 10);
+    }
+}
