@@ -84,7 +84,9 @@ impl Message for InjectFault {
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
         let mut reader = Reader::new(table, Self::KIND.name());
-        Ok(InjectFault { drive: DriveNumber(reader.u16()?) })
+        let drive = DriveNumber(reader.u16()?);
+        reader.u16()?;
+        Ok(InjectFault { drive })
     }
 }
 

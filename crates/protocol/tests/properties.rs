@@ -1,0 +1,285 @@
+//! Every message reads back what was written; arbitrary and damaged bytes are errors, never panics.
+
+use forebay_protocol::*;
+use forebay_types::{
+    DecideOutcome, DriveNumber, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid,
+    StreamName, Verdict, crc32c,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn id() -> impl Strategy<Value = FragmentId> {
+    any::<(u32, u64, u32)>().prop_map(|(run, event, source)| FragmentId::new(run, event, source))
+}
+
+fn key() -> impl Strategy<Value = EventKey> {
+    any::<(u32, u64)>().prop_map(|(run, event)| EventKey::new(run, event))
+}
+
+fn stream() -> impl Strategy<Value = StreamName> {
+    "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}".prop_map(|name| name.parse().expect("a name"))
+}
+
+fn keys() -> impl Strategy<Value = Vec<EventKey>> {
+    vec(key(), 0..20)
+}
+
+fn round_trip<M: Message + PartialEq + std::fmt::Debug>(message: &M) -> Result<(), TestCaseError> {
+    let mut bytes = Vec::new();
+    message.encode_with(42, FLAG_MORE, &mut bytes);
+    let frame = Frame::parse(&bytes).expect("sound").expect("whole");
+    prop_assert_eq!((frame.kind(), frame.header.request, frame.header.more()), (Some(M::KIND), 42, true));
+    prop_assert_eq!(&M::decode(frame.table, frame.payload).expect("sound"), message);
+    // What a later version appends to the table is skipped.
+    if M::KIND != Kind::StatusReply {
+        let extended = [frame.table, b"a later field"].concat();
+        prop_assert_eq!(&M::decode(&extended, frame.payload).expect("sound"), message);
+    }
+    for cut in 0..frame.table.len() {
+        prop_assert!(M::decode(&frame.table[..cut], frame.payload).is_err(), "cut at {}", cut);
+    }
+    Ok(())
+}
+
+/// Decodes as every kind; only that it returns matters.
+fn decode_all(table: &[u8], payload: &[u8]) -> usize {
+    fn sound<M: Message>(table: &[u8], payload: &[u8]) -> usize {
+        usize::from(M::decode(table, payload).is_ok())
+    }
+    let mut sound_ones = [
+        sound::<Hello>,
+        sound::<HelloReply>,
+        sound::<PutReply>,
+        sound::<Get>,
+        sound::<GetEvent>,
+        sound::<Delete>,
+        sound::<Decide>,
+        sound::<Release>,
+        sound::<DecideReply>,
+        sound::<Lease>,
+        sound::<LeaseReply>,
+        sound::<Accepted>,
+        sound::<AcceptedReply>,
+        sound::<StreamsReply>,
+        sound::<RunsReply>,
+        sound::<StatusReply>,
+        sound::<InjectFault>,
+        sound::<ErrorReply>,
+    ]
+    .iter()
+    .map(|decode| decode(table, payload))
+    .sum();
+    if let Ok(put) = Put::decode(table, payload) {
+        assert_eq!(put.entries().map(|(_, bytes)| bytes.len()).sum::<usize>(), payload.len());
+        sound_ones += 1;
+    }
+    if let Ok(reply) = GetReply::decode(table, payload) {
+        assert_eq!(reply.entries().map(|(_, bytes)| bytes.len()).sum::<usize>(), payload.len());
+        sound_ones += 1;
+    }
+    if let Ok(reply) = GetEventReply::decode(table, payload) {
+        assert_eq!(reply.entries().map(|(_, bytes)| bytes.len()).sum::<usize>(), payload.len());
+        sound_ones += reply.lines().len();
+    }
+    sound_ones
+}
+
+proptest! {
+    #[test]
+    fn greetings(version: u16, lane: u16, class in select(Class::ALL), name in "[a-z é]{0,30}",
+        lanes in 1u16..=64, read_only: bool, store: [u8; 16], epoch: u64, sizes: (u32, u32, u32)) {
+        round_trip(&Hello { protocol_version: version, lane, class, name: name.clone() })?;
+        round_trip(&HelloReply {
+            protocol_version: version, lanes, lane, read_only, store: StoreUuid::from_bytes(store), epoch,
+            fragment_bytes_max: sizes.0, frame_payload_bytes_max: sizes.1, credit_bytes: sizes.2, server: name,
+        })?;
+    }
+
+    #[test]
+    fn long_names_are_cut_between_characters(name in "\\PC{0,200}") {
+        let mut bytes = Vec::new();
+        Hello { protocol_version: 1, lane: 0, class: Class::Mover, name: name.clone() }.encode(1, &mut bytes);
+        let read = Hello::decode(&bytes[HEADER_BYTES..], &[]).expect("sound");
+        prop_assert!(name.starts_with(&read.name) && read.name.len() <= limits::PEER_NAME_BYTES_MAX);
+        prop_assert!(name.len() - read.name.len() < 4 || read.name.len() > limits::PEER_NAME_BYTES_MAX - 4);
+    }
+
+    #[test]
+    fn puts(items in vec((id(), vec(any::<u8>(), 0..100), any::<u16>()), 0..20)) {
+        let entries: Vec<PutEntry> = items.iter().map(|(id, bytes, expected)| PutEntry {
+            id: *id, bytes: bytes.len() as u32, crc: crc32c(bytes), expected: *expected,
+        }).collect();
+        let pieces: Vec<&[u8]> = items.iter().map(|(_, bytes, _)| &bytes[..]).collect();
+        let mut bytes = Vec::new();
+        encode_put(7, &entries, &pieces, &mut bytes);
+        let frame = Frame::parse(&bytes).expect("sound").expect("whole");
+        let put = Put::decode(frame.table, frame.payload).expect("sound");
+        prop_assert_eq!((put.len(), put.is_empty(), put.payload_bytes()), (items.len(), items.is_empty(), frame.payload.len()));
+        prop_assert!(put.entries().eq(entries.into_iter().zip(pieces)));
+        if !frame.payload.is_empty() {
+            let error = Put::decode(frame.table, &frame.payload[1..]).expect_err("short");
+            let is_length = matches!(error, FrameError::PayloadLength { .. });
+            prop_assert!(is_length);
+        }
+    }
+
+    #[test]
+    fn reads(items in vec((any::<u32>(), any::<u32>(), option::of(vec(any::<u8>(), 0..100))), 0..20),
+        ids in vec(id(), 0..20), events in keys(), sources in option::of(vec(any::<u32>().prop_map(SourceId), 0..9)),
+        state in select(EventState::ALL), expected: u16) {
+        round_trip(&Get { ids })?;
+        round_trip(&GetEvent { events, sources })?;
+        let pieces: Vec<&[u8]> = items.iter().map(|(_, _, bytes)| bytes.as_deref().unwrap_or_default()).collect();
+        let outcome = |bytes: &Option<Vec<u8>>| if bytes.is_some() { ReadOutcome::Found } else { ReadOutcome::Unavailable };
+        let gets: Vec<GetEntry> = items.iter().zip(&pieces).map(|((index, crc, bytes), piece)| GetEntry {
+            index: *index, outcome: outcome(bytes), bytes: piece.len() as u32, crc: *crc,
+        }).collect();
+        let mut bytes = Vec::new();
+        encode_get_reply(1, 0, &gets, &pieces, &mut bytes);
+        let frame = Frame::parse(&bytes).expect("sound").expect("whole");
+        let reply = GetReply::decode(frame.table, frame.payload).expect("sound");
+        prop_assert_eq!((reply.len(), reply.is_empty()), (items.len(), items.is_empty()));
+        prop_assert!(reply.entries().eq(gets.into_iter().zip(pieces.iter().copied())));
+
+        let entries: Vec<SourceEntry> = items.iter().zip(&pieces).map(|((index, crc, bytes), piece)| SourceEntry {
+            index: *index, source: SourceId(*crc), outcome: outcome(bytes), bytes: piece.len() as u32, crc: *crc,
+        }).collect();
+        let lines: Vec<EventLine> = items.iter().map(|(index, fragments, bytes)| EventLine {
+            index: *index, outcome: outcome(bytes), state, expected, fragments: *fragments,
+        }).collect();
+        let mut bytes = Vec::new();
+        encode_get_event_reply(1, FLAG_MORE, &lines, &entries, &pieces, &mut bytes);
+        let frame = Frame::parse(&bytes).expect("sound").expect("whole");
+        let reply = GetEventReply::decode(frame.table, frame.payload).expect("sound");
+        prop_assert!(reply.lines().eq(lines));
+        prop_assert!(reply.entries().eq(entries.into_iter().zip(pieces)));
+    }
+
+    #[test]
+    fn outcomes(puts in vec(select(PutOutcome::ALL), 0..50), decided in vec(select(DecideOutcome::ALL), 0..50),
+        credit_bytes: u32, busy_ms: u32) {
+        round_trip(&PutReply { credit_bytes, busy_ms, outcomes: puts })?;
+        round_trip(&DecideReply { outcomes: decided })?;
+    }
+
+    #[test]
+    fn events(events in keys(), stream in stream(), after in option::of(key()), max: u32, duration_ms: u32, filter: u64,
+        run in option::of(any::<u32>().prop_map(RunId))) {
+        round_trip(&Delete { events: events.clone() })?;
+        round_trip(&Release { stream: stream.clone(), events })?;
+        round_trip(&Accepted { stream, after, max })?;
+        round_trip(&Lease { max_events: max, duration_ms, filter, run })?;
+    }
+
+    #[test]
+    fn decisions(decisions in vec((key(), option::of(vec(stream(), 1..4)), any::<bool>()), 0..60)) {
+        let verdicts: Vec<(EventKey, Verdict, bool)> = decisions.into_iter().map(|(key, streams, incomplete)| {
+            (key, streams.map_or(Verdict::Reject, Verdict::Accept), incomplete)
+        }).collect();
+        let mut left = &verdicts[..];
+        while !left.is_empty() {
+            let (decide, taken) =
+                decide_from_verdicts(left.iter().map(|(key, verdict, flag)| (*key, verdict, *flag))).expect("some streams");
+            prop_assert!(taken > 0 && decide.entries.len() == taken);
+            round_trip(&decide)?;
+            for (entry, (key, verdict, incomplete)) in decide.entries.iter().zip(left) {
+                prop_assert_eq!((entry.key, entry.incomplete), (*key, *incomplete));
+                let sorted = |verdict: &Verdict| match verdict {
+                    Verdict::Reject => Vec::new(),
+                    Verdict::Accept(names) => {
+                        let mut names = names.clone();
+                        names.sort();
+                        names.dedup();
+                        names
+                    }
+                };
+                prop_assert_eq!(sorted(&decide.verdict(entry)), sorted(verdict));
+            }
+            left = &left[taken..];
+        }
+    }
+
+    #[test]
+    fn lists(items in vec((key(), any::<(u32, u16, u16, u64, bool)>()), 0..20), names in vec((stream(), any::<u64>()), 0..20),
+        more: bool, undecided_floor in option::of(key()), undecided: u64, retry_after_ms: u32) {
+        let leased = items.iter().map(|(key, (fragments, expected, attempt, bytes, incomplete))| LeasedEvent {
+            key: *key, fragments: *fragments, expected: *expected, attempt: *attempt, bytes: *bytes, incomplete: *incomplete,
+        });
+        round_trip(&LeaseReply { events: leased.collect(), undecided, retry_after_ms })?;
+        let accepted = items.iter().map(|(key, (fragments, _, _, bytes, incomplete))| AcceptedEvent {
+            key: *key, fragments: *fragments, bytes: *bytes, incomplete: *incomplete,
+        });
+        round_trip(&AcceptedReply { events: accepted.collect(), more, undecided_floor })?;
+        let runs = items.iter().map(|(key, (_, _, _, number, _))| RunInfo {
+            run: key.run, events: *number, undecided, finished: *number, first_event: key.event, last_event: EventId(*number),
+        });
+        round_trip(&RunsReply { runs: runs.collect() })?;
+        let streams = names.into_iter().map(|(name, accepted)| StreamInfo { name, accepted });
+        round_trip(&StreamsReply { streams: streams.collect() })?;
+    }
+
+    #[test]
+    fn control(json in "\\PC{0,300}", sentence in "[ -~]{0,500}", code in select(ErrorCode::ALL), retryable: bool, drive: u16) {
+        round_trip(&ErrorReply { code, retryable, sentence })?;
+        round_trip(&InjectFault { drive: DriveNumber(drive) })?;
+        round_trip(&Streams)?;
+        round_trip(&Runs)?;
+        round_trip(&Status)?;
+        round_trip(&Ping)?;
+        round_trip(&Done)?;
+        let mut bytes = Vec::new();
+        StatusReply { json: json.clone() }.encode(1, &mut bytes);
+        let frame = Frame::parse(&bytes).expect("sound").expect("whole");
+        prop_assert_eq!(StatusReply::decode(frame.table, frame.payload).expect("sound"), StatusReply { json });
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_harm(table in vec(any::<u8>(), 0..400), payload in vec(any::<u8>(), 0..40)) {
+        decode_all(&table, &payload);
+        decode_all(&table, &[]);
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(&table);
+        prop_assert!(!matches!(buffer.next_frame(), Ok(Some(_))));
+    }
+
+    /// Tables whose first words are small read as counts get further into the decoders.
+    #[test]
+    fn arbitrary_tables_with_plausible_counts_are_no_harm(
+        counts in vec(0u32..20, 4), rest in vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..800), payload in vec(any::<u8>(), 0..9)) {
+        let mut table: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+        table.extend(rest);
+        decode_all(&table, &payload);
+        decode_all(&table, &[]);
+    }
+}
+
+#[test]
+fn a_count_beyond_the_limit_is_an_error_with_the_numbers() {
+    let mut table = 16_385u32.to_le_bytes().to_vec();
+    table.resize(1 << 20, 0);
+    for error in [
+        Put::decode(&table, &[]).expect_err("too many"),
+        Get::decode(&table, &[]).map(drop).expect_err("too many"),
+        Decide::decode(&table, &[]).map(drop).expect_err("too many"),
+    ] {
+        assert_eq!(error.code(), ErrorCode::TooLarge);
+        assert!(error.to_string().contains("16385") && error.to_string().contains("16384"), "{error}");
+    }
+    let announced = [&16_384u32.to_le_bytes()[..], &[0; 100]].concat();
+    assert!(matches!(Get::decode(&announced, &[]), Err(FrameError::Truncated { wanted: 262_144, left: 96, .. })));
+}
+
+#[test]
+fn a_decision_for_no_stream_or_an_unnamed_one_is_refused() {
+    assert_eq!(decide_from_verdicts([(EventKey::new(1, 1), &Verdict::Accept(Vec::new()), false)]), Err(0));
+    let decide = Decide {
+        streams: vec!["physics".parse().expect("a name")],
+        entries: vec![DecideEntry { key: EventKey::new(1, 1), streams: 0b10, incomplete: false }],
+    };
+    let mut bytes = Vec::new();
+    decide.encode(1, &mut bytes);
+    let error = Decide::decode(&bytes[HEADER_BYTES..], &[]).expect_err("bit 1 has no name");
+    assert!(matches!(error, FrameError::BadValue { value: 2, .. }), "{error}");
+}
