@@ -14,24 +14,56 @@
 //!   or reported as [`MediaError::Short`].
 //! - **Offsets, lengths and memory are multiples of [`BLOCK_BYTES`]**: the type of the buffer sees to the memory,
 //!   `submit` asserts the rest, which only a mistake of ours can break.
+//! - **Nothing past the end.** An operation that does not lie within the drive as a whole moves nothing and completes
+//!   with [`MediaError::Short`].
 //! - **No order.** Two operations in flight may reach the drive in either order. Whoever needs an order waits for
 //!   the first to complete.
-//! - **Buffers are shared, not copied.** A write holds its buffer by reference count, so that the engine still has the bytes
-//!   when a drive never answers. A read owns its buffer and hands it back.
+//! - **Buffers are shared, not copied.** A write holds its buffer by reference count, so that the engine still has the
+//!   bytes when a drive never answers. A read owns its buffer and hands it back.
 //! - **A drive that is not there** (its path could not be opened) is a drive whose operations complete with
 //!   [`MediaError::Absent`].
+//! - **One thread.** A media is created where it likes and then used by one thread: the kernel takes operations back
+//!   when the thread that started them ends.
+//! - **Dropping** a media waits for what the drives have begun, within bounds; what never started is forgotten. Memory
+//!   that a drive may still write to is never given back.
+//!
+//! # What there is
+//!
+//! [`open_media`] chooses between [`UringMedia`] and [`PoolMedia`] over opened [`DriveFile`]s; [`MemoryMedia`] keeps
+//! its drives in memory, for tests. [`inspect`](inspect()) says what a path holds before a store is made on it, and
+//! [`create_zeroed`] makes a file to be a drive. Nothing here knows what the bytes on a drive mean.
 //!
 //! Every implementation runs the same suite, [`conformance`].
 
 mod buffer;
+pub mod conformance;
+mod drives;
+mod fault;
+mod inspect;
+mod memory;
+mod open;
+mod pool;
+mod prepare;
+mod ready;
+mod request;
+mod signatures;
+mod uring;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use buffer::AlignedBuffer;
+pub use drives::{Access, DirectIo, DriveFile, DriveKind, OpenDriveError};
+pub use fault::{FaultSwitch, FaultyMedia};
 use forebay_types::DriveNumber;
 pub use forebay_types::limits::BLOCK_BYTES;
+pub use inspect::{Contents, InspectError, MAGIC_BYTES, inspect};
+pub use memory::{Choose, Delivery, KeepPart, MemoryDrives, MemoryMedia, PendingOperation};
+pub use open::{Backend, MediaConfig, OpenMediaError, open_media};
+pub use pool::PoolMedia;
+pub use prepare::{PrepareError, create_zeroed};
+pub use uring::UringMedia;
 
 /// Names an operation in its completion. The engine chooses it and uses none twice while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +124,7 @@ pub enum MediaError {
         /// The same in words.
         message: String,
     },
-    /// The drive ended before the operation did.
+    /// The drive ended before the operation did. Nothing was moved when this was known beforehand.
     #[error("the drive ended after {moved} of {bytes} bytes at byte {offset_bytes}")]
     Short {
         /// Where on the drive.
@@ -133,4 +165,34 @@ pub trait Media {
     /// A descriptor that becomes readable when something may have finished, for an event loop. `None` when
     /// everything finishes inside of `submit` or `kick`.
     fn ready(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl<M: Media + ?Sized> Media for Box<M> {
+    fn drive_bytes(&self, drive: DriveNumber) -> Option<u64> {
+        (**self).drive_bytes(drive)
+    }
+
+    fn submit(&mut self, id: OperationId, operation: Operation) {
+        (**self).submit(id, operation);
+    }
+
+    fn kick(&mut self) {
+        (**self).kick();
+    }
+
+    fn completions(&mut self, into: &mut Vec<Completion>) {
+        (**self).completions(into);
+    }
+
+    fn wait(&mut self, timeout: Duration, into: &mut Vec<Completion>) {
+        (**self).wait(timeout, into);
+    }
+
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+
+    fn ready(&self) -> Option<BorrowedFd<'_>> {
+        (**self).ready()
+    }
 }
