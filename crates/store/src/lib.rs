@@ -1,1 +1,16 @@
-//! Placeholder.
+//! A store on real drives: making one ([`init`]), opening it ([`open`]), and driving its lanes ([`LaneRunner`]).
+//!
+//! What decides is in `forebay-engine`; this crate gives it drives, time and random numbers, and carries messages between the lanes and
+//! the control part. It does not listen on any network.
+
+mod config;
+mod control;
+mod init;
+mod open;
+mod runner;
+
+pub use config::StoreConfig;
+pub use control::{ControlHandle, ControlStatus, DriveStatus};
+pub use init::{InitError, InitOptions, InitReport, init};
+pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};
+pub use runner::LaneRunner;

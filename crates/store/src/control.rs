@@ -1,0 +1,273 @@
+//! The thread of the control part: it carries what the lanes tell, and what became durable back to them.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan};
+use forebay_media::{FaultSwitch, Media};
+use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
+use serde::Serialize;
+
+use crate::config::StoreConfig;
+use crate::runner::Mailbox;
+
+/// A drive, for an operator.
+#[derive(Clone, Debug, Serialize)]
+pub struct DriveStatus {
+    /// Its number.
+    pub number: u16,
+    /// Its UUID.
+    pub uuid: DriveUuid,
+    /// Where it was found; absent when it was not.
+    pub path: Option<String>,
+    /// One of `member`, `failed` (taken out since the start), `out` (taken out earlier), `absent`.
+    pub state: &'static str,
+    /// Why it was taken out.
+    pub reason: Option<String>,
+}
+
+/// The state of a store beyond its lanes.
+#[derive(Clone, Debug, Serialize)]
+pub struct ControlStatus {
+    /// The store.
+    pub store: StoreUuid,
+    /// The start that this is.
+    pub epoch: u64,
+    /// Data shards at full width.
+    pub data_shards: u8,
+    /// Parity shards.
+    pub parity_shards: u8,
+    /// Its drives.
+    pub drives: Vec<DriveStatus>,
+    /// Drives that failed since the start.
+    pub drives_failed: u64,
+    /// Lanes that serve.
+    pub lanes_serving: u16,
+    /// Lanes that have stopped.
+    pub lanes_stopped: u16,
+    /// The stop is marked as clean on the drives.
+    pub clean: bool,
+    /// Whether the store was stopped in order before this start.
+    pub started_clean: bool,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+    /// Why nothing can be written.
+    pub failure: Option<String>,
+    /// The control thread has ended.
+    pub ended: bool,
+}
+
+struct Shared {
+    status: Mutex<ControlStatus>,
+    changed: Condvar,
+    switch: Option<FaultSwitch>,
+}
+
+/// A way to the control part; cheap to copy.
+#[derive(Clone)]
+pub struct ControlHandle(Arc<Shared>);
+
+impl ControlHandle {
+    /// The state now.
+    pub fn status(&self) -> ControlStatus {
+        lock(&self.0.status).clone()
+    }
+
+    /// Makes every operation on a drive fail from now on.
+    ///
+    /// # Errors
+    /// When the store was not opened for that, or has no such drive; what, in words.
+    pub fn inject_fault(&self, drive: DriveNumber) -> Result<(), String> {
+        let Some(switch) = &self.0.switch else {
+            return Err("this server was not started with fault injection".to_owned());
+        };
+        if !lock(&self.0.status).drives.iter().any(|d| d.number == drive.0) {
+            return Err(format!("there is no drive {drive}"));
+        }
+        switch.fail(drive);
+        Ok(())
+    }
+
+    /// Waits until `done` holds for the state, for up to `timeout`; whether it does.
+    pub fn wait_until(&self, timeout: Duration, done: impl Fn(&ControlStatus) -> bool) -> bool {
+        let status = lock(&self.0.status);
+        let waited = self.0.changed.wait_timeout_while(status, timeout, |status| !done(status));
+        let (status, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        done(&status)
+    }
+}
+
+fn lock(status: &Mutex<ControlStatus>) -> MutexGuard<'_, ControlStatus> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The control part before it runs by itself.
+pub(crate) struct ControlThread {
+    control: Option<Control>,
+    media: Box<dyn Media + Send>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    drives: Vec<DriveInfo>,
+    timeout: Duration,
+    shared: Arc<Shared>,
+}
+
+impl ControlThread {
+    pub(crate) fn new(
+        control: Option<Control>,
+        media: Box<dyn Media + Send>,
+        mailboxes: Vec<Arc<Mailbox>>,
+        plan: &OpenPlan,
+        found: &[FoundDrive],
+        config: &StoreConfig,
+        switch: Option<FaultSwitch>,
+    ) -> Self {
+        let path = |info: &DriveInfo| found.iter().find(|f| f.superblock.drive == info.uuid).map(|f| f.path.clone());
+        let drives = plan.drives.iter().map(|info| DriveStatus {
+            number: info.number.0,
+            uuid: info.uuid,
+            path: path(info),
+            state: match (info.member, info.present) {
+                (_, false) => "absent",
+                (true, true) => "member",
+                (false, true) => "out",
+            },
+            reason: None,
+        });
+        let status = ControlStatus {
+            store: plan.superblock.store,
+            epoch: plan.superblock.epoch + u64::from(!config.read_only),
+            data_shards: plan.superblock.geometry.data_shards,
+            parity_shards: plan.superblock.geometry.parity_shards,
+            drives: drives.collect(),
+            drives_failed: 0,
+            lanes_serving: 0,
+            lanes_stopped: 0,
+            clean: false,
+            started_clean: plan.superblock.clean,
+            warnings: plan.warnings.clone(),
+            failure: None,
+            ended: false,
+        };
+        let shared = Shared { status: Mutex::new(status), changed: Condvar::new(), switch };
+        // While lanes wait for it, a superblock is in no hurry: a drive is given up later than by a lane.
+        let (drives, timeout) = (plan.drives.clone(), config.drive_timeout() * 5);
+        ControlThread { control, media, mailboxes, drives, timeout, shared: Arc::new(shared) }
+    }
+
+    /// Makes the start durable; gives the drives as the lanes are to see them.
+    pub(crate) fn start_store(mut self) -> Result<(Self, Vec<DriveInfo>), String> {
+        self.run_operations();
+        let drives = match &self.control {
+            None => self.drives.clone(),
+            Some(control) if control.is_started() => control.drives(),
+            Some(control) => return Err(control.no_quorum().unwrap_or("the drives do not answer").to_owned()),
+        };
+        Ok((self, drives))
+    }
+
+    pub(crate) fn spawn(self, events: Receiver<(u16, LaneEvent)>) -> ControlHandle {
+        let handle = ControlHandle(self.shared.clone());
+        std::thread::Builder::new()
+            .name("forebay-control".to_owned())
+            .spawn(move || self.run(&events))
+            .expect("a thread can be started");
+        handle
+    }
+
+    fn run(mut self, events: &Receiver<(u16, LaneEvent)>) {
+        loop {
+            match events.recv_timeout(Duration::from_secs(3600)) {
+                Ok((lane, event)) => self.lane_event(lane, event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.run_operations();
+        }
+        self.update(|status| status.ended = true);
+    }
+
+    fn lane_event(&mut self, lane: u16, event: LaneEvent) {
+        let lanes = self.mailboxes.len();
+        match event {
+            LaneEvent::DriveFailed { drive, reason } => {
+                tracing::error!(
+                    lane,
+                    %drive,
+                    reason,
+                    "a drive failed and is taken out: what it held is computed from the other drives; replace it"
+                );
+                self.update(|status| mark_failed(status, drive, &reason));
+                if let Some(control) = &mut self.control {
+                    control.drive_failed(drive);
+                }
+            }
+            LaneEvent::Serving => self.update(|status| status.lanes_serving += 1),
+            LaneEvent::Stopped => {
+                self.update(|status| status.lanes_stopped += 1);
+                let all = usize::from(lock(&self.shared.status).lanes_stopped) == lanes;
+                let sound = lock(&self.shared.status).failure.is_none();
+                if all
+                    && sound
+                    && let Some(control) = &mut self.control
+                {
+                    control.stop_clean();
+                }
+            }
+            LaneEvent::Failed { reason } => {
+                tracing::error!(lane, reason, "a lane can write no more; what is acknowledged is safe");
+                self.update(|status| status.failure = Some(reason));
+            }
+        }
+    }
+
+    /// Carries operations until none is on its way.
+    fn run_operations(&mut self) {
+        let Some(mut control) = self.control.take() else { return };
+        let mut completions = Vec::new();
+        let mut since = Instant::now();
+        loop {
+            let mut submitted = false;
+            while let Some((id, operation)) = control.next_operation() {
+                self.media.submit(id, operation);
+                submitted = true;
+            }
+            if submitted {
+                self.media.kick();
+                since = Instant::now();
+            }
+            while let Some(message) = control.next_message() {
+                self.mailboxes.iter().for_each(|mailbox| mailbox.send(message.clone()));
+            }
+            if control.waiting_for().is_empty() {
+                break;
+            }
+            self.media.wait(Duration::from_millis(20), &mut completions);
+            for completion in completions.drain(..) {
+                control.complete(&completion);
+            }
+            if since.elapsed() > self.timeout {
+                for drive in control.waiting_for() {
+                    control.give_up(drive);
+                    self.update(|status| mark_failed(status, drive, "it did not take a superblock in time"));
+                }
+            }
+        }
+        let clean = control.is_clean();
+        self.control = Some(control);
+        self.update(|status| status.clean = clean);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ControlStatus)) {
+        change(&mut lock(&self.shared.status));
+        self.shared.changed.notify_all();
+    }
+}
+
+fn mark_failed(status: &mut ControlStatus, drive: DriveNumber, reason: &str) {
+    if let Some(entry) = status.drives.iter_mut().find(|d| d.number == drive.0 && d.state == "member") {
+        entry.state = "failed";
+        entry.reason = Some(reason.to_owned());
+        status.drives_failed += 1;
+    }
+}

@@ -1,0 +1,228 @@
+//! Opening a store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
+use forebay_format::{SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
+use forebay_media::{
+    Access, AlignedBuffer, DriveFile, FaultSwitch, FaultyMedia, Media, OpenDriveError, OpenMediaError, open_media,
+};
+use forebay_types::{DriveNumber, StoreUuid};
+
+use crate::config::StoreConfig;
+use crate::control::{ControlHandle, ControlThread};
+use crate::init::random;
+use crate::runner::{LaneRunner, Mailbox};
+
+/// What a store is, for its clients.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreInfo {
+    /// Its UUID.
+    pub store: StoreUuid,
+    /// The start that this is.
+    pub epoch: u64,
+    /// Lanes.
+    pub lanes: u16,
+    /// The largest fragment, in bytes.
+    pub fragment_bytes_max: u32,
+    /// Whether it is open for reading alone.
+    pub read_only: bool,
+}
+
+/// An open store whose lanes wait for their threads.
+pub struct OpenedStore {
+    /// One for each lane, in order.
+    pub runners: Vec<LaneSeed>,
+    /// The control part, which runs already.
+    pub control: ControlHandle,
+    /// What it is.
+    pub info: StoreInfo,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+}
+
+/// A lane on its way to its thread.
+pub struct LaneSeed {
+    config: LaneConfig,
+    media: Box<dyn Media + Send>,
+    started: Instant,
+    events: std::sync::mpsc::Sender<(u16, forebay_engine::LaneEvent)>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl LaneSeed {
+    /// The number of the lane.
+    pub fn lane(&self) -> u16 {
+        self.config.lane
+    }
+
+    /// Starts the lane in this thread, which keeps it.
+    pub fn start(self) -> LaneRunner {
+        let number = self.config.lane;
+        let lane = Lane::new(self.config, forebay_types::Time::default());
+        LaneRunner::new(number, lane, self.media, self.started, self.events, self.mailbox)
+    }
+}
+
+/// Why a store was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    /// The drives do not make a store that may start.
+    #[error(transparent)]
+    Plan(#[from] OpenError),
+    /// A drive is in use.
+    #[error(transparent)]
+    Drive(#[from] OpenDriveError),
+    /// The drives cannot be reached as configured.
+    #[error(transparent)]
+    Media(#[from] OpenMediaError),
+    /// The start could not be made durable.
+    #[error(
+        "the start could not be written to the drives: {0}. Nothing that was stored is changed; see to the drives and start again"
+    )]
+    Start(String),
+    /// No drive could be used; why, for each.
+    #[error("no drive of a store could be used:\n{0}")]
+    NoDrives(String),
+}
+
+/// Opens a store: finds out what the drives are, makes the start durable, and prepares the lanes.
+///
+/// # Errors
+/// [`OpenStoreError`].
+pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, OpenStoreError> {
+    let mut warnings = Vec::new();
+    let (found, files) = find_drives(paths, config, &mut warnings)?;
+    if found.is_empty() {
+        return Err(OpenStoreError::NoDrives(warnings.join("\n")));
+    }
+    let plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
+    warnings.extend(plan.warnings.iter().cloned());
+    let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> = plan
+        .drives
+        .iter()
+        .map(|info| (info.number, plan.numbers.iter().position(|n| *n == info.number).map(|at| files[at].clone())))
+        .collect();
+    let switch = config.fault_injection.then(FaultSwitch::new);
+    let nonce = u64::from_le_bytes(random());
+    let media = || media_for(&drives, config, switch.as_ref());
+    let control = (!config.read_only).then(|| Control::start(&plan, nonce));
+    let (events, events_of_lanes) = channel();
+    let mailboxes: Vec<Arc<Mailbox>> = (0..plan.superblock.geometry.lanes).map(|_| Arc::default()).collect();
+    let thread = ControlThread::new(control, media()?, mailboxes.clone(), &plan, &found, config, switch.clone());
+    let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
+    let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
+    let started = Instant::now();
+    let mut runners = Vec::new();
+    for (lane, mailbox) in mailboxes.into_iter().enumerate() {
+        let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, epoch, nonce);
+        runners.push(LaneSeed { config, media: media()?, started, events: events.clone(), mailbox });
+    }
+    drop(events);
+    let geometry = plan.superblock.geometry;
+    let info = StoreInfo {
+        store: plan.superblock.store,
+        epoch,
+        lanes: geometry.lanes,
+        fragment_bytes_max: geometry.fragment_bytes_max,
+        read_only: config.read_only,
+    };
+    Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, warnings })
+}
+
+fn media_for(
+    drives: &[(DriveNumber, Option<Arc<DriveFile>>)],
+    config: &StoreConfig,
+    switch: Option<&FaultSwitch>,
+) -> Result<Box<dyn Media + Send>, OpenMediaError> {
+    let media = open_media(drives, &config.media)?;
+    Ok(match switch {
+        Some(switch) => Box::new(FaultyMedia::new(media, switch.clone())),
+        None => media,
+    })
+}
+
+fn lane_config(
+    lane: u16,
+    plan: &OpenPlan,
+    drives: Vec<forebay_engine::DriveInfo>,
+    config: &StoreConfig,
+    epoch: u64,
+    nonce: u64,
+) -> LaneConfig {
+    let geometry = plan.superblock.geometry;
+    let share = |bytes: u64| usize::try_from(bytes / u64::from(geometry.lanes)).unwrap_or(usize::MAX);
+    LaneConfig {
+        store: plan.superblock.store,
+        lane,
+        geometry,
+        drives,
+        epoch,
+        nonce,
+        // A flush leaves room in its slot for others and for the closing flush.
+        flush_bytes: usize::try_from(config.flush_bytes.min(geometry.slot_bytes / 4)).unwrap_or(usize::MAX),
+        flush_depth: config.flush_depth.max(1) as usize,
+        flush_interval: std::time::Duration::from_micros(config.flush_interval_us),
+        cache_bytes: share(config.cache_bytes),
+        index_bytes: share(config.index_bytes()),
+        drive_timeout: config.drive_timeout(),
+        incomplete_after: std::time::Duration::from_millis(config.incomplete_after_ms),
+        lease_attempts_max: config.lease_attempts_max,
+        read_only: config.read_only,
+    }
+}
+
+/// Opens every path and reads its superblock. A path that gives none is a drive that is not there; that it is in use by someone
+/// else is an error.
+fn find_drives(
+    paths: &[PathBuf],
+    config: &StoreConfig,
+    warnings: &mut Vec<String>,
+) -> Result<(Vec<FoundDrive>, Vec<Arc<DriveFile>>), OpenStoreError> {
+    let access = if config.read_only { Access::SharedReadOnly } else { Access::Exclusive };
+    let (mut found, mut files) = (Vec::new(), Vec::new());
+    for path in paths {
+        let drive = match DriveFile::open(path, config.media.direct, access) {
+            Ok(drive) => drive,
+            Err(error @ OpenDriveError::InUse { .. }) => return Err(error.into()),
+            Err(error) => {
+                warnings.push(format!("{error}; going on without it"));
+                continue;
+            }
+        };
+        match newest_superblock(&drive) {
+            Ok(superblock) => {
+                found.push(FoundDrive { path: path.display().to_string(), superblock });
+                files.push(Arc::new(drive));
+            }
+            Err(reason) => warnings.push(format!(
+                "{} holds no superblock of a store that can be read ({reason}); going on without it",
+                path.display()
+            )),
+        }
+    }
+    Ok((found, files))
+}
+
+/// The newer one of the two superblocks of a drive.
+pub(crate) fn newest_superblock(drive: &DriveFile) -> Result<Superblock, String> {
+    let mut newest: Option<Superblock> = None;
+    let mut reasons = Vec::new();
+    for place in 0..forebay_format::PLACES {
+        let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
+        let read = drive.read_at(place * SUPERBLOCK_STRIDE_BYTES, &mut buffer, SUPERBLOCK_BYTES);
+        let decoded =
+            read.map_err(|e| e.to_string()).and_then(|()| Superblock::decode(&buffer).map_err(|e| e.to_string()));
+        match decoded {
+            Ok(superblock) if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) => {
+                newest = Some(superblock);
+            }
+            Ok(_) => {}
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    newest.ok_or_else(|| reasons.join("; "))
+}

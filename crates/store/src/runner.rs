@@ -1,0 +1,126 @@
+//! Driving one lane on its drives.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_engine::{Lane, LaneEvent, Membership};
+use forebay_media::{Completion, Media};
+use forebay_types::Time;
+
+/// Called when there is a message for a lane.
+pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Messages of the control part for one lane.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    messages: Mutex<VecDeque<Membership>>,
+    waker: OnceLock<Waker>,
+}
+
+impl Mailbox {
+    pub(crate) fn send(&self, message: Membership) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        if let Some(wake) = self.waker.get() {
+            wake();
+        }
+    }
+
+    fn take(&self) -> Option<Membership> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// A lane, its drives and its clock. It decides nothing: it carries operations, completions and messages to and fro.
+pub struct LaneRunner {
+    lane: Lane,
+    media: Box<dyn Media + Send>,
+    started: Instant,
+    completions: Vec<Completion>,
+    events: Sender<(u16, LaneEvent)>,
+    mailbox: Arc<Mailbox>,
+    number: u16,
+}
+
+impl LaneRunner {
+    pub(crate) fn new(
+        number: u16,
+        lane: Lane,
+        media: Box<dyn Media + Send>,
+        started: Instant,
+        events: Sender<(u16, LaneEvent)>,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
+        LaneRunner { lane, media, started, completions: Vec::new(), events, mailbox, number }
+    }
+
+    /// The lane, for requests and replies. Call [`LaneRunner::turn`] after each batch of requests.
+    pub fn lane(&mut self) -> &mut Lane {
+        &mut self.lane
+    }
+
+    /// The lane's time.
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes in what the drives and the control part said, lets the lane decide, and gives the drives what it wants. Returns how many
+    /// operations came back: when there were some, requests that the lane was too busy for may be offered again.
+    pub fn turn(&mut self) -> usize {
+        self.media.completions(&mut self.completions);
+        self.take_turn()
+    }
+
+    /// Like [`LaneRunner::turn`], but waits for the drives for up to `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> usize {
+        self.media.wait(timeout, &mut self.completions);
+        self.take_turn()
+    }
+
+    fn take_turn(&mut self) -> usize {
+        let now = self.now();
+        let mut handled = self.completions.len();
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.lane.complete(now, completion);
+        }
+        self.completions = completions;
+        while let Some(message) = self.mailbox.take() {
+            self.lane.membership(&message);
+            handled += 1;
+        }
+        self.lane.pump(now);
+        let mut submitted = false;
+        while let Some((id, operation)) = self.lane.next_operation() {
+            self.media.submit(id, operation);
+            submitted = true;
+        }
+        if submitted {
+            self.media.kick();
+        }
+        while let Some(event) = self.lane.next_event() {
+            // The control part lives as long as any lane; if it died with a panic, there is nobody to tell.
+            let _ = self.events.send((self.number, event));
+        }
+        handled
+    }
+
+    /// A descriptor that becomes readable when drives have answered.
+    pub fn ready(&self) -> Option<BorrowedFd<'_>> {
+        self.media.ready()
+    }
+
+    /// After how long [`LaneRunner::turn`] must be called although nothing came.
+    pub fn next_wakeup(&self) -> Option<Duration> {
+        self.lane.next_wakeup().map(|time| time.since(self.now()))
+    }
+
+    /// What to call when the control part has a message for this lane; it is called from another thread.
+    pub fn set_waker(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        // Given once; a second one would mean two event loops for one lane.
+        let first = self.mailbox.waker.set(wake).is_ok();
+        assert!(first, "a lane has one event loop");
+    }
+}
