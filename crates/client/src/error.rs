@@ -93,7 +93,7 @@ pub enum ClientError {
         found: StoreUuid,
     },
     /// A fragment could not be read.
-    #[error("fragment {id}: {outcome}")]
+    #[error("fragment {id} could not be read: {outcome}; {}", advice(*outcome))]
     Read {
         /// The fragment.
         id: FragmentId,
@@ -157,6 +157,19 @@ impl ClientError {
             ClientError::Refused { retryable, .. } => *retryable,
             ClientError::Read { outcome, .. } => matches!(outcome, ReadOutcome::Unavailable),
             _ => false,
+        }
+    }
+}
+
+/// What a reader can do about it.
+const fn advice(outcome: ReadOutcome) -> &'static str {
+    match outcome {
+        ReadOutcome::Found => "nothing is wrong with it",
+        ReadOutcome::NotFound => "it was never acknowledged by this server: check run, event and source",
+        ReadOutcome::Deleted => "its bytes are gone, as was asked; there is nothing to do",
+        ReadOutcome::Unavailable => "its bytes still exist: try again when the drives are back (`forebay status`)",
+        ReadOutcome::Lost => {
+            "this store cannot give its bytes any more: look for another copy (`forebay status` names the drives)"
         }
     }
 }

@@ -226,6 +226,14 @@ impl FrameBuffer {
         (self.start, self.end) = (0, 0);
     }
 
+    /// Gives the memory back that a large frame took, if all that arrived is taken: for connections that
+    /// have gone quiet.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = FrameBuffer::default();
+        }
+    }
+
     /// Bytes that arrived and are not taken.
     pub fn len(&self) -> usize {
         self.end - self.start
@@ -297,6 +305,8 @@ mod tests {
                 }
             }
             assert_eq!((found, buffer.is_empty()), (3, true), "pieces of {piece}");
+            buffer.shrink();
+            assert_eq!(buffer.bytes.capacity(), 0);
         }
     }
 

@@ -36,6 +36,9 @@ pub use message::{
     get_event_table, get_reply_table, put_table,
 };
 
+/// Which lane an event belongs to: what names the connection of a request.
+pub use forebay_types::placement::lane_of;
+
 /// The version of the protocol that this crate speaks; [`Hello`] and [`HelloReply`] carry it.
 pub const PROTOCOL_VERSION: u16 = 1;
 

@@ -81,7 +81,11 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<T>, FrameError> {
         let bytes = self.entries(count, entry_bytes)?;
         let message = self.message;
-        bytes.chunks_exact(entry_bytes).map(|entry| decode(&mut Reader::new(entry, message))).collect()
+        let mut list = Vec::with_capacity(count); // their bytes are there
+        for entry in bytes.chunks_exact(entry_bytes) {
+            list.push(decode(&mut Reader::new(entry, message))?);
+        }
+        Ok(list)
     }
 
     pub(crate) fn text(&mut self, what: &'static str, bytes: usize, max: usize) -> Result<&'a str, FrameError> {

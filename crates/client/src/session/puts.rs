@@ -60,6 +60,8 @@ pub(super) struct Puts {
     open: Vec<Item>,
     open_payload: Vec<u8>,
     open_since: Time,
+    /// When the oldest put in it was made: one that is tried again is older than the batch.
+    open_oldest: Time,
     closed: BTreeMap<u64, Batch>,
     /// Closed and not on their way.
     ready: VecDeque<u64>,
@@ -87,6 +89,7 @@ impl Puts {
             open: Vec::new(),
             open_payload: Vec::new(),
             open_since: Time::default(),
+            open_oldest: Time::default(),
             closed: BTreeMap::new(),
             ready: VecDeque::new(),
             ready_bytes: 0,
@@ -161,9 +164,11 @@ impl Puts {
         }
         if self.open.is_empty() {
             self.open_since = now;
+            self.open_oldest = item.since;
             self.open_payload = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max.max(payload.len())));
         }
         self.open_payload.extend_from_slice(payload);
+        self.open_oldest = self.open_oldest.min(item.since);
         self.open.push(item);
         if self.open_payload.len() >= max || self.open.len() == BATCH_RECORDS_MAX {
             self.close_batch(next_request);
@@ -184,7 +189,7 @@ impl Puts {
         encode_head(Kind::Put, 0, request, &put_table(&entries), payload.len(), &mut head);
         self.ready_bytes += payload.len();
         self.ready.push_back(request);
-        let oldest = items.iter().map(|item| item.since).min();
+        let oldest = Some(self.open_oldest);
         self.closed.insert(request, Batch { head, payload, items, in_flight: false, oldest });
     }
 
@@ -350,7 +355,7 @@ impl Puts {
         let Some(limit) = self.deadline else { return 0 };
         let before = results.len();
         let late = |since: Time| since + limit <= now;
-        if self.open.iter().any(|item| late(item.since)) {
+        if !self.open.is_empty() && late(self.open_oldest) {
             self.expire_open(now, limit, results);
         }
         let batches: Vec<u64> =
@@ -386,6 +391,7 @@ impl Puts {
                 self.open.push(item);
             }
         }
+        self.open_oldest = self.open.iter().map(|item| item.since).min().unwrap_or_default();
         self.recycle(payload);
     }
 
@@ -405,7 +411,7 @@ impl Puts {
 
     /// When something is due: a deadline, a retry, or a batch that is old enough to leave.
     pub(super) fn next_deadline(&self, is_up: bool) -> Option<Time> {
-        let open_oldest = self.open.iter().map(|item| item.since).min();
+        let open_oldest = (!self.open.is_empty()).then_some(self.open_oldest);
         let oldest = self.closed.values().filter_map(|batch| batch.oldest).chain(open_oldest).min();
         let expiry = self.deadline.and_then(|deadline| oldest.map(|since| since + deadline));
         let retry = self.waiting.first_key_value().map(|((due, _), _)| *due);

@@ -1,0 +1,94 @@
+//! Tables that announce more than they hold, or hold as much as they can, take no more memory than a
+//! small multiple of their own size.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use forebay_protocol::*;
+
+/// Counts the bytes that the current thread asks for.
+struct Counting;
+
+thread_local! {
+    static ASKED_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: all requests go to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED_BYTES.with(|asked| asked.set(asked.get() + layout.size()));
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn asked_by(work: impl FnOnce()) -> usize {
+    let before = ASKED_BYTES.with(Cell::get);
+    work();
+    ASKED_BYTES.with(Cell::get) - before
+}
+
+type Decoder = fn(&[u8]);
+
+fn decode<M: Message>(table: &[u8]) {
+    drop(M::decode(table, &[]));
+}
+
+#[test]
+fn decoding_takes_a_small_multiple_of_what_arrived() {
+    let decoders: [(Kind, Decoder); 16] = [
+        (Kind::Hello, decode::<Hello>),
+        (Kind::HelloReply, decode::<HelloReply>),
+        (Kind::PutReply, decode::<PutReply>),
+        (Kind::Get, decode::<Get>),
+        (Kind::GetEvent, decode::<GetEvent>),
+        (Kind::Delete, decode::<Delete>),
+        (Kind::Decide, decode::<Decide>),
+        (Kind::Release, decode::<Release>),
+        (Kind::DecideReply, decode::<DecideReply>),
+        (Kind::LeaseReply, decode::<LeaseReply>),
+        (Kind::Accepted, decode::<Accepted>),
+        (Kind::AcceptedReply, decode::<AcceptedReply>),
+        (Kind::StreamsReply, decode::<StreamsReply>),
+        (Kind::RunsReply, decode::<RunsReply>),
+        (Kind::StatusReply, decode::<StatusReply>),
+        (Kind::Error, decode::<ErrorReply>),
+    ];
+    for bytes in [16, 100, 1000, limits::FRAME_TABLE_BYTES_MAX] {
+        for count in [0u32, 1, 60, 64, 1000, 16_384, u32::MAX] {
+            for fill in [0u8, 1, b'a'] {
+                let mut table = vec![fill; bytes];
+                for word in table.chunks_exact_mut(4).take(4) {
+                    word.copy_from_slice(&count.to_le_bytes());
+                }
+                for (kind, decode) in decoders {
+                    let asked = asked_by(|| decode(&table));
+                    assert!(
+                        asked <= 2 * bytes + 4096,
+                        "{kind}: {asked} bytes for a table of {bytes} with count {count}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_header_reserves_nothing_for_what_it_announces() {
+    let mut frame = Vec::new();
+    encode_head(Kind::Put, 0, 1, &[], limits::FRAME_PAYLOAD_BYTES_MAX, &mut frame);
+    let asked = asked_by(|| {
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(&frame);
+        assert_eq!(buffer.next_frame(), Ok(None));
+    });
+    assert!(asked <= 4 * HEADER_BYTES, "{asked} bytes");
+}
