@@ -115,14 +115,14 @@ impl EventEntry {
     fn push(&mut self, fragment: FragmentEntry) {
         match &mut self.fragments {
             Fragments::One(one) => {
-                let mut many = ThinVec::with_capacity(4);
+                let mut many = ThinVec::with_capacity(2);
                 many.push(*one);
                 many.push(fragment);
                 self.fragments = Fragments::Many(many);
             }
             Fragments::Many(many) => {
                 if many.len() == many.capacity() {
-                    many.reserve_exact((many.len() / 4).max(4));
+                    many.reserve_exact((many.len() / 4).max(2));
                 }
                 many.push(fragment);
             }

@@ -191,8 +191,7 @@ impl Reader {
             && flush.map_or(header.is_closing(), |flush| header.flush == flush && !header.is_closing())
             && usize::from(header.shard) == shard
             && header.data_shards == self.segment.data_shards
-            && header.parity_shards == self.segment.parity_shards
-            && header.shards.iter().zip(&self.segment.shards).all(|(a, b)| *a == b.place);
+            && header.parity_shards == self.segment.parity_shards;
         right.then_some((header, buffer))
     }
 
@@ -203,6 +202,9 @@ impl Reader {
             unit_bytes: header.unit_bytes,
             data_bytes: header.data_bytes,
         };
+        if rows.is_empty() {
+            return Ok(Rows { data: Vec::new(), damaged: Vec::new(), whole_shards: self.segment.shards.len() });
+        }
         let units = header.units_offset_bytes;
         let start = geometry.unit_offset_bytes(rows.start);
         let last = rows.end - 1;
@@ -285,6 +287,10 @@ fn append_row(data: &mut Vec<u8>, units: &[Option<&[u8]>], k: usize, unit_bytes:
 
 /// The header on which most drives agree: shards combine only with equal digests.
 pub(crate) fn agreed(headers: &[Option<(FlushHeader, AlignedBuffer)>]) -> Option<&FlushHeader> {
-    let votes = |digest: u128| headers.iter().flatten().filter(|(h, _)| h.digest == digest).count();
-    headers.iter().flatten().map(|(h, _)| h).max_by_key(|h| votes(h.digest))
+    headers.iter().flatten().map(|(h, _)| h).max_by_key(|h| votes(headers, h.digest))
+}
+
+/// How many drives hold a header with this digest.
+pub(crate) fn votes(headers: &[Option<(FlushHeader, AlignedBuffer)>], digest: u128) -> usize {
+    headers.iter().flatten().filter(|(h, _)| h.digest == digest).count()
 }

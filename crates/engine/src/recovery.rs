@@ -17,7 +17,7 @@ use crate::api::{DriveInfo, LaneConfig};
 use crate::finished::Finished;
 use crate::index::{EventEntry, EventFlags, FragmentEntry, Index};
 use crate::io::Io;
-use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed};
+use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed, votes};
 use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
 
 /// The task number of recovery.
@@ -262,7 +262,7 @@ impl Recovery {
         while limit.is_none_or(|limit| headers.len() < limit as usize) && offset + (guess as u64) < geometry.slot_bytes
         {
             let flush = headers.len() as u32;
-            let Some(header) = self.flush_header(reader, flush, offset, guess).await else { break };
+            let Some((header, votes)) = self.flush_header(reader, flush, offset, guess).await else { break };
             let rows = row_geometry(&header);
             let end = header.units_offset_bytes + rows.shard_bytes();
             if header.is_closing() || end > geometry.slot_bytes {
@@ -279,19 +279,26 @@ impl Recovery {
             };
             known_durable = known_durable.max(header.durable_flushes);
             (offset, position) = (end, position + span.positions());
-            headers.push((span, header));
+            headers.push((span, header, votes));
         }
         let known_durable = limit.unwrap_or(known_durable);
-        for (span, header) in headers {
-            self.judge(reader, span, &header, span.flush < known_durable, &mut walked).await;
+        for (span, header, votes) in headers {
+            let on_all = votes == reader.segment.shards.len();
+            self.judge(reader, span, &header, span.flush < known_durable, on_all, &mut walked).await;
         }
         walked
     }
 
-    async fn flush_header(&self, reader: &Reader, flush: u32, offset: u64, guess: usize) -> Option<FlushHeader> {
+    async fn flush_header(
+        &self,
+        reader: &Reader,
+        flush: u32,
+        offset: u64,
+        guess: usize,
+    ) -> Option<(FlushHeader, usize)> {
         let headers = reader.headers(Some(flush), offset, guess).await;
         if let Some(header) = agreed(&headers) {
-            return Some(header.clone());
+            return Some((header.clone(), votes(&headers, header.digest)));
         }
         // Wide or long flushes have longer headers.
         let segment = &reader.segment;
@@ -303,15 +310,23 @@ impl Recovery {
         while bytes <= longest {
             let headers = reader.headers(Some(flush), offset, bytes).await;
             if let Some(header) = agreed(&headers) {
-                return Some(header.clone());
+                return Some((header.clone(), votes(&headers, header.digest)));
             }
             bytes *= 2;
         }
         None
     }
 
-    /// Decides what becomes of a flush of a segment that was not closed.
-    async fn judge(&self, reader: &Reader, span: FlushSpan, header: &FlushHeader, durable: bool, walked: &mut Walked) {
+    /// Decides what becomes of a flush of a segment that was not closed. `header_on_all`: every drive holds its header.
+    async fn judge(
+        &self,
+        reader: &Reader,
+        span: FlushSpan,
+        header: &FlushHeader,
+        durable: bool,
+        header_on_all: bool,
+        walked: &mut Walked,
+    ) {
         if durable && let Some(table) = self.flush_table(reader, span, header).await {
             walked.flushes.push((span, table));
             return;
@@ -326,7 +341,7 @@ impl Recovery {
                     walked.lost += 1;
                     return;
                 };
-                if rows.whole_shards == reader.segment.shards.len() || durable {
+                if header_on_all && rows.whole_shards == reader.segment.shards.len() || durable {
                     walked.flushes.push((span, table));
                 } else {
                     walked.torn.extend(records_of(&table, &rows.data));

@@ -184,7 +184,11 @@ impl ControlThread {
             }
             self.run_operations();
         }
-        self.update(|status| status.ended = true);
+        // Whoever waits for the end may open the drives at once: they are let go first.
+        let shared = self.shared.clone();
+        drop(self);
+        lock(&shared.status).ended = true;
+        shared.changed.notify_all();
     }
 
     fn lane_event(&mut self, lane: u16, event: LaneEvent) {

@@ -75,6 +75,9 @@ impl Lane {
         if self.checkpointer.wanted {
             return true;
         }
+        if matches!(self.state, State::Stopping) {
+            return false;
+        }
         let Some(width) = self.width() else { return false };
         let plannable = self.slots.plannable(width.shards());
         let window_is_low = self.slots.durable_window() <= WINDOW / 2;
