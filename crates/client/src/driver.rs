@@ -222,7 +222,7 @@ impl Driver {
             Wait::Until(time) => Some(time),
         };
         let now = self.now();
-        let busy = self.links.iter().any(|link| link.readable);
+        let busy = self.links.iter().any(|link| link.is_open && link.readable);
         let due = self.links.iter().filter_map(|link| link.session.next_deadline()).chain(until).min();
         let timeout = if busy { Some(Duration::ZERO) } else { due.map(|due| due.since(now)) };
         match self.poll.poll(&mut self.ready, timeout.map(round_up)) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_client::{Answer, PutResult, Request, SessionConfig, SessionError, SessionEvent};
 use forebay_protocol::*;
-use forebay_types::{EventKey, FragmentId, PutOutcome, ReadOutcome, StoreUuid, Time, crc32c};
+use forebay_types::{EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StoreUuid, Time, crc32c};
 use proptest::prelude::*;
 use script::{CREDIT_BYTES, World, config, payload};
 
@@ -348,6 +348,7 @@ fn another_store_gets_nothing() {
 #[test]
 fn an_event_comes_together_from_any_frames() {
     let mut world = World::new(config());
+    world.script.leaves_lists_to_test = true;
     let events = vec![EventKey::new(1, 5), EventKey::new(1, 6)];
     let request = world.session.ask(world.now, Request::GetEvent(GetEvent { events, sources: None })).expect("usable");
     world.connect();
@@ -378,6 +379,54 @@ fn an_event_comes_together_from_any_frames() {
         events[0].fragments.iter().map(|fragment| (fragment.source.0, &fragment.payload[..])).collect();
     assert_eq!(sources, [(2, &b"two"[..]), (9, b"nine")]);
     assert_eq!((events[1].key, events[1].fragments.len(), events[1].stored), (EventKey::new(1, 6), 0, 0));
+}
+
+#[test]
+fn the_first_part_of_an_answer_is_forgotten_with_its_connection() {
+    let mut world = World::new(config());
+    world.script.leaves_lists_to_test = true;
+    let request = world.session.ask(world.now, Request::Runs(Runs)).expect("usable");
+    world.run();
+    let run = |run| RunInfo {
+        run: RunId(run),
+        events: 1,
+        undecided: 1,
+        finished: 0,
+        first_event: EventId(1),
+        last_event: EventId(1),
+    };
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    RunsReply { runs: vec![run(1)] }.encode_with(request, FLAG_MORE, &mut first);
+    RunsReply { runs: vec![run(2)] }.encode(request, &mut last);
+    world.session.received(world.now, &first);
+    world.cut();
+    world.advance(ms(10));
+    world.run();
+    assert_eq!(world.script.connections, 2);
+    world.session.received(world.now, &first);
+    world.session.received(world.now, &last);
+    world.take();
+    let answer = Answer::Runs(vec![run(1), run(2)]);
+    assert_eq!(world.events.last(), Some(&SessionEvent::Answer { request, answer }));
+}
+
+#[test]
+fn puts_given_up_while_the_server_is_away_are_not_sent_when_it_is_back() {
+    let mut world = World::new(config());
+    world.script.holds_replies = true;
+    world.put(0, 1000);
+    world.run();
+    world.cut();
+    world.script.refuses_connections = true;
+    world.advance(ms(10_000));
+    world.run();
+    assert_each_once(&world, 1);
+    world.script.refuses_connections = false;
+    world.script.holds_replies = false;
+    world.put(1, 1000);
+    world.settle();
+    assert_each_once(&world, 2);
+    assert_eq!(world.script.puts_seen, 2, "the first before the cut, the second after it");
 }
 
 /// What may happen between a client and a server.
