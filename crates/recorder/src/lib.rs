@@ -1,1 +1,50 @@
-//! Placeholder.
+//! `forebay record` as a library: accepted events become stream files, and only files that came back from
+//! the disk as they were written let the store forget their events.
+//!
+//! Each stream has a directory, each file a sidecar:
+//!
+//! ```text
+//! DIR/<stream>/run00001920_000000.raw        events of one run and format, ascending
+//! DIR/<stream>/run00001920_000000.raw.json   size, adler32, events: the file is complete and verified
+//! DIR/<stream>/.forebay-record.journal       what was announced and released
+//! DIR/<stream>/*.bad                         files that did not come back as they were written
+//! ```
+//!
+//! What it promises:
+//! - An event is released for a stream when, and only when, it is in a file of that stream that is durable,
+//!   was read back past the page cache, compared (size, Adler-32, XXH3, each event) and announced by a
+//!   durable sidecar.
+//! - Killed at any point and started again, each accepted event ends up in exactly one announced file of
+//!   each of its streams, also when announced files are moved away in the meantime.
+//! - No accepted event is skipped: one without some of its sources is marked incomplete, one that cannot
+//!   be put together is kept in [`parts`].
+//!
+//! What it does not do: ship files anywhere. And it trusts its journal: a directory whose files are not in
+//! the journal is refused or left alone.
+//!
+//! [`machine`] decides, without clock, files or sockets; `driver` does what it says.
+
+mod assemble;
+mod config;
+mod digest;
+mod directory;
+mod driver;
+mod error;
+pub mod journal;
+pub mod machine;
+mod names;
+pub mod parts;
+mod read_back;
+mod recorder;
+mod sidecar;
+mod store;
+
+pub use config::{Counters, Counts, FileHook, Mode, RecorderConfig, RecorderControl, RecorderProgress, ShippedFile};
+pub use digest::{Digest, Digester};
+pub use directory::DirectoryError;
+pub use error::RecorderError;
+pub use names::{Entry, FileName, JOURNAL_NAME, Kind, NotAFileName};
+pub use read_back::ReadMode;
+pub use recorder::{run, run_with};
+pub use sidecar::{SIDECAR_BYTES_MAX, Sidecar, SidecarError};
+pub use store::{AcceptedStore, StoreError};

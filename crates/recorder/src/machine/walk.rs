@@ -1,0 +1,174 @@
+//! Which accepted events to take next: walks along the store's list, from its beginning to its end, again
+//! and again.
+//!
+//! The store says which event is the smallest that is not decided. Accepted events below it are in order
+//! for good and are taken at once. Those behind it wait, so that files come out in order, but no longer
+//! than `order_wait`: marks remember how far the list reached at a time, and when a mark is old enough
+//! everything up to it is taken.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use forebay_client::{AcceptedEvent, AcceptedPage};
+use forebay_types::{EventKey, Time};
+
+use super::{FETCH_EVENTS_MAX, MachineConfig, RETRY, Step};
+
+/// Events in a page of the list.
+const PAGE_EVENTS: u32 = 4096;
+/// Marks while events wait; each event waits at most an eighth longer than its mark, which is as much earlier.
+const MARKS: u32 = 8;
+
+#[derive(Default)]
+pub(super) struct Walk {
+    /// A walk is under way.
+    walking: bool,
+    /// The last event of the last page.
+    cursor: Option<EventKey>,
+    /// The list goes on behind the cursor, as far as is known.
+    more: bool,
+    next_at: Time,
+    /// To be fetched, ascending.
+    wanted: VecDeque<AcceptedEvent>,
+    /// Events of this walk that were taken.
+    took: u64,
+    /// Events of this walk that cannot be read for now.
+    unavailable: u64,
+    /// The largest event of this walk that waits for undecided ones.
+    held: Option<EventKey>,
+    /// Everything up to here waited long enough.
+    free_until: Option<EventKey>,
+    marks: VecDeque<(Time, EventKey)>,
+    /// What the last whole walk came to.
+    last: Option<Outcome>,
+}
+
+#[derive(Clone, Copy)]
+struct Outcome {
+    took: u64,
+    unavailable: u64,
+    held: bool,
+}
+
+impl Walk {
+    /// The next step, when there is nothing to fetch or to append.
+    pub(super) fn next(&mut self, now: Time, config: &MachineConfig) -> Step {
+        assert!(self.wanted.is_empty(), "what is wanted is fetched before the walk goes on");
+        if self.walking {
+            let goes_on = self.more && (self.held.is_none() || self.mark_is_due(now, config));
+            if goes_on {
+                return Step::List { after: self.cursor, max: PAGE_EVENTS };
+            }
+            self.end(now, config);
+            if config.once {
+                // Whether that was the end is decided before another walk begins.
+                return Step::Wait { until: now };
+            }
+        }
+        if now < self.next_at {
+            return Step::Wait { until: self.next_at };
+        }
+        self.begin(now, config);
+        Step::List { after: None, max: PAGE_EVENTS }
+    }
+
+    fn begin(&mut self, now: Time, config: &MachineConfig) {
+        let wait = Self::mark_wait(config);
+        self.free_until = None;
+        while let Some((_, key)) = self.marks.pop_front_if(|(since, _)| *since + wait <= now) {
+            self.free_until = self.free_until.max(Some(key));
+        }
+        self.walking = true;
+        self.cursor = None;
+        self.more = true;
+        self.took = 0;
+        self.unavailable = 0;
+        self.held = None;
+        self.next_at = now + config.poll;
+    }
+
+    fn end(&mut self, now: Time, config: &MachineConfig) {
+        self.walking = false;
+        match self.held {
+            Some(held) if self.mark_is_due(now, config) => self.marks.push_back((now, held)),
+            Some(_) => {}
+            None => self.marks.clear(),
+        }
+        if self.unavailable > 0 {
+            self.next_at = now + RETRY.max(config.poll);
+        }
+        self.last = Some(Outcome { took: self.took, unavailable: self.unavailable, held: self.held.is_some() });
+    }
+
+    fn mark_wait(config: &MachineConfig) -> Duration {
+        config.order_wait * (MARKS - 1) / MARKS
+    }
+
+    fn mark_is_due(&self, now: Time, config: &MachineConfig) -> bool {
+        self.marks.back().is_none_or(|(since, _)| *since + config.order_wait / MARKS <= now)
+    }
+
+    /// A page of the list.
+    pub(super) fn page(&mut self, page: AcceptedPage, config: &MachineConfig, is_taken: impl Fn(&EventKey) -> bool) {
+        self.more = page.more && !page.events.is_empty();
+        for event in page.events {
+            self.cursor = self.cursor.max(Some(event.key));
+            if is_taken(&event.key) {
+                continue;
+            }
+            let in_order = page.undecided_floor.is_none_or(|floor| event.key < floor) || config.order_wait.is_zero();
+            if in_order || self.free_until.is_some_and(|free| event.key <= free) {
+                self.wanted.push_back(event);
+            } else {
+                self.held = self.held.max(Some(event.key));
+            }
+        }
+    }
+
+    /// What to fetch at once; the first event whatever its size.
+    pub(super) fn take_batch(&mut self, fetch_bytes: u64) -> Option<Vec<AcceptedEvent>> {
+        let mut bytes = 0u64;
+        let mut batch = Vec::new();
+        while let Some(event) = self.wanted.front() {
+            bytes = bytes.saturating_add(event.bytes);
+            if !batch.is_empty() && (bytes > fetch_bytes || batch.len() == FETCH_EVENTS_MAX) {
+                break;
+            }
+            batch.extend(self.wanted.pop_front());
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// They could not be fetched now.
+    pub(super) fn put_back(&mut self, events: &[AcceptedEvent]) {
+        events.iter().rev().for_each(|event| self.wanted.push_front(*event));
+    }
+
+    /// An event of this walk is in a file.
+    pub(super) fn took(&mut self) {
+        self.took += 1;
+    }
+
+    /// So many events of this walk cannot be read for now.
+    pub(super) fn saw_unavailable(&mut self, events: u64) {
+        self.unavailable += events;
+    }
+
+    /// Events that were taken are to be taken again: what was found so far says nothing.
+    pub(super) fn start_over(&mut self) {
+        self.last = None;
+        self.took = self.took.max(1);
+    }
+
+    /// Whether the last whole walk says that nothing is left, and that is the end.
+    pub(super) fn found_nothing(&self, config: &MachineConfig) -> bool {
+        let nothing = |last: Outcome| last.took == 0 && last.unavailable == 0 && !last.held;
+        config.once && !self.walking && self.last.is_some_and(nothing)
+    }
+
+    /// How many events the last whole walk could not read, when it found nothing else; `None` before
+    /// the end of a walk.
+    pub(super) fn only_unavailable(&self) -> Option<Option<u64>> {
+        self.last.map(|last| (last.took == 0 && last.unavailable > 0).then_some(last.unavailable))
+    }
+}

@@ -1,0 +1,209 @@
+//! Reads a file as the disk holds it, not as the page cache remembers it.
+#![expect(clippy::disallowed_types, reason = "this module does the reading that the machine asks for")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use forebay_rawdata::EventReader;
+use rustix::fs::{Advice, Mode, OFlags, fadvise};
+
+use crate::digest::{Digest, Digester};
+use crate::machine::ReadBack;
+use crate::names::Kind;
+use crate::parts::PartsReader;
+
+/// What O_DIRECT wants offsets, lengths and addresses to be multiples of.
+const ALIGNMENT_BYTES: usize = 4096;
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// How the page cache was kept out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// `O_DIRECT`: the bytes came from the drive.
+    Direct,
+    /// The file system refuses `O_DIRECT`: the cache was told to forget the file before it was read. A
+    /// file system in memory has nowhere else to read from.
+    CacheDropped,
+}
+
+impl std::fmt::Display for ReadMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ReadMode::Direct => "O_DIRECT",
+            ReadMode::CacheDropped => "page cache dropped",
+        })
+    }
+}
+
+/// Reads a file of `kind` whole, checks each event, and says what is there.
+pub fn read_back(path: &Path, kind: Kind) -> (ReadBack, ReadMode) {
+    match attempt(path, kind, ReadMode::Direct) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+            let found = attempt(path, kind, ReadMode::CacheDropped);
+            (found.unwrap_or_else(|error| failed(&error)), ReadMode::CacheDropped)
+        }
+        found => (found.unwrap_or_else(|error| failed(&error)), ReadMode::Direct),
+    }
+}
+
+fn failed(error: &io::Error) -> ReadBack {
+    match error.kind() {
+        io::ErrorKind::NotFound => ReadBack::Missing,
+        _ => ReadBack::Unreadable { message: format!("nothing: reading failed: {error}") },
+    }
+}
+
+/// An error of this is one of reading; damaged events are no error.
+fn attempt(path: &Path, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
+    let mut reader = Uncached::open(path, mode)?;
+    let mut events = 0;
+    let mut problem = None;
+    match kind.format() {
+        Some(format) => {
+            for event in EventReader::new(format, &mut reader) {
+                match event {
+                    Ok(_) => events += 1,
+                    Err(error) => problem = Some(error.to_string()),
+                }
+            }
+        }
+        None => {
+            for event in PartsReader::new(&mut reader) {
+                match event {
+                    Ok(_) => events += 1,
+                    Err(error) => problem = Some(error.to_string()),
+                }
+            }
+        }
+    }
+    let digest = reader.finish()?;
+    Ok(match problem {
+        None => ReadBack::File { digest, events },
+        Some(problem) => ReadBack::Unreadable { message: format!("{digest}: {problem}") },
+    })
+}
+
+/// A reader that hashes what it reads, in blocks.
+struct Uncached {
+    file: File,
+    buffer: Vec<u8>,
+    /// Where in the buffer the aligned part starts.
+    start: usize,
+    /// What of the aligned part is not handed out.
+    rest: std::ops::Range<usize>,
+    file_bytes: u64,
+    offset: u64,
+    digester: Digester,
+    failed: Option<io::Error>,
+}
+
+impl Uncached {
+    fn open(path: &Path, mode: ReadMode) -> io::Result<Uncached> {
+        let direct = if mode == ReadMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let file = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | direct, Mode::empty())?);
+        if mode == ReadMode::CacheDropped {
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        let file_bytes = file.metadata()?.len();
+        let buffer = vec![0; BLOCK_BYTES + ALIGNMENT_BYTES];
+        let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES);
+        assert!(start < ALIGNMENT_BYTES, "a buffer of bytes can be aligned");
+        let digester = Digester::default();
+        Ok(Uncached { file, buffer, start, rest: 0..0, file_bytes, offset: 0, digester, failed: None })
+    }
+
+    /// Reads the next block; nothing at the end of the file.
+    fn refill(&mut self) -> io::Result<()> {
+        self.rest = 0..0;
+        // A read behind the end, from where the last block ended, would not be aligned.
+        if self.offset >= self.file_bytes {
+            return Ok(());
+        }
+        let block = &mut self.buffer[self.start..self.start + BLOCK_BYTES];
+        let read = loop {
+            match self.file.read(block) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.digester.update(&block[..read]);
+        self.offset += read as u64;
+        self.rest = 0..read;
+        Ok(())
+    }
+
+    /// The digest of the whole file, read to its end.
+    fn finish(mut self) -> io::Result<Digest> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.refill()?;
+        while !self.rest.is_empty() {
+            self.refill()?;
+        }
+        Ok(self.digester.digest())
+    }
+}
+
+impl Read for Uncached {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty()
+            && let Err(error) = self.refill()
+        {
+            // The readers of events wrap errors; the cause is kept for `finish`.
+            let told = error.kind().into();
+            self.failed = Some(error);
+            return Err(told);
+        }
+        let bytes = into.len().min(self.rest.len());
+        let from = self.start + self.rest.start;
+        into[..bytes].copy_from_slice(&self.buffer[from..from + bytes]);
+        self.rest.start += bytes;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests write the files that are read back")]
+mod tests {
+    use forebay_rawdata::{Format, Generator};
+    use forebay_types::RunId;
+
+    use super::*;
+
+    fn file(events: usize) -> Vec<u8> {
+        let mut generator = Generator::new(Format::Faser, 3, RunId(9));
+        (0..events).flat_map(|_| generator.next_event().bytes).collect()
+    }
+
+    #[test]
+    fn a_file_of_several_blocks_is_read_whole() {
+        let directory = tempfile::tempdir_in(".").expect("a directory");
+        let path = directory.path().join("file");
+        for events in [1, 130] {
+            let bytes = file(events);
+            std::fs::write(&path, &bytes).expect("written");
+            let mut digester = Digester::default();
+            digester.update(&bytes);
+            let (found, _) = read_back(&path, Kind::Faser);
+            assert_eq!(found, ReadBack::File { digest: digester.digest(), events: events as u64 });
+        }
+    }
+
+    #[test]
+    fn damage_names_the_checksum_of_the_whole_file() {
+        let directory = tempfile::tempdir_in(".").expect("a directory");
+        let path = directory.path().join("file");
+        let mut bytes = file(100);
+        bytes[0] = 0;
+        std::fs::write(&path, &bytes).expect("written");
+        let mut digester = Digester::default();
+        digester.update(&bytes);
+        let (ReadBack::Unreadable { message }, _) = read_back(&path, Kind::Faser) else { panic!("it is damaged") };
+        assert!(message.contains(&digester.digest().to_string()), "{message}");
+        assert!(message.contains("event at byte 0"), "{message}");
+        let missing = directory.path().join("none");
+        assert_eq!(read_back(&missing, Kind::Faser).0, ReadBack::Missing);
+    }
+}
