@@ -1,0 +1,41 @@
+//! A lane against a model: random requests, completions in any order, crashes at any moment with writes torn in any way, drives that
+//! die. What was acknowledged must hold; what was not may or may not have happened, and then stays so.
+//!
+//! A failure prints its seed; `FOREBAY_MODEL_SEED=N` runs that one alone, `FOREBAY_MODEL_SEEDS=N` runs more of them.
+
+mod world;
+
+use world::{Shape, World};
+
+const SEEDS: u64 = 60;
+
+const SHAPES: [Shape; 5] = [
+    Shape { drives: 5, data: 4, parity: 1, losses: 1 },
+    Shape { drives: 7, data: 4, parity: 1, losses: 1 },
+    Shape { drives: 10, data: 8, parity: 2, losses: 2 },
+    Shape { drives: 3, data: 2, parity: 1, losses: 1 },
+    Shape { drives: 1, data: 1, parity: 0, losses: 0 },
+];
+
+#[test]
+fn what_is_acknowledged_holds_through_crashes_and_lost_drives() {
+    let one = std::env::var("FOREBAY_MODEL_SEED").ok().map(|seed| seed.parse::<u64>().expect("a seed"));
+    let many = std::env::var("FOREBAY_MODEL_SEEDS").ok().map_or(SEEDS, |n| n.parse().expect("a number of seeds"));
+    let seeds = one.map_or(0..many, |seed| seed..seed + 1);
+    let mut totals = world::Totals::default();
+    for seed in seeds {
+        let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];
+        let result = std::panic::catch_unwind(|| World::new(seed, shape).run(700));
+        match result {
+            Ok(world) => totals.add(&world),
+            Err(panic) => {
+                eprintln!("FOREBAY_MODEL_SEED={seed} fails ({shape:?})");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    println!("{totals:?}");
+    if one.is_none() {
+        totals.assert_everything_happened();
+    }
+}

@@ -1,0 +1,602 @@
+//! The world of the model test: drives in memory, a lane on them, a model of what must hold.
+
+mod model;
+
+use std::time::Duration;
+
+use forebay_engine::{Admission, DriveInfo, Fetch, Lane, LaneConfig, LaneEvent, LeasedEvent, Membership, Put, Token};
+use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
+use forebay_media::{
+    AlignedBuffer, Completion, Delivery, KeepPart, Media, MemoryDrives, MemoryMedia, Operation, OperationId,
+};
+use forebay_types::{
+    DriveNumber, DriveUuid, EventKey, FragmentId, ReadOutcome, SourceId, StoreUuid, StreamName, Time, Verdict, crc32c,
+};
+use std::sync::Arc;
+
+use model::{Decided, Model};
+
+/// Drives, widths, and how many drives may die.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub drives: u16,
+    pub data: u8,
+    pub parity: u8,
+    pub losses: usize,
+}
+
+/// How often what happened.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    pub puts: u64,
+    pub puts_durable: u64,
+    pub puts_refused: u64,
+    pub decisions: u64,
+    pub reads: u64,
+    pub crashes: u64,
+    pub crashes_in_recovery: u64,
+    pub torn_writes: u64,
+    pub drives_lost: u64,
+    pub drives_corrupted: u64,
+    pub stops: u64,
+    pub fills: u64,
+}
+
+impl Totals {
+    pub fn add(&mut self, other: &Totals) {
+        self.puts += other.puts;
+        self.puts_durable += other.puts_durable;
+        self.puts_refused += other.puts_refused;
+        self.decisions += other.decisions;
+        self.reads += other.reads;
+        self.crashes += other.crashes;
+        self.crashes_in_recovery += other.crashes_in_recovery;
+        self.torn_writes += other.torn_writes;
+        self.drives_lost += other.drives_lost;
+        self.drives_corrupted += other.drives_corrupted;
+        self.stops += other.stops;
+        self.fills += other.fills;
+    }
+
+    /// A test that never met a fault has shown nothing.
+    pub fn assert_everything_happened(&self) {
+        let counted = [
+            self.puts_durable,
+            self.puts_refused,
+            self.decisions,
+            self.reads,
+            self.crashes,
+            self.crashes_in_recovery,
+            self.torn_writes,
+            self.drives_lost,
+            self.drives_corrupted,
+            self.stops,
+            self.fills,
+        ];
+        assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
+    }
+}
+
+/// SplitMix64.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+const DRIVE_BYTES: u64 = 6 << 20;
+const STORE: StoreUuid = StoreUuid::from_bytes([7; 16]);
+
+/// Everything.
+pub struct World {
+    random: Random,
+    shape: Shape,
+    geometry: Geometry,
+    drives: MemoryDrives,
+    infos: Vec<DriveInfo>,
+    lost: Vec<DriveNumber>,
+    corrupted: Option<DriveNumber>,
+    epoch: u64,
+    now: Time,
+    lane: Option<(Lane, MemoryMedia)>,
+    /// What the control part has been told and has not yet made durable.
+    leaving: Vec<DriveNumber>,
+    model: Model,
+    next_token: u64,
+    totals: Totals,
+}
+
+impl World {
+    pub fn new(seed: u64, shape: Shape) -> Self {
+        let geometry = Geometry {
+            lanes: 1,
+            data_shards: shape.data,
+            parity_shards: shape.parity,
+            data_shards_min: 1,
+            unit_bytes: 4096,
+            slot_bytes: 192 << 10,
+            checkpoint_bytes: 64 << 10,
+            fragment_bytes_max: 60_000,
+        };
+        let layout =
+            DriveLayout::plan(DRIVE_BYTES, 1, geometry.slot_bytes, geometry.checkpoint_bytes).expect("it fits");
+        let drives = MemoryDrives::new(shape.drives, DRIVE_BYTES);
+        let infos: Vec<DriveInfo> = (0..shape.drives)
+            .map(|n| DriveInfo {
+                number: DriveNumber(n),
+                uuid: DriveUuid::from_bytes([n as u8 + 1; 16]),
+                slots: layout.slots,
+                member: true,
+                present: true,
+            })
+            .collect();
+        make_store(&drives, &infos, &geometry);
+        let mut world = World {
+            random: Random(seed),
+            shape,
+            geometry,
+            drives,
+            infos,
+            lost: Vec::new(),
+            corrupted: None,
+            epoch: 1,
+            now: Time(0),
+            lane: None,
+            leaving: Vec::new(),
+            model: Model::default(),
+            next_token: 0,
+            totals: Totals::default(),
+        };
+        world.start(false);
+        world
+    }
+
+    pub fn run(mut self, steps: usize) -> Totals {
+        for _ in 0..steps {
+            self.step();
+        }
+        self.crash();
+        self.start(false);
+        self.settle();
+        self.read_everything();
+        self.empty_the_store();
+        self.totals
+    }
+
+    fn step(&mut self) {
+        match self.random.below(1000) {
+            0..400 => self.put(),
+            400..500 => self.decide(),
+            500..560 => self.release(),
+            560..580 => self.delete(),
+            580..700 => self.get(),
+            700..720 => self.lease(),
+            720..735 => self.fill(),
+            735..750 => {
+                self.crash();
+                let crash_again = self.random.chance(30);
+                self.start(crash_again);
+            }
+            750..754 => self.stop(),
+            754..757 => self.lose_a_drive(),
+            757..760 => self.corrupt_a_drive(),
+            _ => {}
+        }
+        let turns = self.random.below(4);
+        for _ in 0..turns {
+            self.turn();
+        }
+    }
+
+    // ---- starting, stopping, faults ----
+
+    fn start(&mut self, crash_in_recovery: bool) {
+        self.epoch += 1;
+        for drive in std::mem::take(&mut self.leaving) {
+            // The control part had heard of it and the crash came before it was durable: it may be a member still.
+            let dead = self.lost.contains(&drive);
+            self.info(drive).member &= !dead;
+        }
+        for drive in self.lost.clone() {
+            let info = self.info(drive);
+            (info.member, info.present) = (false, false);
+        }
+        let config = LaneConfig {
+            store: STORE,
+            lane: 0,
+            geometry: self.geometry,
+            drives: self.infos.clone(),
+            epoch: self.epoch,
+            nonce: self.epoch * 77,
+            flush_bytes: 16 << 10,
+            flush_depth: 3,
+            flush_interval: Duration::ZERO,
+            cache_bytes: if self.random.chance(50) { 0 } else { 1 << 20 },
+            index_bytes: 1 << 20,
+            drive_timeout: Duration::from_secs(3600),
+            incomplete_after: Duration::from_millis(1),
+            lease_attempts_max: 200,
+            read_only: false,
+        };
+        let mut media = MemoryMedia::new(&self.drives);
+        let mut choose = Random(self.random.next());
+        media.set_delivery(Delivery::Chosen(Box::new(move |ready: &[OperationId]| {
+            if ready.is_empty() || choose.chance(40) { None } else { Some(choose.below(ready.len() as u64) as usize) }
+        })));
+        self.lane = Some((Lane::new(config, self.now), media));
+        let mut turns = 0;
+        let crash_at = if crash_in_recovery { self.random.below(40) } else { u64::MAX };
+        while !self.lane().is_serving() {
+            self.turn();
+            turns += 1;
+            if turns > crash_at {
+                self.totals.crashes_in_recovery += 1;
+                self.crash();
+                return self.start(false);
+            }
+            assert!(turns < 100_000, "the lane does not start: {:?}", self.lane().status());
+        }
+        self.model.after_crash();
+        let status = self.lane().status();
+        assert_eq!((status.flushes_lost, status.segments_unreadable), (0, 0), "nothing may be lost: {status:?}");
+    }
+
+    fn info(&mut self, drive: DriveNumber) -> &mut DriveInfo {
+        self.infos.iter_mut().find(|d| d.number == drive).expect("a drive of the store")
+    }
+
+    fn crash(&mut self) {
+        let Some((lane, mut media)) = self.lane.take() else { return };
+        drop(lane);
+        self.totals.crashes += 1;
+        let mut random = Random(self.random.next());
+        let mut torn = 0;
+        media.crash(|_| match random.below(4) {
+            0 => KeepPart::Whole,
+            1 => KeepPart::Nothing,
+            2 => {
+                torn += 1;
+                KeepPart::First { blocks: 1 + random.below(3) as usize }
+            }
+            _ => {
+                torn += 1;
+                KeepPart::Some { seed: random.next() }
+            }
+        });
+        self.totals.torn_writes += torn;
+    }
+
+    fn stop(&mut self) {
+        self.totals.stops += 1;
+        self.lane().stop();
+        let mut turns = 0;
+        while !self.lane().is_stopped() {
+            self.turn();
+            turns += 1;
+            assert!(turns < 100_000, "the lane does not stop: {:?}", self.lane().status());
+        }
+        self.lane = None;
+        self.start(false);
+    }
+
+    /// A drive dies for good, as long as parity allows it.
+    fn lose_a_drive(&mut self) {
+        let faults = self.lost.len() + usize::from(self.corrupted.is_some_and(|c| !self.lost.contains(&c)));
+        if faults >= self.shape.losses {
+            return;
+        }
+        let drive = DriveNumber(self.random.below(u64::from(self.shape.drives)) as u16);
+        if self.lost.contains(&drive) {
+            return;
+        }
+        self.totals.drives_lost += 1;
+        self.lost.push(drive);
+        self.drives.fail_drive(drive);
+    }
+
+    /// Part of what a drive holds turns into noise; the same drive each time, and it counts as lost.
+    fn corrupt_a_drive(&mut self) {
+        let others = self.lost.iter().filter(|d| Some(**d) != self.corrupted).count();
+        if others + 1 > self.shape.losses || self.lost.len() + 1 > self.shape.losses {
+            return;
+        }
+        let drive = self.corrupted.unwrap_or(DriveNumber(self.random.below(u64::from(self.shape.drives)) as u16));
+        if self.lost.contains(&drive) {
+            return;
+        }
+        self.corrupted = Some(drive);
+        self.totals.drives_corrupted += 1;
+        let start = self.random.below(DRIVE_BYTES / 4096) * 4096;
+        let end = (start + (1 + self.random.below(64)) * 4096).min(DRIVE_BYTES);
+        self.drives.corrupt(drive, start..end, self.random.0);
+    }
+
+    // ---- the driver ----
+
+    fn lane(&mut self) -> &mut Lane {
+        &mut self.lane.as_mut().expect("the lane runs").0
+    }
+
+    fn turn(&mut self) {
+        self.now = self.now + Duration::from_micros(self.random.below(300));
+        let (lane, media) = self.lane.as_mut().expect("the lane runs");
+        let mut completions: Vec<Completion> = Vec::new();
+        media.completions(&mut completions);
+        for completion in completions {
+            lane.complete(self.now, completion);
+        }
+        if !self.leaving.is_empty() && self.random.chance(30) {
+            let leaving = std::mem::take(&mut self.leaving);
+            for info in &mut self.infos {
+                info.member &= !leaving.contains(&info.number);
+            }
+            let members = self.infos.iter().filter(|d| d.member).map(|d| d.number).collect();
+            lane.membership(&Membership::Members(members));
+        }
+        lane.pump(self.now);
+        while let Some((id, operation)) = lane.next_operation() {
+            media.submit(id, operation);
+        }
+        media.kick();
+        while let Some(event) = lane.next_event() {
+            match event {
+                LaneEvent::DriveFailed { drive, .. } => {
+                    assert!(self.lost.contains(&drive), "drive {drive} is sound");
+                    self.leaving.push(drive);
+                }
+                LaneEvent::Failed { reason } => panic!("the lane failed: {reason}"),
+                LaneEvent::Serving | LaneEvent::Stopped => {}
+            }
+        }
+        while let Some(reply) = lane.next_reply() {
+            self.model.reply(reply, &mut self.totals);
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..2000 {
+            self.turn();
+        }
+    }
+
+    // ---- requests ----
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    fn some_key(&mut self) -> EventKey {
+        // Few events near the front of the numbers: collisions are what is wanted.
+        let newest = self.model.newest_event;
+        let event = newest.saturating_sub(self.random.below(40)) + self.random.below(4);
+        self.model.newest_event = newest.max(event);
+        EventKey::new(1, event)
+    }
+
+    fn put(&mut self) {
+        let key = self.some_key();
+        let id = key.fragment(SourceId(self.random.below(3) as u32));
+        let bytes = match self.random.below(10) {
+            0 => 0,
+            1 => self.geometry.fragment_bytes_max as u64,
+            2..5 => self.random.below(300),
+            _ => self.random.below(12_000),
+        };
+        let other = self.random.chance(3);
+        let payload = payload(id, self.model.size_of(id, bytes as usize), other);
+        self.put_bytes(id, &payload);
+    }
+
+    fn put_bytes(&mut self, id: FragmentId, payload: &[u8]) -> bool {
+        let token = self.token();
+        let put = Put { id, expected: 3, crc: crc32c(payload) };
+        self.totals.puts += 1;
+        match self.lane().put(token, &put, payload) {
+            Admission::Busy => false,
+            Admission::Pending => {
+                self.model.put_pending(token, id, payload);
+                true
+            }
+            Admission::Done(outcome) => self.model.put_done(id, payload, outcome, &mut self.totals),
+        }
+    }
+
+    /// Puts until there is no space.
+    fn fill(&mut self) {
+        if !self.random.chance(20) {
+            return;
+        }
+        for _ in 0..3000 {
+            let key = EventKey::new(1, self.model.newest_event + 1);
+            self.model.newest_event += 1;
+            let id = key.fragment(SourceId(0));
+            let payload = payload(id, 40_000, false);
+            let before = self.totals.puts_refused;
+            self.put_bytes(id, &payload);
+            self.turn();
+            if self.totals.puts_refused > before {
+                self.totals.fills += 1;
+                break;
+            }
+        }
+        // A full store can be emptied.
+        let keys: Vec<EventKey> = self.model.undecided();
+        for key in keys {
+            let token = self.token();
+            for _ in 0..200 {
+                match self.lane().delete(token, key) {
+                    Admission::Busy => self.turn(),
+                    Admission::Pending => {
+                        self.model.decision_pending(token, key, Decided::Gone);
+                        self.turn();
+                        break;
+                    }
+                    Admission::Done(outcome) => {
+                        self.model.decision_done(key, Decided::Gone, outcome);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn decide(&mut self) {
+        let key = self.some_key();
+        let accept = self.random.chance(40);
+        let verdict = if accept { Verdict::Accept(self.streams()) } else { Verdict::Reject };
+        let token = self.token();
+        let decided =
+            if let Verdict::Accept(streams) = &verdict { Decided::Accepted(streams.clone()) } else { Decided::Gone };
+        match self.lane().decide(token, key, &verdict, false) {
+            Admission::Busy => {}
+            Admission::Pending => self.model.decision_pending(token, key, decided),
+            Admission::Done(outcome) => self.model.decision_done(key, decided, outcome),
+        }
+    }
+
+    fn streams(&mut self) -> Vec<StreamName> {
+        let names = ["physics", "calibration", "express"];
+        let first = self.random.below(3) as usize;
+        let mut streams: Vec<StreamName> = vec![names[first].parse().expect("a stream")];
+        if self.random.chance(40) {
+            streams.push(names[(first + 1) % 3].parse().expect("a stream"));
+        }
+        streams
+    }
+
+    fn release(&mut self) {
+        let Some((key, stream)) = self.model.some_accepted(self.random.next()) else { return };
+        let token = self.token();
+        match self.lane().release(token, key, &stream) {
+            Admission::Busy => {}
+            Admission::Pending => self.model.decision_pending(token, key, Decided::Released(stream)),
+            Admission::Done(outcome) => self.model.decision_done(key, Decided::Released(stream), outcome),
+        }
+    }
+
+    fn delete(&mut self) {
+        let key = self.some_key();
+        let token = self.token();
+        match self.lane().delete(token, key) {
+            Admission::Busy => {}
+            Admission::Pending => self.model.decision_pending(token, key, Decided::Gone),
+            Admission::Done(outcome) => self.model.decision_done(key, Decided::Gone, outcome),
+        }
+    }
+
+    fn get(&mut self) {
+        let id = self.some_key().fragment(SourceId(self.random.below(3) as u32));
+        self.get_one(id);
+    }
+
+    fn get_one(&mut self, id: FragmentId) {
+        self.totals.reads += 1;
+        let token = self.token();
+        let mut payload = Vec::new();
+        match self.lane().get(token, id, &mut payload) {
+            Fetch::Done(outcome, _) => self.model.check_read(id, outcome, &payload),
+            Fetch::Pending => self.model.read_pending(token, id),
+        }
+    }
+
+    fn lease(&mut self) {
+        let mut events: Vec<LeasedEvent> = Vec::new();
+        let (filter, now) = (self.random.below(3), self.now);
+        self.lane().lease(filter, 3, Duration::from_micros(200), None, &mut events);
+        for event in events {
+            self.model.leased(event.key, now);
+        }
+    }
+
+    // ---- the end ----
+
+    fn read_everything(&mut self) {
+        for id in self.model.everything_put() {
+            self.get_one(id);
+            for _ in 0..3 {
+                self.turn();
+            }
+        }
+        self.settle();
+        self.model.assert_all_read();
+        let accepted = self.model.accepted_events();
+        for (stream, events) in accepted {
+            let page = self.lane().accepted(&stream, None, usize::MAX);
+            let listed: Vec<EventKey> = page.events.iter().map(|e| e.key).collect();
+            assert_eq!(listed, events, "accepted events of {stream}");
+        }
+    }
+
+    /// All events are deleted: all of the space comes back.
+    fn empty_the_store(&mut self) {
+        let keys = self.model.unfinished();
+        for key in keys {
+            let mut turns = 0;
+            while let Admission::Busy = self.lane().delete(Token::NONE, key) {
+                self.turn();
+                turns += 1;
+                assert!(turns < 10_000, "a deletion is never taken: {:?}", self.lane().status());
+            }
+            self.turn();
+        }
+        self.settle();
+        self.stop();
+        self.settle();
+        let status = self.lane().status();
+        assert_eq!((status.events, status.fragments, status.segments), (0, 0, 0), "{status:?}");
+        assert_eq!(status.slots_free, status.slots_total, "all space is back: {status:?}");
+    }
+}
+
+fn make_store(drives: &MemoryDrives, infos: &[DriveInfo], geometry: &Geometry) {
+    let mut media = MemoryMedia::new(drives);
+    let body = CheckpointBody::default().encode();
+    for (at, info) in infos.iter().enumerate() {
+        let offset_bytes = geometry.layout(info.slots).checkpoint_offset(0, place_of(1));
+        let header = CheckpointHeader {
+            store: STORE,
+            drive: info.uuid,
+            offset_bytes,
+            lane: 0,
+            epoch: 1,
+            sequence: 1,
+            body_bytes: 0,
+            body_crc: 0,
+        };
+        let buffer = AlignedBuffer::copied(&encode_checkpoint(&header, &body));
+        let bytes = buffer.len();
+        let write = Operation::Write { drive: info.number, offset_bytes, buffer: Arc::new(buffer), bytes };
+        media.submit(OperationId(at as u64), write);
+    }
+    media.kick();
+    let mut completions = Vec::new();
+    media.completions(&mut completions);
+    assert!(completions.iter().all(|c| c.result.is_ok()) && completions.len() == infos.len());
+}
+
+/// Bytes that belong to an id; `other` gives different ones of the same length.
+fn payload(id: FragmentId, bytes: usize, other: bool) -> Vec<u8> {
+    let mut random = Random(id.event.0 << 8 ^ u64::from(id.source.0) ^ u64::from(other) << 60);
+    (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect()
+}
+
+/// What a read may say.
+pub fn is_answer(outcome: ReadOutcome) -> bool {
+    matches!(outcome, ReadOutcome::Found | ReadOutcome::NotFound | ReadOutcome::Deleted)
+}
