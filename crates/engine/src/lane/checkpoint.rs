@@ -90,7 +90,7 @@ impl Lane {
     fn write_checkpoint(&mut self) {
         self.checkpointer.wanted = false;
         if let Some(width) = self.width()
-            && !matches!(self.state, State::Stopping)
+            && (!matches!(self.state, State::Stopping) || !self.writer.replay.is_empty())
         {
             let (config, counter) = (&self.config, &mut self.next_segment_counter);
             let next_id = || {
