@@ -1,0 +1,53 @@
+# Every chore of the project is one word of this file; CI types the same words.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all deps bench lint doc fmt golden clean rust
+
+# In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
+LOCKED := $(if $(filter true,$(CI)),--locked)
+
+# Tests that have a long form, by their file names (CONTRIBUTING.md, "Long tests").
+LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs))))
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: rust ## the whole path on this machine in about 20 s, one drive destroyed half way (DEMO="..." adds options)
+	cargo run $(LOCKED) --release -p forebay -- demo $(DEMO)
+
+test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks is said and skipped
+	tools/run-tests.sh $(LOCKED) --workspace
+
+test-all: rust ## after `make test`: the tests that have a long form, in that form (after `make deps`)
+	@test -n "$(LONG_TESTS)" || { echo "there is no crates/*/tests/*_all.rs: nothing would be tested" >&2; exit 1; }
+	FOREBAY_TEST_ALL=1 tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS))
+
+deps: ## install the Debian packages that tests and benchmarks use (Debian 12 or 13; root, or sudo)
+	tools/install-packages.sh
+
+bench: rust ## measure against fio and iperf3 (after `make deps`); results go to bench/ (BENCH="..." adds options)
+	cargo run $(LOCKED) --release -p forebay-bench -- --out bench $(BENCH)
+
+lint: rust ## formatting, clippy, documentation, direction of dependencies, texts
+	cargo fmt --all --check
+	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc $(LOCKED) --workspace --no-deps --quiet
+	tools/check-dependencies.py
+	tools/check-texts.py
+
+doc: rust ## the documentation of the crates, as HTML
+	cargo doc $(LOCKED) --workspace --no-deps
+
+fmt: rust ## format the code
+	cargo fmt --all
+
+golden: rust ## write the golden files of format and protocol again (only with a new version of either)
+	FOREBAY_GOLDEN=write FOREBAY_BLESS=1 cargo test -p forebay-format -p forebay-protocol --test golden
+
+clean: ## remove what was built
+	cargo clean
+
+rust:
+	@tools/check-rust.sh

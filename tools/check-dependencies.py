@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Keeps the dependencies between the crates of the workspace going one way.
+
+    types <- format <- erasure, media <- engine <- store <- server
+    types <- protocol <- client <- emulators, recorder, cli, bench
+    types <- rawdata
+
+What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
+command line and the benchmarks have both. Every edge stands in this file: one that is not listed fails, and so does one
+that is listed and not used.
+"""
+
+import json
+import subprocess
+import sys
+
+# crate: the crates of the workspace that it may use.
+ALLOWED = {
+    "types": [],
+    "format": ["types"],
+    "erasure": ["types"],
+    "media": ["types"],
+    "engine": ["erasure", "format", "media", "types"],
+    "store": ["engine", "format", "media", "types"],
+    "protocol": ["types"],
+    "server": ["engine", "protocol", "store", "types"],
+    "client": ["protocol", "types"],
+    "rawdata": ["types"],
+    "recorder": ["client", "rawdata", "types"],
+    "emulators": ["client", "rawdata", "recorder", "types"],
+    "cli": ["client", "emulators", "engine", "media", "rawdata", "recorder", "server", "store", "types"],
+    "bench": ["client", "engine", "media", "server", "store", "types"],
+}
+
+# The same for what only its tests use ([dev-dependencies]).
+ALLOWED_IN_TESTS = {
+    "server": ["client"],
+}
+
+# Outside crates that belong in one place: crate: where it may be used.
+KEPT_IN = {
+    "rusty_erasure": ["erasure"],
+    "io-uring": ["media"],
+    "mio": ["client", "server"],
+}
+
+# Crates that decide: no I/O, clock, threads or randomness, and so none of the crates that bring them.
+MACHINES = ["types", "format", "erasure", "engine", "protocol", "rawdata"]
+NOT_IN_MACHINES = ["getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
+
+THIS = "tools/check-dependencies.py"
+
+
+def crates():
+    """The workspace's packages by short name: that of their directory."""
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
+    metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return {package["manifest_path"].split("/")[-2]: package for package in metadata["packages"]}
+
+
+def dependencies(package, names, in_tests):
+    """What a package depends on: crates of the workspace by short name, others by their own."""
+    kinds = ["dev"] if in_tests else [None, "build"]
+    found = (d["name"] for d in package["dependencies"] if d["kind"] in kinds)
+    return {names.get(name, name) for name in found}
+
+
+def problems_of(crate, used, allowed, names, where):
+    inside = used & set(names.values())
+    for other in sorted(inside - set(allowed.get(crate, []))):
+        yield (
+            f"{crate} -> {other}: crates/{crate}/Cargo.toml names it in [{where}], and the list does not allow it. Move "
+            f"what you need to a crate that both may use. If the edge is right, add it to {THIS} and to the picture in ARCHITECTURE.md"
+        )
+    for other in sorted(set(allowed.get(crate, [])) - inside):
+        yield (
+            f"{crate} -> {other}: the list allows it and [{where}] of crates/{crate}/Cargo.toml does not use it. Take it out of {THIS}"
+        )
+
+
+def problems():
+    packages = crates()
+    names = {package["name"]: crate for crate, package in packages.items()}
+    for crate in sorted(set(packages) - set(ALLOWED)):
+        yield f"{crate}: a crate that the list does not know. Say in {THIS} what it may use"
+    for crate in sorted((set(ALLOWED) | set(ALLOWED_IN_TESTS)) - set(packages)):
+        yield f"{crate}: the list has it and there is no crates/{crate}. Take it out of {THIS}"
+    for crate in sorted(set(packages) & set(ALLOWED)):
+        package = packages[crate]
+        used = dependencies(package, names, in_tests=False)
+        yield from problems_of(crate, used, ALLOWED, names, "dependencies")
+        yield from problems_of(crate, dependencies(package, names, in_tests=True), ALLOWED_IN_TESTS, names, "dev-dependencies")
+        for other in sorted(used):
+            if crate not in KEPT_IN.get(other, [crate]):
+                where = " and ".join(KEPT_IN[other])
+                yield f"{crate} -> {other}: only {where} may use it, so that it can be replaced in one place. Go through that crate"
+            if crate in MACHINES and other in NOT_IN_MACHINES:
+                yield f"{crate} -> {other}: {crate} decides and does no I/O, has no clock, threads or randomness. Pass what it needs as an argument"
+
+
+def main():
+    found = list(problems())
+    for problem in found:
+        print(problem, file=sys.stderr)
+    if found:
+        sys.exit(f"the direction of dependencies: {len(found)} problems")
+    print("the direction of dependencies: every edge is allowed, every allowed edge is used")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs `cargo test` with the arguments given, shows all that it shows and what the tests print, and ends with what was run and what
+# was skipped for want of something, which is easily lost in the middle.
+set -uo pipefail
+
+colour=never
+[[ -t 1 ]] && colour=always
+
+passed=0 failed=0 ignored=0 binaries=0
+declare -A skipped=()
+
+count() {
+    local line=$1
+    if [[ $line =~ "test result:".*\ ([0-9]+)\ passed\;\ ([0-9]+)\ failed\;\ ([0-9]+)\ ignored ]]; then
+        ((binaries += 1, passed += BASH_REMATCH[1], failed += BASH_REMATCH[2], ignored += BASH_REMATCH[3]))
+    elif [[ $line =~ ^"skipped: needs "(.*) ]]; then
+        skipped[${BASH_REMATCH[1]}]=$((${skipped[${BASH_REMATCH[1]}]:-0} + 1))
+    fi
+}
+
+summary() {
+    local needs
+    echo
+    echo "tests: $passed passed, $failed failed, $ignored ignored, in $binaries binaries"
+    for needs in "${!skipped[@]}"; do
+        echo "skipped ${skipped[$needs]} x: needs $needs"
+    done
+}
+
+# With --show-output libtest lists the names of all successes once more, and an empty heading where there are none: both are left out.
+filter() {
+    local line in_names=
+    while IFS= read -r line; do
+        count "$line"
+        if [[ $line == "successes:" ]]; then
+            in_names=1
+        elif [[ -n $in_names && ($line == "    "* || -z $line) ]]; then
+            continue
+        else
+            in_names=
+            printf '%s\n' "$line"
+        fi
+    done
+    summary
+}
+
+cargo test --no-fail-fast --color "$colour" "$@" -- --show-output 2>&1 | filter
+exit "${PIPESTATUS[0]}"
