@@ -24,6 +24,10 @@ const INDEX_BYTES_PER_FRAGMENT: u64 = 64;
 
 const MIB: u64 = 1 << 20;
 
+/// The generation of a new store's superblock; it lies at the drive's start.
+const FIRST_GENERATION: u64 = 2;
+const _: () = assert!(place_of(FIRST_GENERATION) == 0);
+
 /// How a store is to be made. What is `None` is chosen by the kind and size of the drives.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
@@ -359,7 +363,7 @@ fn write_superblocks(
             store: report.store,
             drive: own.uuid,
             number: own.number,
-            generation: 1,
+            generation: FIRST_GENERATION,
             membership: 1,
             epoch: 1,
             nonce,
@@ -410,6 +414,9 @@ fn write_drive(path: &Path, own: &DriveEntry, superblock: &Superblock) -> Result
         write(layout.checkpoint_offset(lane, place_of(0)), &[0; BLOCK_BYTES])?;
         write(header.offset_bytes, &encode_checkpoint(&header, &body))?;
     }
+    // Both places, the first one last: a drive of a store is known by its first bytes.
+    let older = Superblock { generation: superblock.generation - 1, ..superblock.clone() };
+    write(layout.superblock_offset(place_of(older.generation)), &older.encode())?;
     write(layout.superblock_offset(place_of(superblock.generation)), &superblock.encode())
 }
 

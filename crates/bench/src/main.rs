@@ -1,0 +1,92 @@
+//! Benchmarks of Forebay, each with its baseline beside it in the same run: machines are noisy and shared, so that ratios and medians
+//! are what counts. Prints one JSON object; `make bench` keeps it in `bench/`.
+
+mod engine;
+mod fio;
+mod iperf;
+mod measure;
+mod server;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Forebay's benchmarks, each with its baseline in the same run")]
+struct Arguments {
+    /// Where files are put: a directory on tmpfs with some GiB free.
+    #[arg(long, default_value = "/dev/shm")]
+    directory: PathBuf,
+    /// Pairs of measurement and baseline.
+    #[arg(long, default_value_t = 9)]
+    pairs: usize,
+    /// Keeps each result in this directory, as NAME.json.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Which one; all of them when not said.
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// One lane on files, 5+1, 10 KiB fragments, beside fio on the same file system.
+    Engine {
+        /// Bytes of a fragment.
+        #[arg(long, default_value_t = 10 << 10)]
+        fragment_bytes: usize,
+        /// Bytes of fragments in each measurement.
+        #[arg(long, default_value_t = 2 << 30)]
+        payload_bytes: u64,
+    },
+    /// Bytes on media per byte of payload at low rates.
+    Amplification,
+    /// A server and a client over loopback, 10 KiB fragments, beside iperf3.
+    Server,
+    /// Puts, reads from memory and from the drives, and deletions, over sizes of fragments.
+    Curves,
+    /// Opening a store of a million fragments after a crash.
+    Recovery {
+        /// Fragments.
+        #[arg(long, default_value_t = 1_000_000)]
+        fragments: u64,
+        /// Bytes of each.
+        #[arg(long, default_value_t = 10 << 10)]
+        fragment_bytes: usize,
+    },
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let all = [
+        What::Engine { fragment_bytes: 10 << 10, payload_bytes: 2 << 30 },
+        What::Amplification,
+        What::Recovery { fragments: 1_000_000, fragment_bytes: 10 << 10 },
+        What::Server,
+        What::Curves,
+    ];
+    let chosen = arguments.what.as_ref().map_or(&all[..], std::slice::from_ref);
+    for what in chosen {
+        let result = run(what, &arguments.directory, arguments.pairs);
+        println!("{result}");
+        if let Some(out) = &arguments.out {
+            let name = result["benchmark"].as_str().expect("each result has a name");
+            let text = format!("{result:#}\n");
+            let path = out.join(format!("{name}.json"));
+            let written = std::fs::create_dir_all(out).and_then(|()| std::fs::write(&path, text));
+            written.unwrap_or_else(|error| panic!("{} cannot be written: {error}", path.display()));
+        }
+    }
+}
+
+fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
+    match *what {
+        What::Engine { fragment_bytes, payload_bytes } => {
+            engine::throughput(directory, pairs, fragment_bytes, payload_bytes)
+        }
+        What::Amplification => engine::amplification(directory),
+        What::Recovery { fragments, fragment_bytes } => engine::recovery(directory, pairs, fragments, fragment_bytes),
+        What::Server => server::throughput(directory, pairs),
+        What::Curves => server::curves(directory),
+    }
+}

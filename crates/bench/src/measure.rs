@@ -1,0 +1,49 @@
+//! Time, processor time and medians.
+
+use std::time::{Duration, Instant};
+
+/// Wall and processor time of a piece of work.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Wall time in seconds.
+    pub seconds: f64,
+    /// User and system time of this process, kernel workers included, in seconds.
+    pub cpu_seconds: f64,
+}
+
+/// Runs a piece of work.
+pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Cost) {
+    let (wall, cpu) = (Instant::now(), cpu_time());
+    let result = work();
+    let cost = Cost { seconds: wall.elapsed().as_secs_f64(), cpu_seconds: (cpu_time() - cpu).as_secs_f64() };
+    (result, cost)
+}
+
+fn cpu_time() -> Duration {
+    // SAFETY: an all-zero `rusage` is valid, and the call only writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    duration(usage.ru_utime) + duration(usage.ru_stime)
+}
+
+/// The median of some numbers.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+/// Memory of this process that is in RAM, in bytes.
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kib| kib.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
