@@ -1,0 +1,323 @@
+//! A pretended store in memory that honours puts, leases, decisions and releases.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use forebay_client::{
+    AcceptedEvent, AcceptedPage, Decision, EventState, FetchedEvent, FetchedFragment, Lease, LeasedEvent, PutResult,
+    RunInfo,
+};
+use forebay_emulators::{FilterStore, ReadoutStore, StoreError};
+use forebay_recorder::AcceptedStore;
+use forebay_types::{
+    DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid, StreamName,
+    Verdict,
+};
+
+/// Events that are leased at once at most, so that leases are many.
+const LEASE_MAX: usize = 16;
+
+pub struct Event {
+    pub fragments: BTreeMap<SourceId, Vec<u8>>,
+    pub expected: u16,
+    pub arrived: Instant,
+    pub lease_until: Option<Instant>,
+    pub attempts: u16,
+    /// Streams that have not released it, and whether it is incomplete.
+    pub accepted: Option<(BTreeSet<StreamName>, bool)>,
+    pub verdict: Option<Verdict>,
+    pub finished: bool,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub events: BTreeMap<EventKey, Event>,
+    pub streams: BTreeSet<StreamName>,
+    pub known_runs: Vec<RunId>,
+    /// What becomes of certain fragments.
+    pub never_arrives: BTreeSet<SourceId>,
+    pub reads: HashMap<SourceId, ReadOutcome>,
+    pub damages: BTreeSet<FragmentId>,
+    pub bytes_read: u64,
+    pub puts_in_a_row_refused: usize,
+    /// Calls that get no answer.
+    pub silent: usize,
+}
+
+/// A handle; handles of the same store share its state.
+#[derive(Clone)]
+pub struct Store {
+    pub shared: Arc<Mutex<State>>,
+    pub results: Vec<PutResult>,
+    pub incomplete_after: Duration,
+    pub fragment_bytes_max: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store {
+            shared: Arc::default(),
+            results: Vec::new(),
+            incomplete_after: Duration::from_secs(3600),
+            fragment_bytes_max: 1 << 20,
+        }
+    }
+}
+
+impl Store {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().expect("no test panics with it")
+    }
+
+    fn answers(&self) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.silent > 0 {
+            state.silent -= 1;
+            return Err(StoreError { message: "no answer".into(), retryable: true });
+        }
+        Ok(())
+    }
+
+    fn read(state: &mut State, id: FragmentId, payload: &[u8]) -> FetchedFragment {
+        let outcome = state.reads.get(&id.source).copied().unwrap_or(ReadOutcome::Found);
+        let mut payload = if outcome == ReadOutcome::Found { payload.to_vec() } else { Vec::new() };
+        if state.damages.contains(&id)
+            && let Some(last) = payload.last_mut()
+        {
+            *last ^= 0x10;
+        }
+        state.bytes_read += payload.len() as u64;
+        FetchedFragment { source: id.source, outcome, payload }
+    }
+
+    fn fetch_one(&self, key: EventKey, sources: Option<&[SourceId]>) -> FetchedEvent {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let Some(event) = state.events.remove(&key) else {
+            return fetched(key, ReadOutcome::NotFound, EventState::Unknown);
+        };
+        let mut found = fetched(key, ReadOutcome::Found, EventState::Leased);
+        if event.finished {
+            found = fetched(key, ReadOutcome::Deleted, EventState::Finished);
+        } else {
+            if event.accepted.is_some() {
+                found.state = EventState::Accepted;
+            }
+            (found.expected, found.stored) = (event.expected, event.fragments.len() as u32);
+            let wanted: Vec<SourceId> =
+                sources.map_or_else(|| event.fragments.keys().copied().collect(), <[SourceId]>::to_vec);
+            for source in wanted {
+                found.fragments.push(match event.fragments.get(&source) {
+                    Some(payload) => Store::read(state, key.fragment(source), payload),
+                    None => FetchedFragment { source, outcome: ReadOutcome::NotFound, payload: Vec::new() },
+                });
+            }
+        }
+        state.events.insert(key, event);
+        found
+    }
+}
+
+fn fetched(key: EventKey, outcome: ReadOutcome, state: EventState) -> FetchedEvent {
+    FetchedEvent { key, outcome, state, expected: 0, stored: 0, fragments: Vec::new() }
+}
+
+impl ReadoutStore for Store {
+    fn fragment_bytes_max(&self) -> u64 {
+        self.fragment_bytes_max
+    }
+
+    fn runs(&mut self) -> Result<Vec<RunInfo>, StoreError> {
+        let info = |run: &RunId| RunInfo {
+            run: *run,
+            events: 1,
+            undecided: 0,
+            finished: 0,
+            first_event: EventId(0),
+            last_event: EventId(0),
+        };
+        Ok(self.state().known_runs.iter().map(info).collect())
+    }
+
+    fn put(&mut self, id: FragmentId, expected: u16, payload: &[u8]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.puts_in_a_row_refused > 0 {
+            state.puts_in_a_row_refused -= 1;
+            return Err(StoreError { message: "no answer".into(), retryable: true });
+        }
+        let never_arrives = state.never_arrives.contains(&id.source);
+        let event = state.events.entry(id.key()).or_insert_with(|| Event {
+            fragments: BTreeMap::new(),
+            expected,
+            arrived: Instant::now(),
+            lease_until: None,
+            attempts: 0,
+            accepted: None,
+            verdict: None,
+            finished: false,
+        });
+        let outcome = if event.verdict.is_some() {
+            PutOutcome::Late
+        } else if never_arrives {
+            PutOutcome::Durable
+        } else {
+            match event.fragments.get(&id.source) {
+                Some(there) if there != payload => PutOutcome::Conflict,
+                _ => {
+                    event.fragments.insert(id.source, payload.to_vec());
+                    PutOutcome::Durable
+                }
+            }
+        };
+        drop(state);
+        self.results.push(PutResult { id, outcome, answered: true, latency: Duration::from_micros(5) });
+        Ok(())
+    }
+
+    fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
+        into.append(&mut self.results);
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl FilterStore for Store {
+    fn lease(
+        &mut self,
+        max_events: u32,
+        duration: Duration,
+        _filter: u64,
+        run: Option<RunId>,
+    ) -> Result<Lease, StoreError> {
+        self.answers()?;
+        let (now, incomplete_after) = (Instant::now(), self.incomplete_after);
+        let mut state = self.state();
+        let mut lease = Lease { events: Vec::new(), undecided: 0, retry_after: Duration::from_millis(2) };
+        for (key, event) in &mut state.events {
+            if event.verdict.is_some() || run.is_some_and(|run| run != key.run) {
+                continue;
+            }
+            lease.undecided += 1;
+            let complete = event.fragments.len() >= usize::from(event.expected);
+            let waited = now.duration_since(event.arrived) >= incomplete_after;
+            let free = event.lease_until.is_none_or(|until| until <= now);
+            if free && (complete || waited) && lease.events.len() < LEASE_MAX.min(max_events as usize) {
+                event.lease_until = Some(now + duration);
+                event.attempts += 1;
+                lease.events.push(LeasedEvent {
+                    key: *key,
+                    fragments: event.fragments.len() as u32,
+                    expected: event.expected,
+                    attempt: event.attempts,
+                    bytes: event.fragments.values().map(|payload| payload.len() as u64).sum(),
+                    incomplete: !complete,
+                });
+            }
+        }
+        Ok(lease)
+    }
+
+    fn get_events(
+        &mut self,
+        events: &[EventKey],
+        sources: Option<&[SourceId]>,
+    ) -> Result<Vec<FetchedEvent>, StoreError> {
+        self.answers()?;
+        Ok(events.iter().map(|key| self.fetch_one(*key, sources)).collect())
+    }
+
+    fn decide(&mut self, decisions: &[Decision]) -> Result<Vec<DecideOutcome>, StoreError> {
+        self.answers()?;
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let mut decide = |decision: &Decision| {
+            let Some(event) = state.events.get_mut(&decision.key) else { return DecideOutcome::NotFound };
+            match &event.verdict {
+                Some(verdict) if *verdict == decision.verdict => return DecideOutcome::AlreadyDone,
+                Some(_) => return DecideOutcome::Conflict,
+                None => {}
+            }
+            event.verdict = Some(decision.verdict.clone());
+            match &decision.verdict {
+                Verdict::Reject => {
+                    event.finished = true;
+                    event.fragments.clear();
+                }
+                Verdict::Accept(streams) => {
+                    state.streams.extend(streams.iter().cloned());
+                    event.accepted = Some((streams.iter().cloned().collect(), decision.incomplete));
+                }
+            }
+            DecideOutcome::Done
+        };
+        Ok(decisions.iter().map(&mut decide).collect())
+    }
+}
+
+impl AcceptedStore for Store {
+    fn store(&self) -> StoreUuid {
+        StoreUuid::from_bytes([7; 16])
+    }
+
+    fn streams(&mut self) -> Result<Vec<StreamName>, StoreError> {
+        self.answers()?;
+        Ok(self.state().streams.iter().cloned().collect())
+    }
+
+    fn accepted(&mut self, stream: &StreamName, after: Option<EventKey>, max: u32) -> Result<AcceptedPage, StoreError> {
+        self.answers()?;
+        let state = self.state();
+        let undecided_floor = state.events.iter().find(|(_, event)| event.verdict.is_none()).map(|(key, _)| *key);
+        let mut behind = state.events.iter().filter_map(|(key, event)| {
+            let (streams, incomplete) = event.accepted.as_ref()?;
+            (after.is_none_or(|after| *key > after) && streams.contains(stream)).then(|| AcceptedEvent {
+                key: *key,
+                fragments: event.fragments.len() as u32,
+                bytes: event.fragments.values().map(|payload| payload.len() as u64).sum(),
+                incomplete: *incomplete,
+            })
+        });
+        let events = behind.by_ref().take(max as usize).collect();
+        Ok(AcceptedPage { events, more: behind.next().is_some(), undecided_floor })
+    }
+
+    fn fetch(&mut self, events: &[EventKey]) -> Result<Vec<FetchedEvent>, StoreError> {
+        self.get_events(events, None)
+    }
+
+    fn release(&mut self, stream: &StreamName, events: &[EventKey]) -> Result<Vec<DecideOutcome>, StoreError> {
+        self.answers()?;
+        let mut state = self.state();
+        let mut release = |key: &EventKey| {
+            let Some(event) = state.events.get_mut(key) else { return DecideOutcome::NotFound };
+            let Some((streams, _)) = &mut event.accepted else { return DecideOutcome::NotFound };
+            if !streams.remove(stream) {
+                return DecideOutcome::AlreadyDone;
+            }
+            if streams.is_empty() {
+                event.finished = true;
+                event.fragments.clear();
+            }
+            DecideOutcome::Done
+        };
+        Ok(events.iter().map(&mut release).collect())
+    }
+}
+
+/// The recorded files: `FOREBAY_TESTDATA`, or `../shared/data` beside the workspace when it exists.
+/// Without them the test is skipped, and says so; where `CI` is `true` it fails.
+pub fn test_data() -> Option<PathBuf> {
+    let default = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"));
+    let directory = std::env::var_os("FOREBAY_TESTDATA").map_or_else(default, PathBuf::from);
+    if directory.is_dir() {
+        return Some(directory);
+    }
+    println!("skipped: needs recorded files (set FOREBAY_TESTDATA)");
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "recorded files are missing: {}", directory.display());
+    None
+}
