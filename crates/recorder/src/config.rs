@@ -50,6 +50,8 @@ pub struct RecorderConfig {
     pub patience: Duration,
     /// How many files in a row may come back other than they were written (default 3).
     pub mismatches_max: u32,
+    /// With [`Mode::Continuous`]: the wait before a directory that cannot be used is tried again (default 5 s).
+    pub retry: Duration,
     /// Called for every file.
     pub hook: Option<FileHook>,
 }
@@ -69,6 +71,7 @@ impl RecorderConfig {
             fetch_bytes: 32 << 20,
             patience: Duration::from_secs(30),
             mismatches_max: 3,
+            retry: Duration::from_secs(5),
             hook: None,
         }
     }

@@ -189,28 +189,30 @@ impl StreamDirectory {
         }
     }
 
-    /// [`crate::machine::Step::Journal`].
-    pub fn journal(&mut self, line: &Line) -> Result<()> {
+    /// [`crate::machine::Step::Journal`]; the size of the journal then, in bytes.
+    pub fn journal(&mut self, line: &Line) -> Result<u64> {
         let mut text = Vec::new();
         line.write(&mut text);
         let path = self.path_of(JOURNAL_NAME);
         let mut write = || {
             if let Some(journal) = &mut self.journal {
                 journal.write_all(&text)?;
-                return journal.sync_data();
+                journal.sync_data()?;
+                return Ok(journal.metadata()?.len());
             }
             let mut journal = OpenOptions::new().append(true).create(true).open(&path)?;
             journal.write_all(&text)?;
             journal.sync_all()?;
             self.journal = Some(journal);
-            self.handle.sync_all()
+            self.handle.sync_all()?;
+            Ok(text.len() as u64)
         };
         let written = write();
         self.at("write", JOURNAL_NAME, written)
     }
 
-    /// [`crate::machine::Step::RewriteJournal`].
-    pub fn rewrite_journal(&mut self, lines: &[Line]) -> Result<()> {
+    /// [`crate::machine::Step::RewriteJournal`]; the size of the journal then, in bytes.
+    pub fn rewrite_journal(&mut self, lines: &[Line]) -> Result<u64> {
         let mut text = Vec::new();
         lines.iter().for_each(|line| line.write(&mut text));
         let write = || {
@@ -222,7 +224,7 @@ impl StreamDirectory {
             OpenOptions::new().append(true).open(self.path_of(JOURNAL_NAME))
         };
         self.journal = Some(self.at("rewrite", JOURNAL_NAME, write())?);
-        Ok(())
+        Ok(text.len() as u64)
     }
 }
 

@@ -18,8 +18,6 @@ use crate::store::{AcceptedStore, StoreError};
 
 /// The longest sleep before the control is looked at again.
 const SLEEP: Duration = Duration::from_millis(20);
-/// The wait before a directory that could not be written is tried again.
-const DIRECTORY_RETRY: Duration = Duration::from_secs(5);
 
 /// The recorder of one stream.
 pub(crate) struct StreamRecorder<'a> {
@@ -36,8 +34,8 @@ impl StreamRecorder<'_> {
             match self.attempt(store) {
                 Err(RecorderError::Directory(error)) if self.keeps_trying() => {
                     self.count(|counters| &counters.troubles, 1);
-                    tracing::error!(stream = %self.stream, "{error}. Tried again in {DIRECTORY_RETRY:?}");
-                    self.sleep(DIRECTORY_RETRY);
+                    tracing::error!(stream = %self.stream, "{error}. Tried again in {:?}", self.config.retry);
+                    self.sleep(self.config.retry);
                     if self.control.is_stopping() {
                         return Err(RecorderError::Directory(error));
                     }
@@ -165,8 +163,8 @@ impl<S: AcceptedStore> Hands<'_, S> {
                 self.read_mode = (found != crate::machine::ReadBack::Missing).then_some(mode);
                 return Ok(Reply::ReadBack(found));
             }
-            Step::Journal { line } => self.directory.journal(&line)?,
-            Step::RewriteJournal { lines } => self.directory.rewrite_journal(&lines)?,
+            Step::Journal { line } => return Ok(Reply::Journaled(self.directory.journal(&line)?)),
+            Step::RewriteJournal { lines } => return Ok(Reply::Journaled(self.directory.rewrite_journal(&lines)?)),
             Step::WriteSidecar { sidecar } => self.directory.write_sidecar(&sidecar)?,
             Step::PublishSidecar { file } => self.directory.rename(&file.sidecar_part(), &file.sidecar())?,
             Step::SetAside { file } => self.directory.set_aside(file)?,

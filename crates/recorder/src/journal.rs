@@ -27,7 +27,8 @@ use crate::sidecar::Sidecar;
 /// The largest journal that is read, in bytes.
 pub const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
-/// A journal is rewritten without what is over when it is larger at the start, in bytes.
+/// A journal that is larger, in bytes, is rewritten without what is over: at the start, and when it has
+/// doubled since.
 pub const JOURNAL_REWRITE_BYTES: u64 = 16 << 20;
 
 /// A line.
@@ -172,6 +173,11 @@ impl Ledger {
     pub fn saw(&mut self, run: RunId, sequence: u32) {
         let next = self.next_sequence.entry(run).or_default();
         *next = (*next).max(sequence.saturating_add(1));
+    }
+
+    /// The files that are released or withdrawn.
+    pub fn all_over(&self) -> BTreeSet<FileName> {
+        self.released.union(&self.withdrawn).copied().collect()
     }
 
     /// The fewest lines that say the same of what is not over and of the files `still_there`.

@@ -89,6 +89,11 @@ pub fn run_with<S: AcceptedStore>(
             if control.is_stopping() || ending && new == 0 && threads.iter().all(|thread| thread.is_finished()) {
                 break;
             }
+            // Before the end a thread ends only with an error, which stops all, or by a panic, which must not go unnoticed.
+            if !ending && threads.iter().any(|thread| thread.is_finished()) && !control.is_draining() {
+                control.stop();
+                break;
+            }
             for _ in 0..LOOK.as_millis() / TURN.as_millis() {
                 let all_over = ending && threads.iter().all(|thread| thread.is_finished());
                 if control.is_stopping() || all_over || control.is_draining() != (ending && config.mode != Mode::Once) {

@@ -255,6 +255,9 @@ impl Machine {
         for key in closing.keys() {
             self.taken.remove(&key);
         }
+        if closing.adopted {
+            self.ledger.withdrawn.insert(closing.name);
+        }
         self.walk.start_over();
         let (expected, _) = closing.expected();
         if self.mismatches > self.config.mismatches_max {

@@ -28,7 +28,7 @@ use forebay_client::{AcceptedEvent, AcceptedPage};
 use forebay_types::{DecideOutcome, EventKey, RunId, StoreUuid, StreamName, Time};
 
 use crate::digest::Digest;
-use crate::journal::{Ledger, Line};
+use crate::journal::{JOURNAL_REWRITE_BYTES, Ledger, Line};
 use crate::names::{FileName, Kind};
 use crate::sidecar::Sidecar;
 
@@ -165,6 +165,8 @@ pub enum Reply {
     Page(AcceptedPage),
     /// `Fetch`: what became of each event, in their order.
     Fetched(Vec<Fetched>),
+    /// `Journal`, `RewriteJournal`: it is done, and the journal has so many bytes now.
+    Journaled(u64),
     /// `Sync`: what was appended.
     Synced(Digest),
     /// `ReadBack`: what is there.
@@ -369,6 +371,9 @@ pub struct Machine {
     unavailable_since: Option<Time>,
     /// Files in a row that did not come back.
     mismatches: u32,
+    journal_bytes: u64,
+    /// The size of the journal after it was last rewritten.
+    journal_rewritten_bytes: u64,
     stopping: bool,
     end: Option<Result<(), MachineError>>,
 }
@@ -415,6 +420,16 @@ impl Machine {
         if matches!(step, Step::List { .. } | Step::Fetch { .. }) {
             self.busy_since = None;
         }
+        let reply = match reply {
+            Reply::Journaled(bytes) => {
+                self.journal_bytes = bytes;
+                if matches!(step, Step::RewriteJournal { .. }) {
+                    self.journal_rewritten_bytes = bytes;
+                }
+                Reply::Done
+            }
+            reply => reply,
+        };
         match (step, reply) {
             (Step::List { .. }, Reply::Page(page)) => {
                 let taken = &self.taken;
@@ -445,7 +460,7 @@ impl Machine {
         if let Some(step) = self.closing_step().or_else(|| self.adopt_next()) {
             return step;
         }
-        if let Some(step) = self.place_waiting() {
+        if let Some(step) = self.shorten_journal().or_else(|| self.place_waiting()) {
             return step;
         }
         let nothing_left = self.waiting.is_empty() && self.walk.found_nothing(&self.config);
@@ -469,6 +484,13 @@ impl Machine {
             Step::Wait { until } => Step::Wait { until: idle_until.map_or(until, |idle| idle.min(until)) },
             step => step,
         }
+    }
+
+    /// Between two files, when most of the journal is about what is over.
+    fn shorten_journal(&self) -> Option<Step> {
+        let long = self.journal_bytes > JOURNAL_REWRITE_BYTES && self.journal_bytes / 2 > self.journal_rewritten_bytes;
+        // Released files may have been taken away since; those that have leave the journal at the next start.
+        long.then(|| Step::RewriteJournal { lines: self.ledger.rewritten(&self.ledger.all_over()) })
     }
 
     fn finish(&mut self, end: Result<(), MachineError>) -> Step {

@@ -97,6 +97,8 @@ impl Machine {
             busy_since: None,
             unavailable_since: None,
             mismatches: 0,
+            journal_bytes: 0,
+            journal_rewritten_bytes: 0,
             stopping: false,
             end: None,
         }

@@ -312,8 +312,13 @@ impl World {
             Step::ReadBack { file } => return Reply::ReadBack(self.read_back(file)),
             Step::Journal { line } => {
                 self.journal.get_or_insert_default().push(*line);
+                // Now and then it is told to be long.
+                return Reply::Journaled(if self.random.below(4) == 0 { 1 << 30 } else { 0 });
             }
-            Step::RewriteJournal { lines } => self.journal = Some(lines),
+            Step::RewriteJournal { lines } => {
+                self.journal = Some(lines);
+                return Reply::Journaled(100);
+            }
             Step::WriteSidecar { sidecar } => self.add(sidecar.file_name().sidecar_part(), sidecar.to_json()),
             Step::PublishSidecar { file } => self.change(NameChange::Rename(file.sidecar_part(), file.sidecar())),
             Step::SetAside { file } => {
