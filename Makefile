@@ -27,7 +27,8 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 deps: ## install the Debian packages that tests and benchmarks use (Debian 12 or 13; root, or sudo)
 	tools/install-packages.sh
 
-bench: rust ## measure against fio and iperf3 (after `make deps`); results go to bench/ (BENCH="..." adds options)
+bench: rust ## measure against fio and iperf3 (after `make deps`); results go to bench/ (BENCH="engine" for one)
+	cargo build $(LOCKED) --release -p forebay -p forebay-bench
 	cargo run $(LOCKED) --release -p forebay-bench -- --out bench $(BENCH)
 
 lint: rust ## formatting, clippy, documentation, direction of dependencies, texts
