@@ -215,7 +215,8 @@ pub fn encode_checkpoint(header: &CheckpointHeader, body: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentState {
-    /// It may have more flushes than the checkpoint knows: recovery walks it and closes it.
+    /// It may have more flushes than the checkpoint knows: recovery looks for its closing flush, else walks it, and
+    /// closes it.
     Open = 1,
     /// A closing flush with its whole table stands at the end of its slots.
     Closed = 2,
@@ -247,7 +248,8 @@ pub struct SegmentEntry {
     pub parity_shards: u8,
     /// Bytes of a unit.
     pub unit_bytes: u32,
-    /// Flushes that were durable at the checkpoint, without the closing one.
+    /// Its flushes, without the closing one. In [`SegmentState::Walk`] exactly these are durable; of an open segment some may
+    /// have been on their way, and more may have followed.
     pub flushes: u32,
     /// Sequence of its first record.
     pub first_sequence: u64,
@@ -295,7 +297,7 @@ pub struct FinishedRun {
 pub struct CheckpointBody {
     /// Sequence of the record that is written next.
     pub next_record_sequence: u64,
-    /// Counter of the segment that is made next.
+    /// No segment with a higher number in the lane was planned; see [`SegmentId::counter`].
     pub next_segment_counter: u64,
     /// Segments that exist.
     pub live: Vec<SegmentEntry>,
@@ -303,7 +305,9 @@ pub struct CheckpointBody {
     pub planned: Vec<PlannedSegment>,
     /// Finished events; runs ascending.
     pub finished: Vec<FinishedRun>,
-    /// Names of the streams: records of acceptances and releases hold the numbers of streams as bits.
+    /// Names of the streams. The number of a stream is its place in here, for the whole life of the lane:
+    /// names are only ever added at the end. Records hold sets of streams as bits by number, so a name must
+    /// stand in a durable checkpoint before any record uses its number.
     pub streams: Vec<StreamName>,
     /// Counters of the operator's statistics; numbers ascending.
     pub counters: Vec<(u16, u64)>,

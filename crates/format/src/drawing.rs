@@ -57,6 +57,7 @@ fn structures_of_the_code() -> Structures {
         checkpoint::planned_segment,
         checkpoint::finished_run,
         checkpoint::ordinal_range,
+        checkpoint::stream,
         checkpoint::counter,
         segment::segment_id,
         segment::shard_place,
@@ -136,6 +137,7 @@ fn numbers_of_the_code() -> Vec<String> {
         number("limit", "flush header bytes", flush::FLUSH_HEADER_BYTES_MAX as u64),
         number("limit", "unit bytes of a store", u64::from(superblock::UNIT_BYTES_MAX)),
         number("limit", "fragment bytes", limits::FRAGMENT_BYTES_MAX as u64),
+        number("limit", "streams", limits::STREAMS_MAX as u64),
     ];
     use checkpoint::{SegmentState, section_kind};
     use superblock::DriveState;
@@ -150,6 +152,7 @@ fn numbers_of_the_code() -> Vec<String> {
         number("section kind", "planned", section_kind::PLANNED.into()),
         number("section kind", "finished", section_kind::FINISHED.into()),
         number("section kind", "counters", section_kind::COUNTERS.into()),
+        number("section kind", "streams", section_kind::STREAMS.into()),
         number("section flag", "optional", checkpoint::SECTION_OPTIONAL.into()),
         number("finished run flag", "closed", checkpoint::RUN_CLOSED.into()),
         number("flush flag", "closing", flush::FLUSH_CLOSING.into()),

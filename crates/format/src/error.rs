@@ -120,9 +120,6 @@ pub enum FormatError {
         /// The number that it is held against.
         expected: u64,
     },
-    /// A stream's name that no stream may have.
-    #[error("the list of streams is damaged: {0}")]
-    StreamName(#[from] forebay_types::StreamNameError),
 }
 
 /// `Ok` when `holds`, else [`FormatError::Inconsistent`] with the rule and the two numbers.

@@ -168,12 +168,6 @@ impl FlushHeader {
         usize::from(self.data_shards) + usize::from(self.parity_shards)
     }
 
-    /// CRC32C of the unit of `shard` in `row`.
-    pub fn unit_crc(&self, shard: u8, row: u32) -> u32 {
-        assert!(usize::from(shard) < self.shard_count() && row < self.rows, "unit {shard} of row {row}");
-        self.unit_crcs[usize::from(shard) * self.rows as usize + row as usize]
-    }
-
     /// The 128-bit XXH3 of all that shards must share to be combined: flags, segment, flush number,
     /// lane, widths, rows, data, table, records, sequence, the places of all shards and the CRCs of all
     /// units. Not the drive, the offset, the shard's number and what was durable, which differ.

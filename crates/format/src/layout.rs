@@ -96,11 +96,6 @@ impl DriveLayout {
         (slot % u32::from(self.lanes)) as u16
     }
 
-    /// The slots of a lane.
-    pub fn slots_of_lane(&self, lane: u16) -> impl Iterator<Item = u32> + use<> {
-        (u32::from(lane)..self.slots).step_by(usize::from(self.lanes))
-    }
-
     /// Where the last slot ends, or `None` when that lies beyond every drive.
     pub fn checked_end_offset(&self) -> Option<u64> {
         u64::from(self.slots).checked_mul(self.slot_bytes)?.checked_add(self.slots_offset())

@@ -37,10 +37,7 @@ pub use layout::{
     CHECKPOINTS_OFFSET, DriveLayout, LayoutError, PLACES, SLOTS_ALIGNMENT_BYTES, SLOTS_PER_LANE_MIN, SUPERBLOCK_BYTES,
     SUPERBLOCK_STRIDE_BYTES, place_of,
 };
-pub use record::{
-    PAYLOAD_ALIGNMENT_BYTES, RECORD_INCOMPLETE, RecordKind, STREAMS_BYTES_MAX, TABLE_ENTRY_BYTES, TableEntry,
-    decode_streams, encode_streams,
-};
+pub use record::{PAYLOAD_ALIGNMENT_BYTES, RECORD_INCOMPLETE, RecordKind, TABLE_ENTRY_BYTES, TableEntry};
 pub use segment::{SegmentId, ShardPlace};
 pub use superblock::{DriveEntry, DriveState, Geometry, HISTORY_MAX, Start, Superblock, UNIT_BYTES_MAX};
 pub use table::{FlushEntry, SegmentTable};

@@ -1,9 +1,9 @@
-//! Records: their entries in the tables, and the small payloads of decisions.
+//! Records: their entries in the tables.
 
 use std::ops::Range;
 
-use forebay_types::limits::{FRAGMENT_BYTES_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
-use forebay_types::{EventId, EventKey, FragmentId, RunId, SourceId, StreamName};
+use forebay_types::limits::FRAGMENT_BYTES_MAX;
+use forebay_types::{EventId, EventKey, RunId, SourceId};
 
 use crate::FormatError;
 use crate::error::{ensure, within};
@@ -17,9 +17,6 @@ pub const PAYLOAD_ALIGNMENT_BYTES: u64 = 8;
 
 /// Flag of an entry: the event was decided although fragments were missing.
 pub const RECORD_INCOMPLETE: u8 = 1;
-
-/// Bytes of the longest payload of a decision: every stream with the longest name.
-pub const STREAMS_BYTES_MAX: usize = 1 + STREAMS_MAX * (1 + STREAM_NAME_BYTES_MAX);
 
 layout!(
     /// One record in a table.
@@ -38,6 +35,11 @@ layout!(
 
 /// What a record is. The numbers are stored and never given another meaning; 6 and up are kept for
 /// files, the name space and events that were written as one record.
+///
+/// Only fragments have a payload. An acceptance and a release speak of a set of streams: 64 bits, bit n
+/// for the stream with number n, which is its place in
+/// [`CheckpointBody::streams`](crate::CheckpointBody::streams). The set lies in the entry itself; see
+/// [`TableEntry::source`] and [`TableEntry::crc`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -45,11 +47,11 @@ pub enum RecordKind {
     Fragment = 1,
     /// The event filter does not want the event.
     Reject = 2,
-    /// The event filter wants the event; the payload names the streams.
+    /// The event filter wants the event, for a set of streams.
     Accept = 3,
     /// An operator deleted the event.
     Delete = 4,
-    /// A stream is done with the event; the payload names it.
+    /// Streams are done with the event; the set says which.
     Release = 5,
 }
 
@@ -74,19 +76,21 @@ pub struct TableEntry {
     pub kind: RecordKind,
     /// [`RECORD_INCOMPLETE`] or nothing.
     pub flags: u8,
-    /// Fragments that the event should have; 0 when not known.
+    /// Fragments that the event should have; 0 when not known, and in all records but fragments.
     pub expected: u16,
     /// The run.
     pub run: RunId,
     /// The event.
     pub event: EventId,
-    /// The source of a fragment; 0 for other records.
+    /// The source of a fragment; of an acceptance or a release the lower half of its set of streams; 0 for
+    /// other records.
     pub source: SourceId,
-    /// Bytes of the payload.
+    /// Bytes of the payload; 0 for all records but fragments.
     pub bytes: u32,
-    /// CRC32C of the payload.
+    /// CRC32C of a fragment's payload; of an acceptance or a release the upper half of its set of streams; 0
+    /// for other records.
     pub crc: u32,
-    /// Where the payload begins in the data of its flush, in units of 8 bytes.
+    /// Where the payload begins in the data of its flush, in units of 8 bytes; without one, where it would.
     pub offset_units: u32,
 }
 
@@ -94,11 +98,6 @@ impl TableEntry {
     /// The event that the record speaks of.
     pub const fn key(&self) -> EventKey {
         EventKey { run: self.run, event: self.event }
-    }
-
-    /// The fragment's id.
-    pub const fn fragment(&self) -> FragmentId {
-        FragmentId { run: self.run, event: self.event, source: self.source }
     }
 
     /// Where the payload lies in the data of its flush.
@@ -152,48 +151,3 @@ impl TableEntry {
         ensure(end <= data_bytes, "table of records", "a payload lies in the data of its flush", end, data_bytes)
     }
 }
-
-/// The payload of an accept (its streams) or a release (one stream).
-///
-/// # Panics
-/// When there is no stream or more than [`STREAMS_MAX`].
-pub fn encode_streams(streams: &[StreamName]) -> Vec<u8> {
-    assert!((1..=STREAMS_MAX).contains(&streams.len()), "{} streams", streams.len());
-    let mut payload = vec![streams.len() as u8];
-    for stream in streams {
-        let name = stream.as_str().as_bytes();
-        payload.push(u8::try_from(name.len()).expect("names of streams are at most 64 bytes"));
-        payload.extend_from_slice(name);
-    }
-    payload
-}
-
-/// Reads what [`encode_streams`] wrote.
-///
-/// # Errors
-/// [`FormatError`] when bytes are missing or left over, there is no stream or more than
-/// [`STREAMS_MAX`], or a name is none.
-pub fn decode_streams(payload: &[u8]) -> Result<Vec<StreamName>, FormatError> {
-    const WHAT: &str = "list of streams";
-    let truncated =
-        |needed: usize| FormatError::Truncated { what: WHAT, needed: needed as u64, available: payload.len() as u64 };
-    let (&count, mut rest) = payload.split_first().ok_or(truncated(1))?;
-    ensure(count >= 1, WHAT, "there is at least one stream", count, 1u8)?;
-    within("number of streams", u64::from(count), STREAMS_MAX as u64)?;
-    let mut streams = Vec::with_capacity(usize::from(count));
-    for _ in 0..count {
-        let (&length, after) = rest.split_first().ok_or(truncated(payload.len() + 1))?;
-        let length = usize::from(length);
-        within("length of a stream's name", length as u64, STREAM_NAME_BYTES_MAX as u64)?;
-        if after.len() < length {
-            return Err(truncated(payload.len() - after.len() + length));
-        }
-        let (name, after) = after.split_at(length);
-        streams.push(String::from_utf8_lossy(name).parse()?);
-        rest = after;
-    }
-    ensure(rest.is_empty(), WHAT, "it ends after its last name", rest.len() as u64, 0u8)?;
-    Ok(streams)
-}
-
-const _: () = assert!(STREAMS_MAX <= u8::MAX as usize);

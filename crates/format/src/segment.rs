@@ -33,7 +33,7 @@ pub struct SegmentId {
     pub epoch: u32,
     /// Half of that start's random number, so that two histories never share an id.
     pub nonce: u32,
-    /// Its number in its lane.
+    /// The lane in the upper 16 bits, its number in the lane below: no two lanes name a segment alike.
     pub counter: u64,
 }
 

@@ -245,13 +245,8 @@ impl Superblock {
     }
 
     /// The drive that the superblock lies on.
-    pub fn own_entry(&self) -> Option<&DriveEntry> {
+    fn own_entry(&self) -> Option<&DriveEntry> {
         self.drives.iter().find(|entry| entry.uuid == self.drive)
-    }
-
-    /// Where things lie on the drive that `entry` describes.
-    pub fn layout_of(&self, entry: &DriveEntry) -> DriveLayout {
-        self.geometry.layout(entry.slots)
     }
 
     fn check(&self) -> Result<(), FormatError> {

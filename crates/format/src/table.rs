@@ -130,7 +130,7 @@ impl SegmentTable {
     }
 
     /// Every flush with its records.
-    pub fn by_flush(&self) -> impl Iterator<Item = (&FlushEntry, &[TableEntry])> {
+    fn by_flush(&self) -> impl Iterator<Item = (&FlushEntry, &[TableEntry])> {
         let mut rest = self.records.as_slice();
         self.flushes.iter().map(move |flush| {
             let (records, after) = rest.split_at(flush.record_count as usize);

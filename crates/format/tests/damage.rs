@@ -45,15 +45,12 @@ fn decode_as_everything(bytes: &[u8]) {
         let _ = header.decode_table(table);
         let _ = header.check_in_slot(17 << 20, 64 << 20);
     }
-    if let Ok(header) = CheckpointHeader::decode(bytes)
-        && let Ok(body) = CheckpointBody::decode(&header, &bytes[CHECKPOINT_HEADER_BYTES..])
-    {
-        let _ = body.check_slots(1, &superblock());
+    if let Ok(header) = CheckpointHeader::decode(bytes) {
+        let _ = CheckpointBody::decode(&header, &bytes[CHECKPOINT_HEADER_BYTES..]);
     }
     if let Ok(table) = SegmentTable::decode(bytes) {
         let _ = table.check_in_slot(64 << 20, 4, 32 << 10);
     }
-    let _ = decode_streams(bytes);
     let allocated = ALLOCATED.get() - before;
     let limit = 8 * bytes.len() + (64 << 10);
     assert!(allocated <= limit, "{allocated} bytes allocated for {} bytes", bytes.len());

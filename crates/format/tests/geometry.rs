@@ -137,10 +137,8 @@ fn a_drive_that_cannot_be_laid_out_is_refused_with_the_numbers() {
 #[test]
 fn slots_belong_to_lanes_in_turn() {
     let layout = DriveLayout { lanes: 3, checkpoint_bytes: 1 << 20, slot_bytes: 1 << 20, slots: 14 };
-    assert_eq!(layout.slots_of_lane(1).collect::<Vec<_>>(), [1, 4, 7, 10, 13]);
-    for lane in 0..3 {
-        assert!(layout.slots_of_lane(lane).all(|slot| layout.lane_of_slot(slot) == lane));
-    }
+    let of_lane_1: Vec<u32> = (0..layout.slots).filter(|slot| layout.lane_of_slot(*slot) == 1).collect();
+    assert_eq!(of_lane_1, [1, 4, 7, 10, 13]);
     assert_eq!(layout.checkpoint_offset(2, 1), (128 << 10) + (5 << 20));
     assert_eq!(layout.slots_offset(), 7 << 20);
     assert_eq!(layout.slot_offset(2), 9 << 20);

@@ -163,8 +163,11 @@ fn segment_tables() {
     expect(table.check_in_slot(3 << 20, 4, 32 << 10), "flushes lie in their slot");
 }
 
-/// Sections one after the other: kind, flags, count, bytes.
-fn body(sections: &[(u16, u16, u32, &[u8])]) -> Vec<u8> {
+/// A section: kind, flags, count, bytes.
+type Section<'a> = (u16, u16, u32, &'a [u8]);
+
+/// Sections one after the other.
+fn body(sections: &[Section<'_>]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, flags, count, bytes) in sections {
         body.extend(kind.to_le_bytes());
@@ -182,23 +185,34 @@ fn read_body(body: &[u8]) -> Result<CheckpointBody, FormatError> {
     CheckpointBody::decode(&header, &blocks[CHECKPOINT_HEADER_BYTES..])
 }
 
+/// Every section that is needed, each without entries but the first.
+const EMPTY: [Section<'_>; 6] =
+    [(1, 0, 1, &[0; 16]), (2, 0, 0, &[]), (3, 0, 0, &[]), (4, 0, 0, &[]), (5, 0, 0, &[]), (6, 0, 0, &[])];
+
+/// Reads [`EMPTY`] with another section at `index`.
+fn with_section(index: usize, section: Section<'_>) -> Result<CheckpointBody, FormatError> {
+    let mut sections = EMPTY;
+    sections[index] = section;
+    read_body(&body(&sections))
+}
+
 #[test]
 fn sections_of_checkpoints() {
-    let numbers = (1, 0, 1, &[0; 16][..]);
-    let empty = [numbers, (2, 0, 0, &[]), (3, 0, 0, &[]), (4, 0, 0, &[]), (5, 0, 0, &[])];
+    let empty = EMPTY;
     assert_eq!(read_body(&body(&empty)), Ok(CheckpointBody::default()));
-    let with = |more: (u16, u16, u32, &[u8])| read_body(&[body(&empty), body(&[more])].concat());
+    let with = |more: Section<'_>| read_body(&[body(&empty), body(&[more])].concat());
     assert_eq!(with((77, 1, 9, b"what a later version adds")), Ok(CheckpointBody::default()));
     expect(with((77, 0, 0, &[])), "section of kind 77");
     expect(with((77, 2, 0, &[])), "flags 0x2");
-    expect(with((4, 0, 0, &[])), "each section is there once");
-    expect(read_body(&body(&empty[..4])), "every section that is needed is there");
+    for section in empty {
+        expect(with(section), "each section is there once");
+    }
+    for missing in 0..empty.len() {
+        let others = [&empty[..missing], &empty[missing + 1..]].concat();
+        expect(read_body(&body(&others)), "every section that is needed is there");
+    }
     expect(read_body(&[body(&empty), vec![0; 7]].concat()), "needs 16 bytes and 7 are there");
-    let only = |index: usize, section: (u16, u16, u32, &[u8])| {
-        let mut sections = empty;
-        sections[index] = section;
-        read_body(&body(&sections))
-    };
+    let only = with_section;
     expect(only(0, (1, 0, 2, &[0; 32])), "has one entry");
     expect(only(1, (2, 0, u32::MAX, &[0; 100])), "needs 171798691800 bytes and 100 are there");
     expect(only(3, (4, 0, 0, &[0])), "a section ends after its last entry");
@@ -240,41 +254,36 @@ fn segments_of_checkpoints() {
 }
 
 #[test]
-fn slots_of_checkpoints() {
-    let mut superblock = superblock();
-    superblock.geometry.lanes = 1;
-    let body = checkpoint_body();
-    expect(body.check_slots(0, &superblock), "each slot lies on a drive of the store");
-    superblock.drives[4].number = forebay_types::DriveNumber(4);
-    assert_eq!(body.check_slots(0, &superblock), Ok(()));
-    superblock.drives[4].slots = 74;
-    expect(body.check_slots(0, &superblock), "each slot lies on a drive of the store (numbers 74 and 74)");
-    superblock.drives[4].slots = 100;
-    superblock.geometry.lanes = 2;
-    expect(body.check_slots(0, &superblock), "each slot belongs to the lane");
-}
-
-#[test]
-fn lists_of_streams() {
-    let name: &[u8] = b"physics";
-    let list = |count: u8, names: &[&[u8]]| {
-        let mut bytes = vec![count];
+fn streams_of_checkpoints() {
+    let list = |count: u32, names: &[&[u8]]| {
+        let mut bytes = Vec::new();
         for name in names {
-            bytes.push(name.len() as u8);
-            bytes.extend(*name);
+            let mut entry = [0; 72];
+            entry[0] = name.len() as u8;
+            let kept = name.len().min(64);
+            entry[8..8 + kept].copy_from_slice(&name[..kept]);
+            bytes.extend(entry);
         }
-        decode_streams(&bytes)
+        with_section(5, (6, 0, count, &bytes))
     };
-    assert!(list(1, &[name]).is_ok());
-    expect(decode_streams(&[]), "needs 1 bytes");
-    expect(list(0, &[]), "at least one stream");
-    expect(list(65, &[name; 65]), "number of streams is 65");
-    expect(list(2, &[name]), "needs 10 bytes and 9 are there");
-    expect(list(1, &[name, name]), "ends after its last name");
-    expect(list(1, &[&[b'x'; 65]]), "length of a stream's name is 65");
-    expect(list(1, &[b"../etc"]), "cannot name a stream");
-    expect(list(1, &[b"\xFF"]), "cannot name a stream");
-    expect(decode_streams(b"\x01\x07phys"), "needs 9 bytes and 6 are there");
+    let names: Vec<String> = (0..65).map(|number| format!("stream-{number}")).collect();
+    let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+    let read = list(64, &names[..64]).expect("as many as there are bits");
+    assert_eq!(read.streams[63], stream("stream-63"));
+    expect(list(65, &names), "number of streams is 65");
+    expect(list(3, &[b"a", b"b", b"a"]), "each stream is listed once (numbers 2 and 0)");
+    // The longest name fills its entry; one that reaches beyond it is none.
+    assert_eq!(list(1, &[&[b'x'; 64]]).map(|body| body.streams), Ok(vec![stream(&"x".repeat(64))]));
+    for wrong in [&[b'x'; 65][..], b"", b"../etc", b".hidden", b"a b", b"\xFF", b"end\0"] {
+        expect(list(1, &[wrong]), "the name of a stream is 1 to 64 letters");
+    }
+    expect(list(2, &[b"physics"]), "needs 144 bytes and 72 are there");
+    expect(list(1, &[b"a", b"b"]), "a section ends after its last entry");
+    // What stands behind a name and in the room is not looked at.
+    let mut untidy = [0xEE; 72];
+    untidy[0] = 1;
+    untidy[8] = b'a';
+    assert_eq!(with_section(5, (6, 0, 1, &untidy)).map(|body| body.streams), Ok(vec![stream("a")]));
 }
 
 /// What could not be read again is never written.
@@ -289,6 +298,12 @@ fn encoding_refuses_what_decoding_would() {
     let mut touching = checkpoint_body();
     touching.finished[0].ranges[1].start = 10;
     assert!(refused(move || drop(touching.encode())));
+    let mut twice = checkpoint_body();
+    twice.streams.push(twice.streams[0].clone());
+    assert!(refused(move || drop(twice.encode())));
+    let mut many = checkpoint_body();
+    many.streams = (0..65).map(|number| stream(&format!("stream-{number}"))).collect();
+    assert!(refused(move || drop(many.encode())));
     let mut stale = inline_flush().0;
     stale.flush += 1;
     assert!(refused(move || drop(encode(&stale, Some(&inline_flush().1)))));

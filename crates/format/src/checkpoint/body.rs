@@ -5,7 +5,6 @@ use forebay_types::StreamName;
 use forebay_types::limits::{SHARDS_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
 
 use super::*;
-use crate::Superblock;
 
 impl CheckpointBody {
     /// The body's bytes.
@@ -67,23 +66,6 @@ impl CheckpointBody {
         Ok(state)
     }
 
-    /// `Ok` when every slot of a live or planned segment lies on a drive of the store and belongs to
-    /// `lane`. To be asked of what was read before any of its slots is looked at.
-    ///
-    /// # Errors
-    /// [`FormatError::Inconsistent`] and [`FormatError::Limit`].
-    pub fn check_slots(&self, lane: u16, superblock: &Superblock) -> Result<(), FormatError> {
-        let places = self.live.iter().flat_map(|segment| &segment.shards);
-        for place in places.chain(self.planned.iter().flat_map(|segment| &segment.shards)) {
-            let drive = superblock.drives.iter().find(|drive| drive.number == place.drive);
-            let slots = drive.map_or(0, |drive| drive.slots);
-            ensure(place.slot < slots, WHAT, "each slot lies on a drive of the store", place.slot, slots)?;
-            let owner = superblock.geometry.layout(slots).lane_of_slot(place.slot);
-            ensure(owner == lane, WHAT, "each slot belongs to the lane", owner, lane)?;
-        }
-        Ok(())
-    }
-
     fn read_section(&mut self, body: &mut Reader<'_>, seen: &mut u32) -> Result<(), FormatError> {
         let head = body.take(section::BYTES as u64)?;
         let kind = section::SECTION_KIND.get(head);
@@ -112,10 +94,7 @@ impl CheckpointBody {
                     Ok((counter::NUMBER.get(entry), counter::VALUE.get(entry)))
                 })?;
             }
-            section_kind::STREAMS => {
-                within("streams of a store", u64::from(count), STREAMS_MAX as u64)?;
-                self.streams = entries.many(count, stream::BYTES, get_stream)?;
-            }
+            section_kind::STREAMS => self.streams = entries.many(count, stream::BYTES, get_stream)?,
             _ if flags & SECTION_OPTIONAL != 0 => return Ok(()),
             kind => return Err(FormatError::UnknownSection { kind }),
         }
@@ -144,6 +123,17 @@ impl CheckpointBody {
         for pair in self.counters.windows(2) {
             ensure(pair[0].0 < pair[1].0, WHAT, "counters are ascending", pair[1].0, pair[0].0)?;
         }
+        self.check_streams()
+    }
+
+    /// Records hold streams as bits by number: there are no more than bits, and each name has one number.
+    fn check_streams(&self) -> Result<(), FormatError> {
+        within("number of streams", self.streams.len() as u64, STREAMS_MAX as u64)?;
+        for (number, name) in self.streams.iter().enumerate() {
+            let earlier = self.streams[..number].iter().position(|other| other == name);
+            let (number, earlier) = (number as u64, earlier.map(|earlier| earlier as u64));
+            ensure(earlier.is_none(), WHAT, "each stream is listed once", number, earlier.unwrap_or(number))?;
+        }
         Ok(())
     }
 }
@@ -169,6 +159,9 @@ const ALL_SECTIONS: u32 = (1 << section_kind::NUMBERS)
     | (1 << section_kind::FINISHED)
     | (1 << section_kind::COUNTERS)
     | (1 << section_kind::STREAMS);
+
+const _: () = assert!(stream::NAME.offset() + STREAM_NAME_BYTES_MAX == stream::BYTES);
+const _: () = assert!(STREAMS_MAX <= u64::BITS as usize, "records hold sets of streams in 64 bits");
 
 /// The fewest bytes that a place takes on a drive bound how much memory `Vec::with_capacity` may take.
 const _: () = assert!(SHARDS_MAX * shard_place::BYTES <= BLOCK_BYTES);
@@ -200,7 +193,7 @@ fn get_stream(entries: &mut Reader<'_>) -> Result<StreamName, FormatError> {
     let name = name.and_then(|name| name.parse().ok());
     name.ok_or(FormatError::Inconsistent {
         what: WHAT,
-        rule: "the name of a stream is 1 to 64 letters, digits, '_', '-' or '.'",
+        rule: "the name of a stream is 1 to 64 letters, digits, '_', '-' or '.', and does not begin with '.'",
         found: u64::from(bytes),
         expected: STREAM_NAME_BYTES_MAX as u64,
     })

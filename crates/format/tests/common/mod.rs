@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
 use forebay_format::*;
-use forebay_types::{DriveNumber, DriveUuid, EventId, RunId, SourceId, StoreUuid, crc32c};
+use forebay_types::{DriveNumber, DriveUuid, EventId, RunId, SourceId, StoreUuid, StreamName, crc32c};
 
 pub const STORE: StoreUuid = StoreUuid::from_bytes(*b"the store's uuid");
 
@@ -61,6 +61,10 @@ pub fn segment(counter: u64) -> SegmentId {
     SegmentId { epoch: 12, nonce: 0xA5A6_A7A8, counter }
 }
 
+pub fn stream(name: &str) -> StreamName {
+    name.parse().expect("a name of a stream")
+}
+
 pub fn checkpoint_header() -> CheckpointHeader {
     CheckpointHeader {
         store: STORE,
@@ -104,6 +108,7 @@ pub fn checkpoint_body() -> CheckpointBody {
             },
             FinishedRun { run: RunId(6525), closed: false, ranges: vec![OrdinalRange { start: u64::MAX, length: 1 }] },
         ],
+        streams: vec![stream("physics"), stream("debug-2"), stream(&"x".repeat(64))],
         counters: vec![(1, 5), (7, u64::MAX)],
     }
 }
