@@ -129,7 +129,6 @@ impl Machine {
         }
         let pending = std::mem::take(&mut self.ledger.pending);
         for (file, sidecar) in pending {
-            self.taken.extend(sidecar.keys());
             self.adopt.push_back((sidecar, sidecars.contains(&file)));
         }
     }
