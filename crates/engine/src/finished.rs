@@ -44,6 +44,10 @@ impl Finished {
         self.ranges
     }
 
+    pub(crate) fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
     pub(crate) fn events(&self) -> u64 {
         self.runs.values().flatten().map(|(start, last)| last - start + 1).sum()
     }

@@ -154,6 +154,10 @@ impl Index {
         self.fragments
     }
 
+    pub(crate) fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -328,7 +332,7 @@ mod tests {
                         prop_assert_eq!(removed, expected);
                     }
                     _ => if !model.get(&key).is_some_and(|e| e.contains_key(&source)) {
-                        let new = model.get(&key).is_none();
+                        let new = !model.contains_key(&key);
                         prop_assert_eq!(index.insert(key, 0, entry(source, position)), new);
                         model.entry(key).or_default().insert(source, position);
                     }

@@ -30,6 +30,7 @@ pub(crate) struct ReadSegment {
     pub(crate) data_shards: u8,
     pub(crate) parity_shards: u8,
     pub(crate) unit_bytes: u32,
+    pub(crate) slot_bytes: u64,
     pub(crate) shards: Vec<ReadShard>,
 }
 
@@ -144,6 +145,22 @@ impl Reader {
         RowGeometry { data_shards: self.segment.data_shards, unit_bytes: self.segment.unit_bytes, data_bytes }
     }
 
+    /// How long the headers at a place are, as far as their first blocks can be read.
+    pub(crate) async fn header_lengths(&self, offset_bytes: u64) -> Vec<usize> {
+        let answering = self.segment.shards.iter().filter(|shard| shard.answers);
+        let ids: Vec<_> = answering
+            .map(|shard| {
+                self.io.read(self.task, shard.place.drive, shard.slot_offset_bytes + offset_bytes, BLOCK_BYTES)
+            })
+            .collect();
+        let mut lengths = Vec::with_capacity(ids.len());
+        for id in ids {
+            let block = self.io.result(id).await.ok();
+            lengths.extend(block.and_then(|block| FlushHeader::peek_header_bytes(&block).ok()));
+        }
+        lengths
+    }
+
     /// The header of a flush, or of the closing flush when `flush` is `None`, from every drive that answers, where it is
     /// valid and the right one.
     pub(crate) async fn headers(
@@ -191,7 +208,9 @@ impl Reader {
             && flush.map_or(header.is_closing(), |flush| header.flush == flush && !header.is_closing())
             && usize::from(header.shard) == shard
             && header.data_shards == self.segment.data_shards
-            && header.parity_shards == self.segment.parity_shards;
+            && header.parity_shards == self.segment.parity_shards
+            && (header.is_closing() || header.unit_bytes == self.segment.unit_bytes)
+            && header.check_in_slot(place.slot_offset_bytes, self.segment.slot_bytes).is_ok();
         right.then_some((header, buffer))
     }
 

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use forebay_format::{
     CheckpointBody, CheckpointHeader, FlushEntry, FlushHeader, PlannedSegment, RECORD_INCOMPLETE, RecordKind,
-    RowGeometry, SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+    SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
 };
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{DriveNumber, DriveUuid, EventKey, crc32c};
+use forebay_types::{DriveNumber, DriveUuid, EventKey};
 
 use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{DriveInfo, LaneConfig};
@@ -210,7 +210,7 @@ impl Recovery {
             self.found.next_record_sequence = self.found.next_record_sequence.max(next);
         }
         let counter = plan.id.counter & SEGMENT_COUNTER_MASK;
-        self.found.next_segment_counter = self.found.next_segment_counter.max(counter + 1);
+        self.found.next_segment_counter = self.found.next_segment_counter.max(counter);
         self.found.segments.add(Segment {
             id: plan.id,
             state,
@@ -240,16 +240,13 @@ impl Recovery {
         let offset = self.config.geometry.slot_bytes - BLOCK_BYTES as u64;
         let headers = reader.headers(None, offset, BLOCK_BYTES).await;
         let header = agreed(&headers)?;
-        let geometry = row_geometry(header);
-        if header.units_offset_bytes + geometry.shard_bytes() > self.config.geometry.slot_bytes || header.rows == 0 {
-            return None;
-        }
         let rows = reader.rows(header, 0..header.rows).await.ok()?;
         let table = rows.data.get(..header.data_bytes as usize)?;
-        if crc32c(table) != header.table_crc {
-            return None;
-        }
-        SegmentTable::decode(table).ok()
+        header.check_table_crc(table).ok()?;
+        let table = SegmentTable::decode(table).ok()?;
+        let (slot_bytes, segment) = (self.config.geometry.slot_bytes, &reader.segment);
+        table.check_in_slot(slot_bytes, segment.data_shards, segment.unit_bytes).ok()?;
+        Some(table)
     }
 
     /// Follows the flushes of a segment from its start.
@@ -258,16 +255,13 @@ impl Recovery {
         let mut headers = Vec::new();
         let (mut offset, mut position, mut known_durable) = (0, 0, 0);
         let geometry = &self.config.geometry;
-        let guess = BLOCK_BYTES;
-        while limit.is_none_or(|limit| headers.len() < limit as usize) && offset + (guess as u64) < geometry.slot_bytes
+        while limit.is_none_or(|limit| headers.len() < limit as usize)
+            && offset + (BLOCK_BYTES as u64) < geometry.slot_bytes
         {
             let flush = headers.len() as u32;
-            let Some((header, votes)) = self.flush_header(reader, flush, offset, guess).await else { break };
-            let rows = row_geometry(&header);
-            let end = header.units_offset_bytes + rows.shard_bytes();
-            if header.is_closing() || end > geometry.slot_bytes {
-                break;
-            }
+            let Some((header, votes)) = self.flush_header(reader, flush, offset).await else { break };
+            // `Reader::headers` saw to it that the flush lies in its slot.
+            let end = header.units_offset_bytes + header.geometry().shard_bytes();
             let span = FlushSpan {
                 flush,
                 offset_bytes: offset,
@@ -282,6 +276,8 @@ impl Recovery {
             headers.push((span, header, votes));
         }
         let known_durable = limit.unwrap_or(known_durable);
+        // Flushes that were acknowledged and of which no drive holds a header any more.
+        walked.lost += u64::from(known_durable).saturating_sub(headers.len() as u64);
         for (span, header, votes) in headers {
             let on_all = votes == reader.segment.shards.len();
             self.judge(reader, span, &header, span.flush < known_durable, on_all, &mut walked).await;
@@ -289,30 +285,18 @@ impl Recovery {
         walked
     }
 
-    async fn flush_header(
-        &self,
-        reader: &Reader,
-        flush: u32,
-        offset: u64,
-        guess: usize,
-    ) -> Option<(FlushHeader, usize)> {
-        let headers = reader.headers(Some(flush), offset, guess).await;
-        if let Some(header) = agreed(&headers) {
-            return Some((header.clone(), votes(&headers, header.digest)));
-        }
-        // Wide or long flushes have longer headers.
-        let segment = &reader.segment;
-        let row_bytes = segment.unit_bytes as usize * usize::from(segment.data_shards);
-        let largest = self.config.geometry.fragment_bytes_max as usize / row_bytes;
-        let rows = largest + self.config.flush_bytes / segment.unit_bytes as usize + 2;
-        let longest = forebay_format::header_bytes_for(segment.shards.len(), rows);
-        let mut bytes = guess * 2;
-        while bytes <= longest {
+    /// The header of a flush and on how many drives it is. The first block of each says how long it is.
+    async fn flush_header(&self, reader: &Reader, flush: u32, offset: u64) -> Option<(FlushHeader, usize)> {
+        let room = self.config.geometry.slot_bytes.saturating_sub(offset);
+        let mut lengths: Vec<usize> = reader.header_lengths(offset).await;
+        lengths.retain(|bytes| *bytes as u64 <= room);
+        lengths.sort_unstable();
+        lengths.dedup();
+        for bytes in lengths {
             let headers = reader.headers(Some(flush), offset, bytes).await;
             if let Some(header) = agreed(&headers) {
                 return Some((header.clone(), votes(&headers, header.digest)));
             }
-            bytes *= 2;
         }
         None
     }
@@ -359,7 +343,7 @@ impl Recovery {
         if header.has_inline_table() {
             let headers = reader.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
             return headers.iter().flatten().find_map(|(h, bytes)| {
-                let table = h.inline_table(bytes).filter(|table| crc32c(table) == header.table_crc);
+                let table = h.inline_table(bytes).filter(|table| header.decode_table(table).is_ok());
                 table.map(<[u8]>::to_vec).filter(|_| h.digest == header.digest)
             });
         }
@@ -368,7 +352,8 @@ impl Recovery {
             return None;
         }
         let report = reader.record(span, range, header.table_crc).await;
-        (report.outcome == forebay_types::ReadOutcome::Found).then_some(report.payload)
+        let found = report.outcome == forebay_types::ReadOutcome::Found;
+        (found && header.decode_table(&report.payload).is_ok()).then_some(report.payload)
     }
 
     /// Enters the records of a segment.
@@ -398,7 +383,7 @@ impl Recovery {
                 let fragment = FragmentEntry {
                     source: entry.source,
                     segment: index,
-                    position: position + entry.offset_units,
+                    position: position.saturating_add(entry.offset_units),
                     bytes: entry.bytes,
                     crc: entry.crc,
                 };
@@ -468,10 +453,6 @@ struct Walked {
     lost: u64,
 }
 
-fn row_geometry(header: &FlushHeader) -> RowGeometry {
-    RowGeometry { data_shards: header.data_shards, unit_bytes: header.unit_bytes, data_bytes: header.data_bytes }
-}
-
 /// A segment as a task reads it.
 pub(crate) fn read_segment(
     config: &LaneConfig,
@@ -493,6 +474,7 @@ pub(crate) fn read_segment(
         data_shards: plan.data_shards,
         parity_shards: plan.parity_shards,
         unit_bytes: plan.unit_bytes,
+        slot_bytes: config.geometry.slot_bytes,
         shards: plan.shards.iter().map(shard).collect(),
     }
 }
@@ -516,17 +498,18 @@ fn spans_of(table: &SegmentTable) -> Vec<FlushSpan> {
     table.flushes.iter().map(span).collect()
 }
 
-/// The entries of a table; those that cannot be read are left out, which the table's sum makes impossible but for our own mistakes.
+/// The entries of a table that was checked when it was read, or is our own.
 pub(crate) fn decode_table(table: &[u8]) -> impl Iterator<Item = TableEntry> + '_ {
     let (entries, _) = table.as_chunks::<TABLE_ENTRY_BYTES>();
-    entries.iter().filter_map(|entry| TableEntry::decode(entry).ok())
+    entries.iter().map(|entry| TableEntry::decode(entry).expect("the table was checked"))
 }
 
 /// The table that lies in the data of a flush.
 fn table_in(data: &[u8], header: &FlushHeader) -> Option<Vec<u8>> {
     let start = usize::try_from(header.table_offset_bytes).ok()?;
     let table = data.get(start..start.checked_add(header.table_bytes as usize)?)?;
-    (crc32c(table) == header.table_crc).then(|| table.to_vec())
+    // A record of a kind that is not known makes the whole unreadable: better said than passed over.
+    header.decode_table(table).ok().map(|_| table.to_vec())
 }
 
 /// Each record of a flush with its payload, as far as it is right.

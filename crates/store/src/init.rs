@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_format::{
     CheckpointBody, CheckpointHeader, DriveEntry, DriveLayout, DriveState, Geometry, LayoutError, SUPERBLOCK_BYTES,
-    Start, Superblock, encode_checkpoint, place_of,
+    Start, Superblock, UNIT_BYTES_MAX, encode_checkpoint, place_of,
 };
 use forebay_media::{
     Access, AlignedBuffer, Contents, DirectIo, DriveFile, DriveKind, InspectError, MAGIC_BYTES, MediaError,
@@ -289,7 +289,12 @@ fn choose_geometry(paths: &[PathBuf], sizes: &[DriveSize], options: &InitOptions
         checkpoint_bytes,
         fragment_bytes_max: u32::try_from(narrowest.min(FRAGMENT_BYTES_MAX as u64)).expect("bounded just now"),
     };
-    let blocks = unit_bytes as usize % BLOCK_BYTES == 0 && slot_bytes % BLOCK_BYTES as u64 == 0;
+    let block = BLOCK_BYTES as u64;
+    let blocks = u64::from(unit_bytes).is_multiple_of(block) && slot_bytes.is_multiple_of(block);
+    if unit_bytes > UNIT_BYTES_MAX {
+        let wrong = format!("--unit-bytes is {unit_bytes} and may be at most {UNIT_BYTES_MAX}");
+        return Err(InitError::Options(wrong));
+    }
     if !blocks || unit_bytes == 0 || slot_bytes < 4 * u64::from(unit_bytes) + 8 * BLOCK_BYTES as u64 {
         let wrong =
             format!("a slot of {slot_bytes} bytes with units of {unit_bytes}: both must be multiples of {BLOCK_BYTES}");

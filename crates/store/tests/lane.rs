@@ -209,3 +209,25 @@ fn a_filter_that_falls_silent_loses_no_event() {
     assert_eq!(lane.decide(incomplete, &Verdict::Reject), DecideOutcome::Done);
     assert!(lane.lease(3, 10, 30).is_empty());
 }
+
+/// The header of a large fragment's flush is longer than others, and no power of two.
+#[test]
+fn large_flushes_are_found_after_a_crash_whatever_the_configuration() {
+    let store = TestStore::with(5, 4, 1, |options| {
+        options.unit_bytes = Some(4096);
+        options.slot_bytes = Some(16 << 20);
+        options.drive_bytes = Some(100 << 20);
+    });
+    let mut lane = store.open();
+    let sizes = [100, 8 << 20, 100, 5 << 20, 3 << 20, 100];
+    for (event, bytes) in sizes.into_iter().enumerate() {
+        let id = FragmentId::new(1, event as u64, 0);
+        assert_eq!(lane.put(id, 1, &payload(id, bytes)), PutOutcome::Durable, "{bytes} bytes");
+    }
+    drop(lane);
+    let mut lane = store.open_with(|config| config.flush_bytes = 64 << 10);
+    for (event, bytes) in sizes.into_iter().enumerate() {
+        let id = FragmentId::new(1, event as u64, 0);
+        assert_eq!(lane.get(id), (ReadOutcome::Found, payload(id, bytes)), "{bytes} bytes");
+    }
+}

@@ -17,11 +17,17 @@ use crate::slots::WindowMark;
 /// Planned segments in a checkpoint. More of them make checkpoints rarer and hold more slots ready.
 const WINDOW: usize = 4;
 
-/// Bytes that a range of finished events takes in a checkpoint.
+/// Bytes that a range of finished events takes in a checkpoint; a run takes as many.
 const RANGE_BYTES: u64 = 16;
 
 /// Bytes that a segment takes in a checkpoint, at most.
 const SEGMENT_BYTES_MAX: u64 = 64 + 8 * SHARDS_MAX as u64;
+
+/// Bytes that the name of a stream takes in a checkpoint.
+const STREAM_BYTES: usize = 8 + STREAM_NAME_BYTES_MAX;
+
+/// Bytes of the heads of its sections, and more.
+const SECTIONS_BYTES: usize = 4096;
 
 /// A checkpoint on its way.
 struct Writing {
@@ -60,7 +66,7 @@ impl Lane {
         let slots: u64 = self.slots.occupancy().1.max(1);
         let narrowest = u64::from(self.config.geometry.data_shards_min + self.config.geometry.parity_shards);
         let segments = (slots / narrowest + WINDOW as u64) * SEGMENT_BYTES_MAX;
-        let fixed = (2 * BLOCK_BYTES + STREAMS_MAX * (STREAM_NAME_BYTES_MAX + 1)) as u64;
+        let fixed = (2 * BLOCK_BYTES + SECTIONS_BYTES + STREAMS_MAX * STREAM_BYTES) as u64;
         self.config.geometry.checkpoint_bytes.saturating_sub(segments + fixed) / RANGE_BYTES
     }
 

@@ -132,7 +132,8 @@ impl Lane {
         if self.index.bytes() >= self.config.index_bytes {
             return true;
         }
-        let ranges = self.finished.ranges() as u64 + self.index.events();
+        let runs = self.finished.run_count() + self.index.run_count();
+        let ranges = (self.finished.ranges() + runs) as u64 + self.index.events();
         ranges >= self.ranges_max() && self.index.event(key).is_none()
     }
 
