@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The server of a Forebay store.
+//!
+//! [`Server`] listens, and serves the lanes of an [`forebay_store::OpenedStore`]: one thread for each lane, with the connections that
+//! named it, so that no request crosses threads; one that accepts; one for control connections. What decides is in [`Service`], a machine
+//! without clock, threads or sockets; the rest carries bytes.
+//!
+//! How a put goes through: the lane's thread reads from the socket into a receive buffer that fits the core's cache (`staging.rs`), takes
+//! the table of the put (`service/begin.rs`) and gives each fragment to the lane as soon as it is there whole (`service/puts.rs`); the lane
+//! copies it into its flush, which is the only copy. When all fragments are durable, `service/finish.rs` writes the answer.
+//!
+//! # What it promises
+//! - A connection that stalls, in either direction, harms only itself: what it holds is bounded, and given up after a while.
+//! - Backpressure reaches writers in words (credit, a wait while the store fills) before their sockets stand still.
+//! - A stop refuses what is new, makes durable what was taken, answers it and marks the store clean.
+//! - An idle connection holds less than 1 KiB in this process: about 500 bytes of state and no buffers.
+//!
+//! # What it is not
+//! It knows nobody: until clients are authenticated it listens on loopback, or elsewhere only when told which networks to trust.
+
+mod config;
+mod connection;
+mod driver;
+mod greeting;
+mod lane_requests;
+pub mod limits;
+mod merge;
+mod outgoing;
+mod put_table;
+mod request;
+mod schedule;
+mod server;
+mod service;
+mod staging;
+mod status;
+
+pub use config::ServerConfig;
+pub use lane_requests::LaneRequests;
+pub use server::{Server, ServerError, StartError, StopHandle, Stopped};
+pub use service::{Service, ServiceConfig, Step};
+
+/// Name and version, as the greeting and the status tell them.
+pub const SERVER_NAME: &str = concat!("forebay ", env!("CARGO_PKG_VERSION"));

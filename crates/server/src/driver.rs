@@ -1,0 +1,7 @@
+//! The threads: they have sockets and clocks, and decide nothing.
+
+pub(crate) mod acceptor;
+pub(crate) mod control;
+pub(crate) mod inbox;
+pub(crate) mod lane;
+pub(crate) mod socket;

@@ -1,0 +1,358 @@
+//! The thread of control connections: those that name no lane. It asks the lanes' threads and puts their answers together.
+//!
+//! Requests of all control connections are served one after the other: each asks all lanes at once and waits for them, briefly. Lanes
+//! never wait for this thread.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use forebay_protocol::limits::FRAME_PAYLOAD_BYTES_MAX;
+use forebay_protocol::{
+    Class, Done, ErrorCode, ErrorReply, Frame, FrameBuffer, FrameError, HelloReply, InjectFault, Kind, LANE_CONTROL,
+    Message as _, PROTOCOL_VERSION, Ping, RunInfo, Runs, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+};
+use forebay_store::{ControlHandle, StoreInfo};
+use mio::{Events, Poll};
+
+use super::inbox::{ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, Told};
+use super::socket::{Got, Socket};
+use crate::limits::{CONTROL_FRAME_BYTES_MAX, LINGER, QUERY_TIMEOUT};
+use crate::merge::{merge_runs, merge_streams};
+use crate::schedule::class_place;
+use crate::service::{encode_runs, unknown_kind};
+use crate::status::{LaneReport, server_status};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// A connection that has so much to read is not served further.
+const OUT_BYTES_MAX: usize = 4 << 20;
+
+struct Peer {
+    socket: Socket,
+    class: Class,
+    received: FrameBuffer,
+    out: Vec<u8>,
+    sent: usize,
+    /// It was told its end; until then it may read it.
+    closing: Option<Instant>,
+    ended: bool,
+    _slot: ConnectionSlot,
+}
+
+/// What the control thread knows of the server.
+pub(crate) struct ControlThread {
+    pub(crate) poll: Poll,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) lanes: Vec<Arc<Inbox>>,
+    pub(crate) store: ControlHandle,
+    pub(crate) info: StoreInfo,
+    pub(crate) started: Instant,
+    pub(crate) stopping: Arc<AtomicBool>,
+}
+
+/// The control thread at work.
+struct Control {
+    thread: ControlThread,
+    peers: BTreeMap<u64, Peer>,
+}
+
+impl ControlThread {
+    /// Serves until the stop.
+    pub(crate) fn run(self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut control = Control { thread: self, peers: BTreeMap::new() };
+        let mut next_id = FIRST_CONNECTION;
+        loop {
+            let timeout =
+                control.peers.values().any(|peer| peer.closing.is_some()).then_some(Duration::from_millis(100));
+            match control.thread.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            let mut ready = Vec::new();
+            for event in events.iter() {
+                let id = event.token().0 as u64;
+                if let Some(peer) = control.peers.get_mut(&id) {
+                    peer.socket.note(event);
+                    ready.push(id);
+                }
+            }
+            for message in control.thread.inbox.take() {
+                match message {
+                    Message::Greeted(greeted) => {
+                        control.open(next_id, greeted);
+                        ready.push(next_id);
+                        next_id += 1;
+                    }
+                    Message::Stop => return Ok(()),
+                    Message::Query(..) => unreachable!("only lanes are asked"),
+                }
+            }
+            for id in ready {
+                if !control.serve(id) {
+                    control.peers.remove(&id);
+                }
+            }
+            let now = Instant::now();
+            control.peers.retain(|_, peer| {
+                !peer.closing.is_some_and(|until| now >= until || (peer.ended && peer.socket.drain()))
+            });
+        }
+    }
+}
+
+impl Control {
+    fn open(&mut self, id: u64, greeted: Greeted) {
+        let Greeted { stream, class, request, slot } = greeted;
+        let socket = match Socket::new(stream, id, self.thread.poll.registry()) {
+            Ok(socket) => socket,
+            Err(error) => return tracing::warn!(%error, "a control connection could not be taken"),
+        };
+        let info = &self.thread.info;
+        let hello = HelloReply {
+            protocol_version: PROTOCOL_VERSION,
+            lanes: info.lanes,
+            lane: LANE_CONTROL,
+            read_only: info.read_only,
+            store: info.store,
+            epoch: info.epoch,
+            fragment_bytes_max: info.fragment_bytes_max,
+            frame_payload_bytes_max: FRAME_PAYLOAD_BYTES_MAX as u32,
+            credit_bytes: 0,
+            server: crate::SERVER_NAME.to_owned(),
+        };
+        let mut out = Vec::new();
+        hello.encode(request, &mut out);
+        let received = FrameBuffer::new();
+        self.peers.insert(id, Peer { socket, class, received, out, sent: 0, closing: None, ended: false, _slot: slot });
+    }
+
+    /// Reads, answers and writes; `false`: the connection is gone.
+    fn serve(&mut self, id: u64) -> bool {
+        loop {
+            let Some(mut peer) = self.peers.remove(&id) else { return true };
+            let more = peer.write().and_then(|()| peer.read());
+            let answered = more.is_some() && self.answer(&mut peer);
+            let written = peer.write();
+            let goes_on = answered || (more == Some(true) && peer.has_room());
+            self.peers.insert(id, peer);
+            if more.is_none() || written.is_none() {
+                return false;
+            }
+            if !goes_on {
+                return true;
+            }
+        }
+    }
+
+    /// Answers what has arrived; whether there was anything.
+    fn answer(&self, peer: &mut Peer) -> bool {
+        let mut answered = false;
+        while peer.has_room() {
+            let mut received = std::mem::take(&mut peer.received);
+            let taken = match received.next_frame() {
+                Ok(None) => {
+                    // What a frame announces is checked before it is waited for.
+                    let header = received.peek_header().ok().flatten();
+                    let large = header.filter(|header| header.frame_bytes() > CONTROL_FRAME_BYTES_MAX);
+                    if let Some(header) = large {
+                        peer.refuse(&FrameError::TooLarge {
+                            request: header.request,
+                            part: "frame on a control connection",
+                            bytes: u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX),
+                            max: CONTROL_FRAME_BYTES_MAX,
+                        });
+                        peer.closing = Some(Instant::now() + LINGER);
+                    }
+                    false
+                }
+                Ok(Some(frame)) => {
+                    self.answer_frame(&frame, peer);
+                    true
+                }
+                Err(error) => {
+                    peer.refuse(&error);
+                    if error.closes_connection() {
+                        peer.closing = Some(Instant::now() + LINGER);
+                    }
+                    true
+                }
+            };
+            if received.is_empty() {
+                received = FrameBuffer::new();
+            }
+            peer.received = received;
+            if !taken {
+                break;
+            }
+            answered = true;
+        }
+        answered
+    }
+
+    fn answer_frame(&self, frame: &Frame<'_>, peer: &mut Peer) {
+        let request = frame.header.request;
+        match self.answer_request(frame, peer.class, &mut peer.out) {
+            Ok(()) => {}
+            Err(error) => error.encode(request, &mut peer.out),
+        }
+    }
+
+    fn answer_request(&self, frame: &Frame<'_>, class: Class, out: &mut Vec<u8>) -> Result<(), ErrorReply> {
+        let Frame { header, table, payload } = frame;
+        let request = header.request;
+        let of_frame = |error: FrameError| ErrorReply::from(&error);
+        match frame.kind() {
+            Some(Kind::Ping) => {
+                Ping::decode(table, payload).map_err(of_frame)?;
+                Done.encode(request, out);
+            }
+            Some(Kind::Status) => {
+                Status::decode(table, payload).map_err(of_frame)?;
+                StatusReply { json: self.status(class) }.encode(request, out);
+            }
+            Some(Kind::Streams) => {
+                Streams::decode(table, payload).map_err(of_frame)?;
+                StreamsReply { streams: self.streams()? }.encode(request, out);
+            }
+            Some(Kind::Runs) => {
+                Runs::decode(table, payload).map_err(of_frame)?;
+                encode_runs(request, &self.runs()?, out);
+            }
+            Some(Kind::InjectFault) => {
+                let InjectFault { drive } = InjectFault::decode(table, payload).map_err(of_frame)?;
+                let refused = |sentence| ErrorReply { code: ErrorCode::Refused, retryable: false, sentence };
+                self.thread.store.inject_fault(drive).map_err(refused)?;
+                tracing::warn!(%drive, "a client made a drive fail");
+                Done.encode(request, out);
+            }
+            Some(Kind::Hello) => {
+                let sentence = "a greeting comes first and but once".to_owned();
+                return Err(ErrorReply { code: ErrorCode::NotGreeted, retryable: false, sentence });
+            }
+            Some(kind) if !kind.is_reply() => {
+                let sentence =
+                    format!("{kind} is a request for a lane, and this connection names none: nothing was done");
+                return Err(ErrorReply { code: ErrorCode::WrongLane, retryable: false, sentence });
+            }
+            _ => return Err(unknown_kind(header.kind)),
+        }
+        Ok(())
+    }
+
+    /// The state of the server, asked for by a connection of `class`, which is not among the others meanwhile.
+    fn status(&self, class: Class) -> String {
+        let mut reports: Vec<Option<LaneReport>> = self.thread.lanes.iter().map(|_| None).collect();
+        for (lane, told) in self.ask(Query::Status) {
+            if let Told::Status(report) = told {
+                reports[usize::from(lane)] = Some(*report);
+            }
+        }
+        let mut connections = [0; 4];
+        connections[class_place(class)] += 1;
+        self.peers.values().for_each(|peer| connections[class_place(peer.class)] += 1);
+        let uptime_s = self.thread.started.elapsed().as_secs_f64();
+        let stopping = self.thread.stopping.load(Ordering::Relaxed);
+        server_status(uptime_s, stopping, &self.thread.store.status(), connections, &reports)
+    }
+
+    fn streams(&self) -> Result<Vec<StreamInfo>, ErrorReply> {
+        let told = self.ask_all(Query::Streams)?;
+        Ok(merge_streams(told.into_iter().flat_map(|told| match told {
+            Told::Streams(streams) => streams,
+            _ => unreachable!("lanes answer what they are asked"),
+        })))
+    }
+
+    fn runs(&self) -> Result<Vec<RunInfo>, ErrorReply> {
+        let told = self.ask_all(Query::Runs)?;
+        Ok(merge_runs(told.into_iter().flat_map(|told| match told {
+            Told::Runs(runs) => runs,
+            _ => unreachable!("lanes answer what they are asked"),
+        })))
+    }
+
+    /// What all lanes tell, or that one of them does not.
+    fn ask_all(&self, query: Query) -> Result<Vec<Told>, ErrorReply> {
+        let told = self.ask(query);
+        if told.len() == self.thread.lanes.len() {
+            return Ok(told.into_iter().map(|(_, told)| told).collect());
+        }
+        let sentence = format!(
+            "only {} of {} lanes answered within {QUERY_TIMEOUT:?}; the others stop or have too much to do: try again",
+            told.len(),
+            self.thread.lanes.len()
+        );
+        Err(ErrorReply { code: ErrorCode::Overloaded, retryable: true, sentence })
+    }
+
+    /// What the lanes tell that answer in time.
+    fn ask(&self, query: Query) -> Vec<(u16, Told)> {
+        let lanes = self.thread.lanes.len();
+        let (sender, receiver) = sync_channel(lanes);
+        for lane in &self.thread.lanes {
+            lane.send(Message::Query(query, sender.clone()));
+        }
+        drop(sender);
+        let until = Instant::now() + QUERY_TIMEOUT;
+        let mut told = Vec::with_capacity(lanes);
+        while told.len() < lanes {
+            match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(one) => told.push(one),
+                Err(_) => break,
+            }
+        }
+        told
+    }
+}
+
+impl Peer {
+    fn has_room(&self) -> bool {
+        self.closing.is_none() && self.out.len() - self.sent < OUT_BYTES_MAX
+    }
+
+    fn refuse(&mut self, error: &FrameError) {
+        ErrorReply::from(error).encode(error.request().unwrap_or(0), &mut self.out);
+    }
+
+    /// Reads once; whether something came, `None` when the connection is gone.
+    fn read(&mut self) -> Option<bool> {
+        if !self.socket.readable || !self.has_room() {
+            return Some(false);
+        }
+        match self.socket.read(&mut self.received.spare(READ_BYTES)[..READ_BYTES]) {
+            Got::Bytes(bytes) => {
+                self.received.filled(bytes);
+                Some(true)
+            }
+            Got::Nothing => {
+                if self.received.is_empty() {
+                    self.received = FrameBuffer::new();
+                }
+                Some(false)
+            }
+            Got::Gone => None,
+        }
+    }
+
+    /// Writes what the socket takes; `None` when the connection is gone.
+    fn write(&mut self) -> Option<()> {
+        while self.sent < self.out.len() {
+            match self.socket.write(std::iter::once(&self.out[self.sent..]))? {
+                0 => return Some(()),
+                bytes => self.sent += bytes,
+            }
+        }
+        (self.out, self.sent) = (Vec::new(), 0);
+        if self.closing.is_some() && !self.ended {
+            self.ended = true;
+            self.socket.end();
+        }
+        Some(())
+    }
+}

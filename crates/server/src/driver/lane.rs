@@ -1,0 +1,268 @@
+//! The thread of a lane: its drives, its connections.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_store::{LaneRunner, LaneSeed};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll};
+
+use super::inbox::{ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, READY, Told, WAKE};
+use super::socket::{Got, Socket};
+use crate::limits::{FAREWELL, LINGER};
+use crate::service::{Service, ServiceConfig, Step};
+use crate::status::LaneReport;
+
+/// How often connections that stand still are looked for.
+const LOOK_ROUND: Duration = Duration::from_secs(1);
+
+struct Peer {
+    socket: Socket,
+    slot: ConnectionSlot,
+}
+
+/// A connection that was told its end.
+struct Leaving {
+    peer: Peer,
+    until: Instant,
+}
+
+/// A lane with its connections.
+pub(crate) struct LaneThread {
+    lane: u16,
+    poll: Poll,
+    inbox: Arc<Inbox>,
+    runner: LaneRunner,
+    service: Service,
+    peers: BTreeMap<u64, Peer>,
+    leaving: BTreeMap<u64, Leaving>,
+    next_id: u64,
+    to_write: Vec<u64>,
+    looked_round: Instant,
+    stopping: bool,
+    stopped_at: Option<Instant>,
+}
+
+impl LaneThread {
+    /// Starts the lane in the calling thread.
+    ///
+    /// # Errors
+    /// When the system refuses to poll.
+    pub(crate) fn new(seed: LaneSeed, config: ServiceConfig, poll: Poll, inbox: Arc<Inbox>) -> io::Result<LaneThread> {
+        let mut runner = seed.start();
+        let waker = inbox.clone();
+        runner.set_waker(Arc::new(move || waker.wake()));
+        if let Some(ready) = runner.ready() {
+            poll.registry().register(&mut SourceFd(&ready.as_raw_fd()), READY, Interest::READABLE)?;
+        }
+        Ok(LaneThread {
+            lane: config.lane,
+            poll,
+            inbox,
+            runner,
+            service: Service::new(config),
+            peers: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            next_id: FIRST_CONNECTION,
+            to_write: Vec::new(),
+            looked_round: Instant::now(),
+            stopping: false,
+            stopped_at: None,
+        })
+    }
+
+    /// Serves until the stop, and until what was taken is durable and answered.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            self.wait(&mut events)?;
+            for message in self.inbox.take() {
+                self.take_message(message);
+            }
+            let moved = self.runner.turn() > 0;
+            self.take_replies(moved);
+            if self.work() {
+                // What was put must get on its way before the thread sleeps.
+                let moved = self.runner.turn() > 0;
+                self.take_replies(moved);
+            }
+            self.write();
+            self.look_round();
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        match self.poll.poll(events, self.timeout()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        for event in events.iter() {
+            if event.token() == WAKE || event.token() == READY {
+                continue;
+            }
+            let id = event.token().0 as u64;
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.socket.note(event);
+                if event.is_writable() && self.service.has_to_send(id) {
+                    self.to_write.push(id);
+                }
+                if peer.socket.readable {
+                    self.service.readable(id);
+                }
+            } else if let Some(leaving) = self.leaving.get_mut(&id) {
+                leaving.peer.socket.note(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if self.service.has_work() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.runner.now();
+        let retry = self.service.next_retry().map(|at| at.since(now));
+        let has_peers = !self.peers.is_empty() || !self.leaving.is_empty() || self.stopping;
+        let round = has_peers.then(|| if self.stopping { LOOK_ROUND / 50 } else { LOOK_ROUND });
+        [self.runner.next_wakeup(), retry, round].into_iter().flatten().min()
+    }
+
+    fn take_replies(&mut self, moved: bool) {
+        let now = self.runner.now();
+        self.service.take_replies(self.runner.lane(), now, moved);
+    }
+
+    fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Greeted(greeted) => self.open(greeted),
+            Message::Query(query, answer) => {
+                let connections = self.service.connections();
+                let lane = self.runner.lane();
+                let told = match query {
+                    Query::Status => {
+                        Told::Status(Box::new(LaneReport::of(lane, connections, self.service.staging_bytes())))
+                    }
+                    Query::Streams => Told::Streams(crate::service::stream_infos(lane)),
+                    Query::Runs => Told::Runs(crate::service::run_infos(lane)),
+                };
+                // Who asked may have stopped waiting.
+                let _ = answer.try_send((self.lane, told));
+            }
+            Message::Stop => {
+                self.stopping = true;
+                self.service.stop();
+                self.runner.lane().stop();
+            }
+        }
+    }
+
+    fn open(&mut self, greeted: Greeted) {
+        let Greeted { stream, class, request, slot } = greeted;
+        let id = self.next_id;
+        self.next_id += 1;
+        match Socket::new(stream, id, self.poll.registry()) {
+            Ok(socket) => {
+                self.peers.insert(id, Peer { socket, slot });
+                self.service.open(id, class, request);
+                self.service.readable(id);
+            }
+            Err(error) => tracing::warn!(lane = self.lane, %error, "a connection could not be taken"),
+        }
+    }
+
+    /// Serves those that have something to do, as far as this turn goes; whether there were any.
+    fn work(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(id) = self.service.next_connection() {
+            worked = true;
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            let gone = loop {
+                if self.service.work(id, self.runner.lane(), peer.socket.readable) != Step::Read {
+                    break false;
+                }
+                match peer.socket.read(self.service.read_space(id)) {
+                    Got::Bytes(bytes) => self.service.received(id, bytes),
+                    Got::Nothing => {}
+                    Got::Gone => break true,
+                }
+            };
+            if gone {
+                self.close(id);
+            }
+        }
+        worked
+    }
+
+    fn write(&mut self) {
+        let mut ids = std::mem::take(&mut self.to_write);
+        self.service.take_dirty(&mut ids);
+        for id in ids.drain(..) {
+            self.write_to(id);
+        }
+        self.to_write = ids;
+    }
+
+    fn write_to(&mut self, id: u64) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        while self.service.has_to_send(id) {
+            match peer.socket.write(self.service.pieces_to_send(id)) {
+                Some(0) => break,
+                Some(bytes) => self.service.sent(id, bytes),
+                None => return self.close(id),
+            }
+        }
+        if self.service.is_closing(id) && !self.service.has_to_send(id) {
+            self.service.close(id);
+            let mut peer = self.peers.remove(&id).expect("looked at just now");
+            peer.socket.end();
+            self.leaving.insert(id, Leaving { peer, until: Instant::now() + LINGER });
+        }
+    }
+
+    fn close(&mut self, id: u64) {
+        self.service.close(id);
+        if let Some(peer) = self.peers.remove(&id) {
+            drop(peer.socket.remove(self.poll.registry()));
+            drop(peer.slot);
+        }
+    }
+
+    /// Closes connections that stand still and those that had time enough to leave.
+    fn look_round(&mut self) {
+        if self.leaving.is_empty() && self.looked_round.elapsed() < LOOK_ROUND {
+            return;
+        }
+        let now = Instant::now();
+        self.leaving.retain(|_, leaving| !leaving.peer.socket.drain() && now < leaving.until);
+        if self.looked_round.elapsed() < LOOK_ROUND {
+            return;
+        }
+        self.looked_round = now;
+        for id in self.service.stalled(self.runner.now()) {
+            tracing::warn!(
+                lane = self.lane,
+                connection = id,
+                "a connection stood still in the middle of a frame, or did not read its answers, and is closed; its client \
+                 connects again and repeats what was not answered"
+            );
+            self.close(id);
+        }
+    }
+
+    /// Whether the stop has come to its end: all is durable, and answered as far as peers read.
+    fn is_over(&mut self) -> bool {
+        if !self.stopping || !self.runner.lane().is_stopped() {
+            return false;
+        }
+        let stopped_at = *self.stopped_at.get_or_insert_with(Instant::now);
+        let answered =
+            self.service.requests_pending() == 0 && self.peers.keys().all(|id| !self.service.has_to_send(*id));
+        answered || stopped_at.elapsed() > FAREWELL
+    }
+}

@@ -1,0 +1,99 @@
+//! What the server asks a lane.
+
+use forebay_engine::{
+    AcceptedPage, Admission, EventView, Fetch, Lane, LaneStatus, LeasedEvent, Put, Reply, RunView, StreamView, Token,
+};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, StreamName, Verdict};
+use std::time::Duration;
+
+/// The requests of a lane as the server makes them: [`Lane`], or what a test puts in its place. The methods are those of [`Lane`].
+#[expect(missing_docs, reason = "each is the method of the same name of the lane, which says what it does")]
+pub trait LaneRequests {
+    fn put(&mut self, token: Token, put: &Put, payload: &[u8]) -> Admission<PutOutcome>;
+    fn decide(&mut self, token: Token, key: EventKey, verdict: &Verdict, incomplete: bool) -> Admission<DecideOutcome>;
+    fn delete(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome>;
+    fn release(&mut self, token: Token, key: EventKey, stream: &StreamName) -> Admission<DecideOutcome>;
+    fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch;
+    fn event(&self, key: EventKey) -> Option<EventView>;
+    fn is_finished(&self, key: EventKey) -> bool;
+    fn lease(
+        &mut self,
+        filter: u64,
+        max_events: usize,
+        duration: Duration,
+        run: Option<RunId>,
+        into: &mut Vec<LeasedEvent>,
+    );
+    fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage;
+    fn streams(&self) -> Vec<StreamView>;
+    fn runs(&self) -> Vec<RunView>;
+    fn status(&self) -> LaneStatus;
+    fn next_reply(&mut self) -> Option<Reply>;
+    /// Whether what is stored is known: a lane that can write no more still answers for it.
+    fn can_read(&self) -> bool;
+}
+
+impl LaneRequests for Lane {
+    fn put(&mut self, token: Token, put: &Put, payload: &[u8]) -> Admission<PutOutcome> {
+        Lane::put(self, token, put, payload)
+    }
+
+    fn decide(&mut self, token: Token, key: EventKey, verdict: &Verdict, incomplete: bool) -> Admission<DecideOutcome> {
+        Lane::decide(self, token, key, verdict, incomplete)
+    }
+
+    fn delete(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome> {
+        Lane::delete(self, token, key)
+    }
+
+    fn release(&mut self, token: Token, key: EventKey, stream: &StreamName) -> Admission<DecideOutcome> {
+        Lane::release(self, token, key, stream)
+    }
+
+    fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
+        Lane::get(self, token, id, into)
+    }
+
+    fn event(&self, key: EventKey) -> Option<EventView> {
+        Lane::event(self, key)
+    }
+
+    fn is_finished(&self, key: EventKey) -> bool {
+        Lane::is_finished(self, key)
+    }
+
+    fn lease(
+        &mut self,
+        filter: u64,
+        max_events: usize,
+        duration: Duration,
+        run: Option<RunId>,
+        into: &mut Vec<LeasedEvent>,
+    ) {
+        Lane::lease(self, filter, max_events, duration, run, into);
+    }
+
+    fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage {
+        Lane::accepted(self, stream, after, events_max)
+    }
+
+    fn streams(&self) -> Vec<StreamView> {
+        Lane::streams(self)
+    }
+
+    fn runs(&self) -> Vec<RunView> {
+        Lane::runs(self)
+    }
+
+    fn status(&self) -> LaneStatus {
+        Lane::status(self)
+    }
+
+    fn next_reply(&mut self) -> Option<Reply> {
+        Lane::next_reply(self)
+    }
+
+    fn can_read(&self) -> bool {
+        self.is_serving() || Lane::status(self).state == "unavailable"
+    }
+}

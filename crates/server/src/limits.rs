@@ -1,0 +1,109 @@
+//! Every limit of the server that is not configured.
+
+use std::time::Duration;
+
+use forebay_types::limits::BATCH_RECORDS_MAX;
+
+/// The receive buffer of a connection that has bytes under way. It fits a core's second-level cache, so that what the system copied
+/// in is still there when the lane copies it on.
+pub const READ_BYTES: usize = 256 << 10;
+
+/// What is read before it is known what comes, and behind the end of a frame: header and table of a put of some hundred fragments.
+pub const LOOK_AHEAD_BYTES: usize = 8 << 10;
+
+/// A rest of so many bytes is kept in memory of its own, so that a large buffer serves others meanwhile.
+pub const KEPT_BYTES: usize = LOOK_AHEAD_BYTES;
+
+/// Receive buffers that are kept for use, and bytes of them beyond [`READ_BYTES`] each.
+pub const SPARE_BUFFERS_MAX: usize = 8;
+
+/// Bytes of one connection's work before others have their turn.
+pub const WORK_BYTES: usize = 1 << 20;
+
+/// What a record or a small request counts for in [`WORK_BYTES`], beyond its payload.
+pub const RECORD_WORK_BYTES: usize = 256;
+
+/// Bytes of work of each class (readout, filter, mover, monitor) between two turns of the lane, while other classes wait.
+pub const CLASS_WORK_BYTES: [usize; 4] = [4 << 20, 1 << 20, 1 << 20, 256 << 10];
+
+/// Payload of a frame of a reply before the next frame is begun; one more fragment may exceed it.
+pub const REPLY_BYTES: usize = 1 << 20;
+
+/// Entries of a frame of a reply.
+pub const REPLY_RECORDS_MAX: usize = 4096;
+
+/// Requests of a connection that are not answered; no more are read while there are so many.
+pub const REQUESTS_MAX: usize = 1024;
+
+/// Records of a connection's requests that are not answered; one more request may exceed it.
+pub const RECORDS_MAX: usize = 4 * BATCH_RECORDS_MAX;
+
+/// Reads from drives that a lane has under way.
+pub const READS_MAX: usize = 1024;
+
+/// Bytes of reads from drives that a lane has under way; one more fragment may exceed it.
+pub const READS_BYTES_MAX: usize = 64 << 20;
+
+/// A reply chunk that is longer takes no further frame.
+pub const CHUNK_BYTES: usize = 64 << 10;
+
+/// A reply chunk of a connection that waits for nothing is kept for others if its memory is not larger.
+pub const SPARE_CHUNK_BYTES_MAX: usize = 4 << 20;
+
+/// Reply chunks that are kept.
+pub const SPARE_CHUNKS_MAX: usize = 8;
+
+/// A lane whose connections together have more than so many full buffers to send serves each a frame at a time.
+pub const OUT_BUFFERS_MAX: usize = 4;
+
+/// A connection that takes nothing of what it is sent is closed after so many stall timeouts.
+pub const UNREAD_TIMES: u32 = 6;
+
+/// The least progress of a frame within the stall timeout, unless it ends.
+pub const PROGRESS_BYTES: usize = 16 << 10;
+
+/// Bytes of puts that all writers of a lane together are offered to have unanswered.
+pub const LANE_CREDIT_BYTES: u64 = 64 << 20;
+
+/// The least credit of a connection.
+pub const CREDIT_BYTES_MIN: u64 = 1 << 20;
+
+/// Below so many thousandths of free slots writers are asked to wait.
+pub const BUSY_BELOW_PER_MILLE: u64 = 100;
+
+/// The waits that writers are asked for, from the first to the last free slot.
+pub const BUSY_MS: (u32, u32) = (20, 200);
+
+/// How old counts may be that are costly to make.
+pub const COUNTS_AGE: Duration = Duration::from_millis(50);
+
+/// Requests that a lane was too busy for are offered again after so long even if no drive answered.
+pub const BUSY_RETRY: Duration = Duration::from_millis(5);
+
+/// When a filter should ask again that got fewer events than it wanted.
+pub const LEASE_RETRY_MS: u32 = 20;
+
+/// Connections that have not said who they are.
+pub const GREETINGS_MAX: usize = 256;
+
+/// How long a connection may take to say who it is.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The table of a greeting.
+pub const GREETING_TABLE_BYTES_MAX: usize = 4 << 10;
+
+/// The frame of a request on a control connection.
+pub const CONTROL_FRAME_BYTES_MAX: usize = 64 << 10;
+
+/// How long a connection that is closed by the server may take to read what it was told last.
+pub const LINGER: Duration = Duration::from_secs(2);
+
+/// How long the control thread waits for lanes.
+pub const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a stopping lane waits for its connections to take their last answers.
+pub const FAREWELL: Duration = Duration::from_secs(2);
+
+const _: () = assert!(KEPT_BYTES < READ_BYTES);
+const _: () = assert!(READS_MAX <= 1 << 16, "reads are numbered with 16 bits");
+const _: () = assert!(BATCH_RECORDS_MAX <= 1 << 16, "the records of a request are numbered with 16 bits");

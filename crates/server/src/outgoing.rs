@@ -1,0 +1,124 @@
+//! What a connection is to be sent.
+
+use std::collections::VecDeque;
+
+use crate::limits::{CHUNK_BYTES, SPARE_CHUNK_BYTES_MAX, SPARE_CHUNKS_MAX};
+
+/// Memory of chunks, used again: a fresh one would be touched page by page.
+#[derive(Default)]
+pub(crate) struct Chunks(Vec<Vec<u8>>);
+
+impl Chunks {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give_back(&mut self, mut chunk: Vec<u8>) {
+        if self.0.len() < SPARE_CHUNKS_MAX && chunk.capacity() <= SPARE_CHUNK_BYTES_MAX {
+            chunk.clear();
+            self.0.push(chunk);
+        }
+    }
+}
+
+/// A chunk that frames are added to.
+pub(crate) struct Chunk {
+    pub(crate) bytes: Vec<u8>,
+    before: usize,
+}
+
+/// Frames on their way out, in chunks. Holds next to no memory while there are none.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    chunks: VecDeque<Vec<u8>>,
+    /// Bytes of the first chunk that were sent.
+    sent: usize,
+    bytes: usize,
+}
+
+impl Outgoing {
+    /// Bytes that were not sent.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Takes out the chunk that the next frame goes to, which may hold other frames already; [`Outgoing::put_chunk`] puts it back.
+    pub(crate) fn take_chunk(&mut self, chunks: &mut Chunks) -> Chunk {
+        let fits = self.chunks.back().is_some_and(|last| last.len() < CHUNK_BYTES);
+        let bytes = if fits { self.chunks.pop_back() } else { None }.unwrap_or_else(|| chunks.take());
+        Chunk { before: bytes.len(), bytes }
+    }
+
+    /// Puts a chunk back, to which frames were added.
+    pub(crate) fn put_chunk(&mut self, chunk: Chunk, chunks: &mut Chunks) {
+        self.bytes += chunk.bytes.len() - chunk.before;
+        match chunk.bytes.is_empty() {
+            true => chunks.give_back(chunk.bytes),
+            false => self.chunks.push_back(chunk.bytes),
+        }
+    }
+
+    /// Appends what `write` appends.
+    pub(crate) fn append(&mut self, chunks: &mut Chunks, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut chunk = self.take_chunk(chunks);
+        write(&mut chunk.bytes);
+        self.put_chunk(chunk, chunks);
+    }
+
+    /// Appends bytes that lie in memory of their own.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        self.bytes += bytes.len();
+        self.chunks.push_back(bytes);
+    }
+
+    /// All bytes, in order.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let mut sent = self.sent;
+        self.chunks.iter().map(move |chunk| &chunk[std::mem::take(&mut sent)..]).filter(|piece| !piece.is_empty())
+    }
+
+    /// That the first `bytes` were sent.
+    pub(crate) fn advance(&mut self, bytes: usize, chunks: &mut Chunks) {
+        assert!(bytes <= self.bytes, "{bytes} of {} bytes cannot have been sent", self.bytes);
+        self.bytes -= bytes;
+        self.sent += bytes;
+        while let Some(first) = self.chunks.front().filter(|first| self.sent >= first.len()) {
+            self.sent -= first.len();
+            chunks.give_back(self.chunks.pop_front().expect("looked at just now"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_in_order_however_they_are_sent() {
+        for step in [1, 7, 1000, 70_000] {
+            let (mut out, mut chunks) = (Outgoing::default(), Chunks::default());
+            let mut expected = Vec::new();
+            for round in 0..20u8 {
+                let piece = vec![round; 1 + usize::from(round) * 9_001];
+                expected.extend_from_slice(&piece);
+                match round % 3 {
+                    0 => out.push(piece),
+                    _ => out.append(&mut chunks, |chunk| chunk.extend_from_slice(&piece)),
+                }
+            }
+            let mut sent = Vec::new();
+            while !out.is_empty() {
+                let piece = out.pieces().next().expect("bytes lie in pieces");
+                let length = step.min(piece.len());
+                sent.extend_from_slice(&piece[..length]);
+                out.advance(length, &mut chunks);
+            }
+            assert!(out.is_empty() && out.chunks.is_empty());
+            assert_eq!(sent, expected, "in steps of {step}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Requests that are not answered yet.
+
+use forebay_engine::{EventView, Token};
+use forebay_protocol::{Decide, PutEntry};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, SourceId, StreamName, Verdict};
+
+/// A request whose answer waits for the lane.
+pub(crate) struct Request {
+    /// The connection, which may be gone.
+    pub(crate) connection: u64,
+    /// Its number there.
+    pub(crate) number: u64,
+    /// Replies of the lane that are to come.
+    pub(crate) waits: usize,
+    /// The lane was asked for all of it.
+    pub(crate) offered: bool,
+    pub(crate) body: Body,
+}
+
+pub(crate) enum Body {
+    Put(PutBody),
+    Tell(TellBody),
+    Get(GetBody),
+    GetEvent(EventBody),
+}
+
+impl Body {
+    /// How many records it counts for.
+    pub(crate) fn records(&self) -> usize {
+        match self {
+            Body::Put(put) => put.entries.len(),
+            Body::Tell(tell) => tell.what.len(),
+            Body::Get(get) => get.ids.len(),
+            Body::GetEvent(events) => events.keys.len(),
+        }
+    }
+}
+
+/// Fragments to store.
+pub(crate) struct PutBody {
+    pub(crate) entries: Vec<PutEntry>,
+    /// The next one to be offered.
+    pub(crate) next: usize,
+    /// Bytes of the next one that were skipped because it is too large.
+    pub(crate) skipped: usize,
+    /// Of those offered; `None`: the lane will say.
+    pub(crate) outcomes: Vec<Option<PutOutcome>>,
+    /// What the lane said of records that it could not store after all.
+    pub(crate) refused: Option<PutOutcome>,
+}
+
+impl PutBody {
+    pub(crate) fn new(entries: Vec<PutEntry>) -> Self {
+        let outcomes = Vec::with_capacity(entries.len());
+        PutBody { entries, next: 0, skipped: 0, outcomes, refused: None }
+    }
+
+    /// What became of each. The lane counts durable and refused records without naming them: when it refused any, all that it had
+    /// pending are told to the writer as refused. Those that are durable all the same are acknowledged when they come again.
+    pub(crate) fn take_outcomes(&mut self) -> Vec<PutOutcome> {
+        let pending = self.refused.unwrap_or(PutOutcome::Durable);
+        self.outcomes.iter().map(|outcome| outcome.unwrap_or(pending)).collect()
+    }
+}
+
+/// Something to be told of events.
+pub(crate) enum Tell {
+    Delete(Vec<EventKey>),
+    Release(StreamName, Vec<EventKey>),
+    /// Each decision names its verdict.
+    Decide(Vec<Verdict>, Vec<(EventKey, u16, bool)>),
+}
+
+impl Tell {
+    /// The decisions of a request. Most of them share a few verdicts.
+    pub(crate) fn decide(message: &Decide) -> Tell {
+        let mut known: Vec<u64> = Vec::new();
+        let mut verdicts = Vec::new();
+        let mut entries = Vec::with_capacity(message.entries.len());
+        for entry in &message.entries {
+            let at = known.iter().rposition(|streams| *streams == entry.streams).unwrap_or_else(|| {
+                known.push(entry.streams);
+                verdicts.push(message.verdict(entry));
+                known.len() - 1
+            });
+            entries.push((entry.key, at as u16, entry.incomplete));
+        }
+        Tell::Decide(verdicts, entries)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Tell::Delete(events) | Tell::Release(_, events) => events.len(),
+            Tell::Decide(_, entries) => entries.len(),
+        }
+    }
+
+    /// The events.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = EventKey> {
+        (0..self.len()).map(|at| match self {
+            Tell::Delete(events) | Tell::Release(_, events) => events[at],
+            Tell::Decide(_, entries) => entries[at].0,
+        })
+    }
+}
+
+pub(crate) struct TellBody {
+    pub(crate) what: Tell,
+    pub(crate) next: usize,
+    pub(crate) outcomes: Vec<DecideOutcome>,
+}
+
+/// A read from drives that is under way.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    /// The place of the fragment or event in the request.
+    pub(crate) index: u32,
+    pub(crate) source: SourceId,
+    pub(crate) bytes: usize,
+}
+
+/// The reads of a request that are under way, by number.
+#[derive(Default)]
+pub(crate) struct Readings {
+    slots: Vec<Reading>,
+    free: Vec<u16>,
+}
+
+impl Readings {
+    /// The number that the next read gets.
+    pub(crate) fn next(&self) -> u16 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u16)
+    }
+
+    /// Enters the read that got [`Readings::next`].
+    pub(crate) fn insert(&mut self, reading: Reading) {
+        match self.free.pop() {
+            Some(slot) => self.slots[usize::from(slot)] = reading,
+            None => self.slots.push(reading),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, slot: u16) -> Reading {
+        self.free.push(slot);
+        self.slots[usize::from(slot)]
+    }
+}
+
+/// Fragments to read.
+pub(crate) struct GetBody {
+    pub(crate) ids: Vec<FragmentId>,
+    pub(crate) next: usize,
+    /// Bytes of those that were found so far, and how many: what the next ones may need.
+    pub(crate) found: (usize, usize),
+    pub(crate) readings: Readings,
+}
+
+/// Events to read.
+pub(crate) struct EventBody {
+    pub(crate) keys: Vec<EventKey>,
+    /// Ascending; `None`: all.
+    pub(crate) sources: Option<Vec<SourceId>>,
+    pub(crate) next: usize,
+    /// An event whose fragments do not fit one reply: its place, and the fragments that are left, last first.
+    pub(crate) rest: Option<(u32, Vec<(SourceId, u32)>)>,
+    pub(crate) readings: Readings,
+}
+
+impl EventBody {
+    /// Whether nothing is left to be looked for.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next == self.keys.len() && self.rest.is_none()
+    }
+
+    /// The fragments of an event that are asked for, last first.
+    pub(crate) fn wanted(&self, view: &EventView) -> Vec<(SourceId, u32)> {
+        let asked =
+            |source: &SourceId| self.sources.as_ref().is_none_or(|sources| sources.binary_search(source).is_ok());
+        view.fragments.iter().rev().filter(|(source, _)| asked(source)).copied().collect()
+    }
+}
+
+/// The token of a record of a request.
+pub(crate) fn token(request: u64, record: usize) -> Token {
+    Token(request << 16 | record as u64)
+}
+
+/// The request and the record that a token names.
+pub(crate) fn of_token(token: Token) -> (u64, usize) {
+    (token.0 >> 16, (token.0 & 0xFFFF) as usize)
+}

@@ -1,0 +1,256 @@
+//! Starting and stopping a server.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use forebay_store::{ControlHandle, LaneSeed, OpenedStore, StoreInfo};
+use mio::Poll;
+
+use crate::config::ServerConfig;
+use crate::driver::acceptor::Acceptor;
+use crate::driver::control::ControlThread;
+use crate::driver::inbox::{Inbox, Message};
+use crate::driver::lane::LaneThread;
+use crate::service::ServiceConfig;
+
+/// How long the mark of a clean stop may take when the lanes have stopped.
+const MARK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a server was not started. The store is as it was: its lanes were not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Others could connect, and nobody would check who they are.
+    #[error(
+        "{listen} can be reached from other machines and clients are not authenticated yet: nothing was started. Listen on 127.0.0.1, or say \
+         --insecure-network CIDR for each network whose machines may read, write and delete everything"
+    )]
+    Insecure {
+        /// Where it was to listen.
+        listen: SocketAddr,
+    },
+    /// The address is taken, or not one of this machine.
+    #[error("cannot listen on {listen}: {source}. Is another server running there?")]
+    Listen {
+        /// Where it was to listen.
+        listen: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system gave no thread or no poll.
+    #[error("the server could not be started: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A part of the server ended in a way that it should not.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A thread ended by itself.
+    #[error("{thread} of the server ended: {reason}. What was acknowledged is on the drives; start the server again")]
+    Thread {
+        /// Its name.
+        thread: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// The drives carry the mark of a clean stop: the next start need not look for torn flushes.
+    pub clean: bool,
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    control: ControlHandle,
+    read_only: bool,
+    stop: StopHandle,
+    threads: Vec<(String, JoinHandle<io::Result<()>>)>,
+    control_thread: (Arc<Inbox>, JoinHandle<io::Result<()>>),
+}
+
+/// Stops a server, from any thread.
+#[derive(Clone)]
+pub struct StopHandle {
+    stopping: Arc<AtomicBool>,
+    inboxes: Arc<[Arc<Inbox>]>,
+}
+
+impl StopHandle {
+    /// Asks for the stop and returns at once; [`Server::wait`] tells when it is over.
+    pub fn stop(&self) {
+        if !self.stopping.swap(true, Ordering::Relaxed) {
+            self.inboxes.iter().for_each(|inbox| inbox.send(Message::Stop));
+        }
+    }
+}
+
+impl Server {
+    /// Listens and serves `opened`.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(opened: OpenedStore, config: ServerConfig) -> Result<Server, StartError> {
+        let control = opened.control.clone();
+        let started = Server::start_threads(opened, config);
+        if started.is_err() {
+            // The drives are free when the error is told.
+            control.wait_until(MARK_TIMEOUT, |status| status.ended);
+        }
+        started
+    }
+
+    fn start_threads(opened: OpenedStore, config: ServerConfig) -> Result<Server, StartError> {
+        let OpenedStore { runners, control, info, .. } = opened;
+        let listener = listen(&config)?;
+        let address = listener.local_addr()?;
+        let mut threads = Vec::new();
+        let mut lanes = Vec::new();
+        for _ in &runners {
+            let poll = Poll::new()?;
+            lanes.push((Inbox::new(&poll)?, poll));
+        }
+        let inboxes: Vec<Arc<Inbox>> = lanes.iter().map(|(inbox, _)| inbox.clone()).collect();
+        let (control_poll, accept_poll) = (Poll::new()?, Poll::new()?);
+        let (control_inbox, accept_inbox) = (Inbox::new(&control_poll)?, Inbox::new(&accept_poll)?);
+        // Nobody is let in any more before the lanes are told.
+        let all: Arc<[Arc<Inbox>]> = std::iter::once(accept_inbox.clone()).chain(inboxes.iter().cloned()).collect();
+        let stop = StopHandle { stopping: Arc::default(), inboxes: all };
+        let acceptor =
+            Acceptor::new(listener, config.clone(), inboxes.clone(), control_inbox.clone(), accept_poll, accept_inbox)?;
+        for (seed, (inbox, poll)) in runners.into_iter().zip(lanes) {
+            let config = service_config(&config, &info, &seed);
+            let name = format!("forebay-lane-{}", config.lane);
+            let handle = spawn(&name, &stop, move || LaneThread::new(seed, config, poll, inbox)?.run())?;
+            threads.push((name, handle));
+        }
+        let thread = ControlThread {
+            poll: control_poll,
+            inbox: control_inbox.clone(),
+            lanes: inboxes,
+            store: control.clone(),
+            info,
+            started: Instant::now(),
+            stopping: stop.stopping.clone(),
+        };
+        let control_thread = (control_inbox, spawn("forebay-status", &stop, move || thread.run())?);
+        threads.push(("forebay-accept".to_owned(), spawn("forebay-accept", &stop, move || acceptor.run())?));
+        tracing::info!(%address, store = %info.store, lanes = info.lanes, epoch = info.epoch, "listening");
+        Ok(Server { address, control, read_only: info.read_only, stop, threads, control_thread })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The control part of its store.
+    pub fn control(&self) -> &ControlHandle {
+        &self.control
+    }
+
+    /// Something that stops it from elsewhere, as from a thread that waits for signals.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Refuses what is new, makes durable and answers what was taken, marks the store clean, ends.
+    ///
+    /// # Errors
+    /// When a thread had ended before.
+    pub fn stop(self) -> Result<Stopped, ServerError> {
+        self.stop.stop();
+        self.wait()
+    }
+
+    /// Waits until it was stopped by a [`StopHandle`].
+    ///
+    /// # Errors
+    /// When a thread ends by itself; the others are stopped then.
+    pub fn wait(self) -> Result<Stopped, ServerError> {
+        let Server { control, read_only, threads, control_thread, .. } = self;
+        let mut failed = None;
+        for (name, handle) in threads {
+            failed = failed.or(end_of(name, handle));
+        }
+        let (inbox, handle) = control_thread;
+        inbox.send(Message::Stop);
+        failed = failed.or(end_of("forebay-status".to_owned(), handle));
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        control.wait_until(MARK_TIMEOUT, |status| status.ended);
+        let clean = control.status().clean;
+        if !clean && !read_only {
+            tracing::warn!("the drives do not carry the mark of a clean stop; the next start looks for torn flushes");
+        }
+        Ok(Stopped { clean })
+    }
+}
+
+fn listen(config: &ServerConfig) -> Result<TcpListener, StartError> {
+    let listen = config.listen;
+    if !listen.ip().to_canonical().is_loopback() {
+        if config.insecure_network.is_empty() {
+            return Err(StartError::Insecure { listen });
+        }
+        let networks: Vec<String> = config.insecure_network.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            %listen,
+            networks = networks.join(", "),
+            "INSECURE: clients are not authenticated: every machine of these networks can read, write and delete everything"
+        );
+    }
+    TcpListener::bind(listen).map_err(|source| StartError::Listen { listen, source })
+}
+
+fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> ServiceConfig {
+    ServiceConfig {
+        store: info.store,
+        epoch: info.epoch,
+        lanes: info.lanes,
+        lane: seed.lane(),
+        fragment_bytes_max: info.fragment_bytes_max,
+        read_only: info.read_only,
+        staging_bytes: config.staging_bytes,
+        out_buffer_bytes: config.out_buffer_bytes,
+        credit_bytes: config.credit_bytes,
+        stall_timeout: config.stall_timeout(),
+    }
+}
+
+/// A thread whose end, however it comes, is the end of the server.
+fn spawn(
+    name: &str,
+    stop: &StopHandle,
+    run: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    struct StopAtEnd(StopHandle);
+    impl Drop for StopAtEnd {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+    let stop = StopAtEnd(stop.clone());
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _stop = stop;
+        run()
+    })
+}
+
+/// What was wrong with the end of a thread.
+fn end_of(thread: String, handle: JoinHandle<io::Result<()>>) -> Option<ServerError> {
+    let reason = match handle.join() {
+        Ok(Ok(())) => return None,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it panicked, which the log shows".to_owned(),
+    };
+    tracing::error!(thread, reason, "a thread of the server ended");
+    Some(ServerError::Thread { thread, reason })
+}

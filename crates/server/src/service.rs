@@ -1,0 +1,554 @@
+//! The server's side of all connections of one lane, as a machine without clock, threads or sockets.
+//!
+//! What drives it, in turns:
+//! - [`Service::take_replies`] after each turn of the lane;
+//! - then, while there is a [`Service::next_connection`], [`Service::work`] on it: when that says [`Step::Read`] the driver reads into
+//!   [`Service::read_space`] and says [`Service::received`], and works on it again;
+//! - [`Service::readable`] when a connection has something to read, [`Service::pieces_to_send`] and [`Service::sent`] for those of
+//!   [`Service::take_dirty`] and those that became writable, [`Service::close`] when a connection is gone;
+//! - [`Service::stalled`] now and then: these are to be closed.
+//!
+//! What it promises: a connection that stands still, in either direction, holds a bounded share of memory for a bounded time, and
+//! nobody waits for it; nothing a client sends makes it panic or allocate without a bound; each request is answered once.
+
+mod begin;
+mod finish;
+mod lists;
+mod puts;
+mod reads;
+mod tells;
+
+pub(crate) use begin::unknown_kind;
+pub(crate) use lists::{encode_runs, run_infos, stream_infos};
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forebay_protocol::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_TABLE_BYTES_MAX};
+use forebay_protocol::{
+    Class, ErrorReply, FrameError, HEADER_BYTES, HelloReply, LANE_CONTROL, PROTOCOL_VERSION, PutEntry,
+};
+use forebay_types::{StoreUuid, Time};
+use std::time::Duration;
+
+use crate::connection::{Connection, Place, Skip};
+use crate::lane_requests::LaneRequests;
+use crate::limits::{
+    BUSY_BELOW_PER_MILLE, BUSY_MS, BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, OUT_BUFFERS_MAX,
+    UNREAD_TIMES, WORK_BYTES,
+};
+use crate::outgoing::Chunks;
+use crate::request::{Body, Request};
+use crate::schedule::{Schedule, class_place};
+use crate::staging::Staging;
+
+/// What a service must know.
+#[derive(Clone, Debug)]
+pub struct ServiceConfig {
+    /// The store.
+    pub store: StoreUuid,
+    /// The start that this is.
+    pub epoch: u64,
+    /// The lanes of the store.
+    pub lanes: u16,
+    /// The lane that is served.
+    pub lane: u16,
+    /// The largest fragment of the store, in bytes.
+    pub fragment_bytes_max: u32,
+    /// Whether the store is open for reading alone.
+    pub read_only: bool,
+    /// Memory for receive buffers.
+    pub staging_bytes: usize,
+    /// A connection that has so many bytes of replies to take is not served further.
+    pub out_buffer_bytes: usize,
+    /// The credit of a writer that is alone.
+    pub credit_bytes: u32,
+    /// The rest of a frame is awaited for so long.
+    pub stall_timeout: Duration,
+}
+
+/// What a connection needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Bytes: [`Service::read_space`].
+    Read,
+    /// Another turn, which it is queued for.
+    Again,
+    /// Nothing: it waits for its peer, or for the lane.
+    Wait,
+}
+
+/// How far a request came.
+enum Advance {
+    /// The lane was asked for all of it.
+    Done,
+    /// A unit of so many bytes must arrive whole first.
+    Needs(usize),
+    /// It must wait.
+    Park(Place),
+    /// The connection's share of this turn is used up.
+    Again,
+}
+
+/// What requests and connections share.
+struct Core {
+    config: ServiceConfig,
+    now: Time,
+    staging: Staging,
+    chunks: Chunks,
+    schedule: Schedule,
+    /// Waiting for the lane: first those that it took nothing of, then those that it took something of.
+    busy: [VecDeque<u64>; 2],
+    /// The lane was too busy for one of them since it last moved: the others need not try.
+    lane_is_busy: bool,
+    busy_since: Time,
+    /// Waiting for reads and for memory, in the order of arrival.
+    for_reads: VecDeque<u64>,
+    for_staging: VecDeque<u64>,
+    /// Memory was wanted and not there; and whether it was asked back in this turn.
+    wants_memory: bool,
+    reclaimed: bool,
+    dirty: Vec<u64>,
+    /// Bytes that all connections have to send.
+    out_bytes: usize,
+    reads: usize,
+    reads_bytes: usize,
+    connections: [usize; 4],
+    stopping: bool,
+    busy_ms: u32,
+    busy_ms_at: Option<Time>,
+    undecided: lists::UndecidedCounts,
+    spare_entries: Vec<Vec<PutEntry>>,
+}
+
+/// All connections of a lane.
+pub struct Service {
+    core: Core,
+    connections: BTreeMap<u64, Connection>,
+    requests: BTreeMap<u64, Request>,
+    next_request: u64,
+}
+
+impl Service {
+    /// A service without connections.
+    pub fn new(config: ServiceConfig) -> Self {
+        let unit_max = (HEADER_BYTES + FRAME_TABLE_BYTES_MAX).max(config.fragment_bytes_max as usize);
+        let core = Core {
+            staging: Staging::new(config.staging_bytes, unit_max),
+            config,
+            now: Time::default(),
+            chunks: Chunks::default(),
+            schedule: Schedule::new(),
+            busy: Default::default(),
+            lane_is_busy: false,
+            busy_since: Time::default(),
+            for_reads: VecDeque::new(),
+            for_staging: VecDeque::new(),
+            wants_memory: false,
+            reclaimed: false,
+            dirty: Vec::new(),
+            out_bytes: 0,
+            reads: 0,
+            reads_bytes: 0,
+            connections: [0; 4],
+            stopping: false,
+            busy_ms: 0,
+            busy_ms_at: None,
+            undecided: lists::UndecidedCounts::default(),
+            spare_entries: Vec::new(),
+        };
+        Service { core, connections: BTreeMap::new(), requests: BTreeMap::new(), next_request: 1 }
+    }
+
+    /// A connection that greeted with `request`. `id` was never used before.
+    pub fn open(&mut self, id: u64, class: Class, request: u64) {
+        let mut connection = Connection::new(class);
+        self.core.connections[class_place(class)] += 1;
+        let config = &self.core.config;
+        let reply = HelloReply {
+            protocol_version: PROTOCOL_VERSION,
+            lanes: config.lanes,
+            lane: config.lane,
+            read_only: config.read_only,
+            store: config.store,
+            epoch: config.epoch,
+            fragment_bytes_max: config.fragment_bytes_max,
+            frame_payload_bytes_max: FRAME_PAYLOAD_BYTES_MAX as u32,
+            credit_bytes: self.core.credit_bytes(),
+            server: crate::SERVER_NAME.to_owned(),
+        };
+        debug_assert_ne!(config.lane, LANE_CONTROL);
+        connection.send(&mut self.core.chunks, request, &reply);
+        self.core.touch(id, &mut connection);
+        let before = self.connections.insert(id, connection);
+        assert!(before.is_none(), "connection {id} was opened twice");
+    }
+
+    /// A connection is gone. What it asked for takes its course.
+    pub fn close(&mut self, id: u64) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        self.core.connections[class_place(connection.class)] -= 1;
+        connection.receive.clear(&mut self.core.staging);
+        self.core.out_bytes -= connection.out_counted;
+        self.core.wake_for_staging(&mut self.connections);
+        if let Some(current) = connection.current {
+            let request = self.requests.get_mut(&current).expect("what a connection is at is kept");
+            request.offered = true;
+            if request.waits == 0 {
+                self.requests.remove(&current);
+            }
+        }
+    }
+
+    /// How many connections there are of each class: readout, filter, mover, monitor.
+    pub fn connections(&self) -> [usize; 4] {
+        self.core.connections
+    }
+
+    /// Bytes of receive buffers in use.
+    pub fn staging_bytes(&self) -> usize {
+        self.core.staging.used()
+    }
+
+    /// Requests that are not answered.
+    pub fn requests_pending(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// No new requests are served from now on.
+    pub fn stop(&mut self) {
+        self.core.stopping = true;
+    }
+
+    /// A new turn: takes the lane's replies. `moved`: operations came back, so what it was too busy for is offered again.
+    pub fn take_replies(&mut self, lane: &mut impl LaneRequests, now: Time, moved: bool) {
+        self.core.now = now;
+        self.core.schedule.begin_turn();
+        self.core.reclaimed = false;
+        while let Some(reply) = lane.next_reply() {
+            self.take_reply(reply);
+        }
+        self.core.wake_for_reads(&mut self.connections);
+        if moved || now >= self.core.busy_since + BUSY_RETRY {
+            self.core.wake_busy(&mut self.connections);
+        }
+        if self.core.busy_ms_at.is_none_or(|at| now >= at + COUNTS_AGE) {
+            let status = lane.status();
+            self.core.busy_ms = busy_ms(status.slots_free, status.slots_total);
+            self.core.busy_ms_at = Some(now);
+        }
+    }
+
+    /// A connection has bytes to read.
+    pub fn readable(&mut self, id: u64) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && connection.place == Place::Idle
+        {
+            self.core.queue(id, connection);
+        }
+    }
+
+    /// The next connection that has something to do in this turn.
+    pub fn next_connection(&mut self) -> Option<u64> {
+        loop {
+            let id = self.core.schedule.pop()?;
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.allowance = WORK_BYTES;
+                return Some(id);
+            }
+        }
+    }
+
+    /// Whether a connection has something to do, in this turn or the next.
+    pub fn has_work(&self) -> bool {
+        !self.core.schedule.is_empty()
+    }
+
+    /// When requests are to be offered again that the lane was too busy for.
+    pub fn next_retry(&self) -> Option<Time> {
+        self.core.has_busy().then(|| self.core.busy_since + BUSY_RETRY)
+    }
+
+    /// Works on a connection. `readable`: whether more bytes can be read from it now.
+    pub fn work(&mut self, id: u64, lane: &mut impl LaneRequests, readable: bool) -> Step {
+        let Some(connection) = self.connections.get_mut(&id) else { return Step::Wait };
+        let before = connection.allowance;
+        let advance = loop {
+            if connection.closing {
+                connection.receive.clear(&mut self.core.staging);
+                break Advance::Park(Place::Idle);
+            }
+            let advance = match connection.current {
+                Some(current) => {
+                    let request = self.requests.get_mut(&current).expect("what a connection is at is kept");
+                    let advance = self.core.advance(current, connection, request, lane);
+                    if matches!(advance, Advance::Done) {
+                        connection.current = None;
+                        request.offered = true;
+                        if request.waits == 0 {
+                            let request = self.requests.remove(&current).expect("looked at just now");
+                            self.core.finish(id, connection, request);
+                        }
+                    }
+                    advance
+                }
+                None => self.core.begin(id, connection, lane, |request| {
+                    self.next_request += 1;
+                    self.requests.insert(self.next_request, request);
+                    self.next_request
+                }),
+            };
+            if !matches!(advance, Advance::Done) {
+                break advance;
+            }
+        };
+        let class = connection.class;
+        self.core.touch(id, connection);
+        self.core.schedule.worked(class, before.saturating_sub(connection.allowance));
+        let step = self.core.settle(id, connection, advance, readable);
+        if self.core.wants_memory {
+            self.core.reclaim(&mut self.connections);
+        }
+        if step == Step::Read {
+            let limit = self.read_limit(id);
+            self.connections.get_mut(&id).expect("worked on just now").read_limit = limit;
+        }
+        self.core.wake_for_staging(&mut self.connections);
+        step
+    }
+
+    /// Where bytes of a connection are to be read to, after [`Step::Read`]; never empty then.
+    pub fn read_space(&mut self, id: u64) -> &mut [u8] {
+        let connection = self.connections.get_mut(&id).expect("only open connections are read");
+        connection.receive.space(connection.read_limit)
+    }
+
+    /// That so many bytes were read into [`Service::read_space`].
+    pub fn received(&mut self, id: u64, bytes: usize) {
+        self.connections.get_mut(&id).expect("only open connections are read").filled(bytes);
+    }
+
+    /// Connections that have more to send than when this was last asked.
+    pub fn take_dirty(&mut self, into: &mut Vec<u64>) {
+        into.append(&mut self.core.dirty);
+        for id in into.iter() {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.dirty = false;
+            }
+        }
+    }
+
+    /// What a connection is to be sent, in order.
+    pub fn pieces_to_send(&self, id: u64) -> impl Iterator<Item = &[u8]> {
+        self.connections.get(&id).into_iter().flat_map(|connection| connection.out.pieces())
+    }
+
+    /// That the first `bytes` of [`Service::pieces_to_send`] were sent.
+    pub fn sent(&mut self, id: u64, bytes: usize) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.out.advance(bytes, &mut self.core.chunks);
+        connection.out_since = (!connection.out.is_empty()).then_some(self.core.now);
+        self.core.count_out(connection);
+        self.core.wake_for_out(id, connection);
+    }
+
+    /// Whether nothing more is served to a connection: when all is sent it is to be closed.
+    pub fn is_closing(&self, id: u64) -> bool {
+        self.connections.get(&id).is_none_or(|connection| connection.closing)
+    }
+
+    /// Whether a connection has something to be sent.
+    pub fn has_to_send(&self, id: u64) -> bool {
+        self.connections.get(&id).is_some_and(|connection| !connection.out.is_empty())
+    }
+
+    /// Connections that stopped in the middle of a frame, or do not read, for too long.
+    pub fn stalled(&self, now: Time) -> Vec<u64> {
+        let limit = self.core.config.stall_timeout;
+        let stalled = |connection: &Connection| {
+            connection.awaits_since().is_some_and(|since| now >= since + limit)
+                || connection.out_since.is_some_and(|since| now >= since + limit * UNREAD_TIMES)
+        };
+        self.connections.iter().filter(|(_, connection)| stalled(connection)).map(|(id, _)| *id).collect()
+    }
+
+    /// How far the next read of a connection may go: to the end of a fragment that the buffer holds, so that none of them is moved.
+    fn read_limit(&self, id: u64) -> usize {
+        let connection = &self.connections[&id];
+        let capacity = connection.receive.capacity();
+        let body = connection.current.and_then(|current| self.requests.get(&current)).map(|request| &request.body);
+        match (body, &connection.skip) {
+            (Some(Body::Put(put)), _) => put.read_limit(capacity, self.core.config.fragment_bytes_max),
+            (_, Some(skip)) => skip.left.min(capacity),
+            _ => connection.read_limit.min(capacity),
+        }
+    }
+}
+
+impl Core {
+    /// Queues a connection for its turn.
+    fn queue(&mut self, id: u64, connection: &mut Connection) {
+        connection.place = Place::Queued;
+        self.schedule.push(connection.class, id);
+    }
+
+    /// How much a connection may have to send before it is not served further. When readers that do not read hold a lot together,
+    /// each gets a frame at a time.
+    fn out_bytes_max(&self) -> usize {
+        let together = self.out_bytes > OUT_BUFFERS_MAX.saturating_mul(self.config.out_buffer_bytes);
+        if together { 1 } else { self.config.out_buffer_bytes.max(1) }
+    }
+
+    /// Whether a connection has so much to send that nothing more is read for it.
+    fn is_full(&self, connection: &Connection) -> bool {
+        connection.out.len() + connection.reads_bytes >= self.out_bytes_max()
+    }
+
+    /// A connection that waited for its peer to read may go on when half of that is read.
+    fn wake_for_out(&mut self, id: u64, connection: &mut Connection) {
+        let bytes = connection.out.len() + connection.reads_bytes;
+        if connection.place == Place::Out && bytes < self.out_bytes_max().div_ceil(2) {
+            self.queue(id, connection);
+        }
+    }
+
+    fn count_out(&mut self, connection: &mut Connection) {
+        self.out_bytes = self.out_bytes - connection.out_counted + connection.out.len();
+        connection.out_counted = connection.out.len();
+    }
+
+    /// Notes that a connection may have something new to send.
+    fn touch(&mut self, id: u64, connection: &mut Connection) {
+        self.count_out(connection);
+        if connection.out.is_empty() && !connection.closing {
+            return;
+        }
+        connection.out_since.get_or_insert(self.now);
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Puts a connection where it waits.
+    fn settle(&mut self, id: u64, connection: &mut Connection, advance: Advance, readable: bool) -> Step {
+        let place = match advance {
+            Advance::Done => unreachable!("what is done is followed by the next request"),
+            Advance::Again => {
+                self.queue(id, connection);
+                return Step::Again;
+            }
+            Advance::Needs(unit) => {
+                if !readable {
+                    connection.awaits_peer(self.now);
+                    Place::Idle
+                } else if connection.allowance == 0 {
+                    self.queue(id, connection);
+                    connection.receive.settle(&mut self.staging);
+                    return Step::Again;
+                } else if connection.receive.prepare(unit, &mut self.staging) {
+                    connection.place = Place::Idle;
+                    return Step::Read;
+                } else {
+                    self.wants_memory = !self.reclaimed;
+                    Place::Staging
+                }
+            }
+            Advance::Park(place) => place,
+        };
+        connection.place = place;
+        connection.receive.settle(&mut self.staging);
+        if place != Place::Idle {
+            connection.moved_on();
+        }
+        match place {
+            Place::Busy => self.busy[usize::from(connection.allowance < WORK_BYTES)].push_back(id),
+            Place::Reads => self.for_reads.push_back(id),
+            Place::Staging => self.for_staging.push_back(id),
+            Place::Idle | Place::Out | Place::Answers => {}
+            Place::Queued => unreachable!("nobody waits for being queued"),
+        }
+        Step::Wait
+    }
+
+    fn has_busy(&self) -> bool {
+        self.busy.iter().any(|busy| !busy.is_empty())
+    }
+
+    /// Those that the lane was too busy for have their turn before others.
+    fn wake_busy(&mut self, connections: &mut BTreeMap<u64, Connection>) {
+        self.lane_is_busy = false;
+        for id in self.busy.iter_mut().flat_map(|busy| busy.drain(..)).rev() {
+            if let Some(connection) = connections.get_mut(&id) {
+                connection.place = Place::Queued;
+                self.schedule.push_front(connection.class, id);
+            }
+        }
+    }
+
+    fn wake_for_reads(&mut self, connections: &mut BTreeMap<u64, Connection>) {
+        if !self.may_read() {
+            return;
+        }
+        while let Some(id) = self.for_reads.pop_front() {
+            if let Some(connection) = connections.get_mut(&id) {
+                self.queue(id, connection);
+            }
+        }
+    }
+
+    /// Asks memory back from connections that wait for their peers: they keep what arrived and no more.
+    fn reclaim(&mut self, connections: &mut BTreeMap<u64, Connection>) {
+        (self.wants_memory, self.reclaimed) = (false, true);
+        for connection in connections.values_mut().filter(|connection| connection.place == Place::Idle) {
+            connection.receive.shrink(&mut self.staging);
+        }
+    }
+
+    /// Those for whom there is still no room will wait again.
+    fn wake_for_staging(&mut self, connections: &mut BTreeMap<u64, Connection>) {
+        if !self.staging.take_released() {
+            return;
+        }
+        while let Some(id) = self.for_staging.pop_front() {
+            if let Some(connection) = connections.get_mut(&id) {
+                self.queue(id, connection);
+            }
+        }
+    }
+
+    /// Refuses a request whose payload, if it has one, is not taken.
+    fn refuse(&mut self, connection: &mut Connection, request: u64, error: ErrorReply, payload_bytes: usize) {
+        if payload_bytes == 0 {
+            connection.send(&mut self.chunks, request, &error);
+        } else {
+            connection.skip = Some(Box::new(Skip { left: payload_bytes, request, error }));
+        }
+    }
+
+    fn refuse_frame(&mut self, connection: &mut Connection, request: u64, error: &FrameError, payload_bytes: usize) {
+        tracing::debug!(request, %error, "a frame was refused");
+        self.refuse(connection, request, error.into(), payload_bytes);
+    }
+
+    /// Bytes of puts that a connection may have unanswered.
+    fn credit_bytes(&self) -> u32 {
+        let most = u64::from(self.config.credit_bytes);
+        let writers = self.connections[class_place(Class::Readout)].max(1) as u64;
+        let share = (LANE_CREDIT_BYTES / writers).clamp(CREDIT_BYTES_MIN.min(most), most);
+        let credit = if self.staging.is_tight() { (share / 4).max(CREDIT_BYTES_MIN / 4) } else { share };
+        u32::try_from(credit).unwrap_or(u32::MAX)
+    }
+}
+
+/// How long writers are asked to wait when so many slots are free.
+fn busy_ms(slots_free: u64, slots_total: u64) -> u32 {
+    if slots_total == 0 {
+        return 0;
+    }
+    let free = slots_free.min(slots_total).saturating_mul(1000) / slots_total;
+    if free >= BUSY_BELOW_PER_MILLE {
+        return 0;
+    }
+    let (from, to) = BUSY_MS;
+    from + ((BUSY_BELOW_PER_MILLE - free) * u64::from(to - from) / BUSY_BELOW_PER_MILLE) as u32
+}

@@ -1,0 +1,79 @@
+//! From the lane's replies to answers.
+
+use forebay_engine::Reply;
+use forebay_protocol::{DecideReply, PutReply};
+use forebay_types::limits::BATCH_RECORDS_MAX;
+
+use super::Core;
+use super::Service;
+use crate::connection::{Connection, Place};
+use crate::request::{Body, Request, of_token};
+
+impl Service {
+    pub(super) fn take_reply(&mut self, reply: Reply) {
+        let token = match &reply {
+            Reply::Stored { token, .. }
+            | Reply::Refused { token, .. }
+            | Reply::Decided { token, .. }
+            | Reply::Read { token, .. } => *token,
+        };
+        let (key, record) = of_token(token);
+        let request = self.requests.get_mut(&key).expect("requests are kept until the lane has answered all of them");
+        let id = request.connection;
+        let mut connection = self.connections.get_mut(&id);
+        let answers = match (reply, &mut request.body) {
+            (Reply::Stored { records, .. }, Body::Put(_)) => records as usize,
+            (Reply::Refused { records, outcome, .. }, Body::Put(put)) => {
+                put.refused = Some(outcome);
+                records as usize
+            }
+            (Reply::Decided { outcome, .. }, Body::Tell(tell)) => {
+                tell.outcomes[record] = outcome;
+                1
+            }
+            (Reply::Read { outcome, payload, crc, .. }, _) => {
+                self.core.take_read(record as u16, request, connection.as_deref_mut(), outcome, payload, crc);
+                1
+            }
+            _ => unreachable!("the lane answers what it was asked"),
+        };
+        assert!(answers <= request.waits, "the lane answered {answers} records, {} were waiting", request.waits);
+        request.waits -= answers;
+        let is_over = request.offered && request.waits == 0;
+        let over = if is_over { self.requests.remove(&key) } else { None };
+        if let Some(connection) = connection {
+            if let Some(request) = over {
+                self.core.finish(id, connection, request);
+            }
+            self.core.touch(id, connection);
+            self.core.wake_for_out(id, connection);
+        }
+    }
+}
+
+impl Core {
+    /// Answers a request of which everything is known. Reads have been answered piece by piece.
+    pub(super) fn finish(&mut self, id: u64, connection: &mut Connection, request: Request) {
+        connection.unanswered -= 1;
+        connection.records_unanswered -= request.body.records();
+        match request.body {
+            Body::Put(mut put) => {
+                let outcomes = put.take_outcomes();
+                assert!(
+                    outcomes.len() == put.entries.len() && outcomes.len() <= BATCH_RECORDS_MAX,
+                    "each has its outcome"
+                );
+                let reply = PutReply { credit_bytes: self.credit_bytes(), busy_ms: self.busy_ms, outcomes };
+                connection.send(&mut self.chunks, request.number, &reply);
+                self.recycle(put);
+            }
+            Body::Tell(tell) => {
+                connection.send(&mut self.chunks, request.number, &DecideReply { outcomes: tell.outcomes });
+            }
+            Body::Get(_) | Body::GetEvent(_) => {}
+        }
+        if connection.place == Place::Answers {
+            self.queue(id, connection);
+        }
+    }
+}

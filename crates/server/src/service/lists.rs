@@ -1,0 +1,148 @@
+//! Requests that are answered at once: leases, accepted events, streams, runs, the state.
+
+use std::time::Duration;
+
+use forebay_protocol::{
+    Accepted, AcceptedEvent, AcceptedReply, FLAG_MORE, FrameError, Kind, Lease, LeaseReply, LeasedEvent, Message,
+    RunInfo, Runs, RunsReply, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+};
+use forebay_types::limits::BATCH_RECORDS_MAX;
+use forebay_types::{EventId, RunId, Time};
+
+use super::Core;
+use super::begin::{Begun, Refusal};
+use crate::lane_requests::LaneRequests;
+use crate::limits::{COUNTS_AGE, LEASE_RETRY_MS};
+use crate::status::LaneReport;
+
+/// How many undecided events the runs have; counting them takes a walk over all runs.
+#[derive(Default)]
+pub(super) struct UndecidedCounts {
+    counts: Vec<(RunId, u64)>,
+    at: Option<Time>,
+}
+
+impl UndecidedCounts {
+    fn of(&mut self, run: Option<RunId>, now: Time, lane: &impl LaneRequests) -> u64 {
+        if self.at.is_none_or(|at| now >= at + COUNTS_AGE) {
+            self.counts = lane.runs().into_iter().map(|view| (view.run, view.undecided)).collect();
+            self.at = Some(now);
+        }
+        let wanted = |(other, _): &&(RunId, u64)| run.is_none_or(|run| run == *other);
+        self.counts.iter().filter(wanted).map(|(_, undecided)| undecided).sum()
+    }
+}
+
+impl Core {
+    pub(super) fn read_list<L: LaneRequests>(
+        &mut self,
+        kind: Kind,
+        table: &[u8],
+        lane: &mut L,
+    ) -> Result<Begun, Refusal> {
+        if kind != Kind::Status {
+            self.check_reads(lane)?;
+        }
+        Ok(match kind {
+            Kind::Lease => {
+                let reply = self.lease(&Lease::read_table(table)?, lane);
+                answer(reply)
+            }
+            Kind::Accepted => answer(accepted(Accepted::read_table(table)?, lane)),
+            Kind::Streams => {
+                Streams::read_table(table)?;
+                answer(StreamsReply { streams: stream_infos(lane) })
+            }
+            Kind::Runs => {
+                Runs::read_table(table)?;
+                answer_runs(run_infos(lane))
+            }
+            Kind::Status => {
+                Status::read_table(table)?;
+                let report = LaneReport::of(lane, self.connections, self.staging.used());
+                answer(StatusReply { json: report.to_json() })
+            }
+            _ => {
+                return Err(FrameError::BadValue { message: "request", what: "kind", value: kind.code().into() }.into());
+            }
+        })
+    }
+
+    fn lease(&mut self, lease: &Lease, lane: &mut impl LaneRequests) -> LeaseReply {
+        let wanted = (lease.max_events as usize).min(BATCH_RECORDS_MAX);
+        let mut leased = Vec::new();
+        let duration = Duration::from_millis(u64::from(lease.duration_ms));
+        if wanted > 0 {
+            lane.lease(lease.filter, wanted, duration, lease.run, &mut leased);
+        }
+        let undecided = self.undecided.of(lease.run, self.now, lane).max(leased.len() as u64);
+        let retry_after_ms = if leased.len() < wanted { LEASE_RETRY_MS } else { 0 };
+        let event = |event: forebay_engine::LeasedEvent| LeasedEvent {
+            key: event.key,
+            fragments: event.fragments,
+            expected: event.expected,
+            attempt: event.attempt,
+            bytes: event.bytes,
+            incomplete: event.incomplete,
+        };
+        LeaseReply { events: leased.into_iter().map(event).collect(), undecided, retry_after_ms }
+    }
+}
+
+fn answer<M: Message + 'static>(message: M) -> Begun {
+    Begun::Answer(Box::new(move |core, connection, request| connection.send(&mut core.chunks, request, &message)))
+}
+
+fn answer_runs(runs: Vec<RunInfo>) -> Begun {
+    Begun::Answer(Box::new(move |core, connection, request| {
+        connection.out.append(&mut core.chunks, |chunk| encode_runs(request, &runs, chunk));
+    }))
+}
+
+/// Appends runs in as many frames as they need.
+pub(crate) fn encode_runs(request: u64, runs: &[RunInfo], into: &mut Vec<u8>) {
+    let mut parts = runs.chunks(BATCH_RECORDS_MAX).peekable();
+    if parts.peek().is_none() {
+        RunsReply { runs: Vec::new() }.encode(request, into);
+    }
+    while let Some(part) = parts.next() {
+        let flags = if parts.peek().is_some() { FLAG_MORE } else { 0 };
+        RunsReply { runs: part.to_vec() }.encode_with(request, flags, into);
+    }
+}
+
+fn accepted(asked: Accepted, lane: &impl LaneRequests) -> AcceptedReply {
+    let page = lane.accepted(&asked.stream, asked.after, (asked.max as usize).min(BATCH_RECORDS_MAX));
+    let event = |event: &forebay_engine::AcceptedEvent| AcceptedEvent {
+        key: event.key,
+        fragments: event.fragments,
+        bytes: event.bytes,
+        incomplete: event.incomplete,
+    };
+    AcceptedReply {
+        events: page.events.iter().map(event).collect(),
+        more: page.more,
+        undecided_floor: page.undecided_floor,
+    }
+}
+
+/// The streams of a lane as they are told.
+pub(crate) fn stream_infos(lane: &impl LaneRequests) -> Vec<StreamInfo> {
+    lane.streams().into_iter().map(|view| StreamInfo { name: view.name, accepted: view.events }).collect()
+}
+
+/// The runs of a lane as they are told: finished events are known too.
+pub(crate) fn run_infos(lane: &impl LaneRequests) -> Vec<RunInfo> {
+    let info = |view: forebay_engine::RunView| {
+        let (first, last) = view.range.unwrap_or_default();
+        RunInfo {
+            run: view.run,
+            events: view.events + view.finished,
+            undecided: view.undecided,
+            finished: view.finished,
+            first_event: EventId(first),
+            last_event: EventId(last),
+        }
+    };
+    lane.runs().into_iter().map(info).collect()
+}

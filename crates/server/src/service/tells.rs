@@ -1,0 +1,59 @@
+//! Decisions, deletions and releases on their way to the lane.
+
+use forebay_engine::{Admission, Token};
+use forebay_types::DecideOutcome;
+
+use super::{Advance, Core};
+use crate::connection::Connection;
+use crate::lane_requests::LaneRequests;
+use crate::limits::RECORD_WORK_BYTES;
+use crate::request::{Tell, TellBody, token};
+
+impl Core {
+    pub(super) fn offer_tells(
+        &mut self,
+        key: u64,
+        connection: &mut Connection,
+        body: &mut TellBody,
+        waits: &mut usize,
+        lane: &mut impl LaneRequests,
+    ) -> Advance {
+        while body.next < body.what.len() {
+            if connection.allowance == 0 {
+                return Advance::Again;
+            }
+            let outcome = match offer(&body.what, body.next, token(key, body.next), lane) {
+                Admission::Done(outcome) => outcome,
+                Admission::Pending => {
+                    *waits += 1;
+                    // Until the lane says otherwise.
+                    DecideOutcome::Unavailable
+                }
+                // Others may well be taken: it waits for the fragments of its own event, perhaps.
+                Admission::Busy => return self.park_tell(),
+            };
+            body.outcomes.push(outcome);
+            body.next += 1;
+            connection.allowance = connection.allowance.saturating_sub(RECORD_WORK_BYTES);
+        }
+        Advance::Done
+    }
+
+    fn park_tell(&mut self) -> Advance {
+        let lane_is_busy = self.lane_is_busy;
+        let advance = self.park_busy();
+        self.lane_is_busy = lane_is_busy;
+        advance
+    }
+}
+
+fn offer(what: &Tell, at: usize, token: Token, lane: &mut impl LaneRequests) -> Admission<DecideOutcome> {
+    match what {
+        Tell::Delete(events) => lane.delete(token, events[at]),
+        Tell::Release(stream, events) => lane.release(token, events[at], stream),
+        Tell::Decide(verdicts, entries) => {
+            let (key, verdict, incomplete) = entries[at];
+            lane.decide(token, key, &verdicts[usize::from(verdict)], incomplete)
+        }
+    }
+}

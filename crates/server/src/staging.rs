@@ -1,0 +1,276 @@
+//! Receive buffers: small, shared where possible, and bounded for all connections of a lane together.
+//!
+//! Only what has arrived whole is given to the lane, so a fragment needs a buffer of its size. Three budgets keep this from standing
+//! still: for buffers of [`READ_BYTES`], for larger ones, which are given as a whole to a connection whose fragment (or table) needs one,
+//! and for the rests that connections keep between reads. Who holds a buffer of the first two kinds needs nothing else to go on, and is
+//! closed when its peer does not; who keeps a rest waits for one of them.
+
+use crate::limits::{KEPT_BYTES, READ_BYTES, SPARE_BUFFERS_MAX};
+
+/// Bytes in use of one kind, and how many may be.
+struct Budget {
+    used: usize,
+    max: usize,
+}
+
+impl Budget {
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.used.saturating_add(bytes) <= self.max;
+        self.used += if fits { bytes } else { 0 };
+        fits
+    }
+}
+
+/// The memory for receive buffers of a lane.
+pub(crate) struct Staging {
+    base: Budget,
+    grown: Budget,
+    kept: Budget,
+    /// Initialised over their whole length; the last one used is the first one given.
+    spare: Vec<Vec<u8>>,
+    spare_grown: Vec<Vec<u8>>,
+    released: bool,
+}
+
+/// What a buffer is counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Counted {
+    #[default]
+    Nowhere,
+    Base,
+    Grown,
+    Kept,
+}
+
+impl Staging {
+    /// With `budget_bytes`: half for buffers, a quarter each for larger ones and for rests. The largest unit fits in any case.
+    pub(crate) fn new(budget_bytes: usize, unit_bytes_max: usize) -> Self {
+        let budget = |max| Budget { used: 0, max };
+        Staging {
+            base: budget((budget_bytes / 2).max(4 * READ_BYTES)),
+            grown: budget((budget_bytes / 4).max(unit_bytes_max)),
+            kept: budget(budget_bytes / 4),
+            spare: Vec::new(),
+            spare_grown: Vec::new(),
+            released: false,
+        }
+    }
+
+    /// Whether memory came back since this was last asked.
+    pub(crate) fn take_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Bytes that connections hold.
+    pub(crate) fn used(&self) -> usize {
+        self.base.used + self.grown.used + self.kept.used
+    }
+
+    /// Whether more than half of the memory is in use.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.used() > (self.base.max + self.grown.max + self.kept.max) / 2
+    }
+
+    /// A buffer of at least `bytes`, or `None` when there is no room for it now.
+    fn take(&mut self, bytes: usize) -> Option<(Vec<u8>, Counted)> {
+        if bytes <= READ_BYTES {
+            let fits = self.base.take(READ_BYTES);
+            return fits.then(|| (self.spare.pop().unwrap_or_else(|| vec![0; READ_BYTES]), Counted::Base));
+        }
+        let room = self.grown.max - self.grown.used;
+        let fits = |spare: &Vec<u8>| (bytes..=room).contains(&spare.len());
+        let buffer = match self.spare_grown.iter().rposition(fits) {
+            Some(at) => self.spare_grown.swap_remove(at),
+            None if bytes <= room => vec![0; bytes],
+            None => return None,
+        };
+        self.grown.used += buffer.len();
+        Some((buffer, Counted::Grown))
+    }
+
+    /// A copy of a rest, if there is room for it.
+    fn keep(&mut self, rest: &[u8]) -> Option<(Vec<u8>, Counted)> {
+        self.kept.take(rest.len()).then(|| (rest.to_vec(), Counted::Kept))
+    }
+
+    fn give_back(&mut self, buffer: Vec<u8>, counted: Counted) {
+        self.released |= !buffer.is_empty();
+        match counted {
+            Counted::Nowhere => {}
+            Counted::Kept => self.kept.used -= buffer.len(),
+            Counted::Base => {
+                self.base.used -= buffer.len();
+                if self.spare.len() < SPARE_BUFFERS_MAX {
+                    self.spare.push(buffer);
+                }
+            }
+            Counted::Grown => {
+                self.grown.used -= buffer.len();
+                // Larger ones than a few fragments need are rare, and not kept from others.
+                if self.spare_grown.len() < 2 && buffer.len() <= 8 * READ_BYTES {
+                    self.spare_grown.push(buffer);
+                }
+            }
+        }
+    }
+}
+
+/// What arrived on a connection and is not taken. Holds no memory while that is nothing.
+#[derive(Default)]
+pub(crate) struct Receive {
+    buffer: Vec<u8>,
+    counted: Counted,
+    start: usize,
+    end: usize,
+}
+
+impl Receive {
+    /// What arrived and is not taken.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The first `bytes` are taken.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        assert!(bytes <= self.len(), "{bytes} of {} bytes cannot be taken", self.len());
+        self.start += bytes;
+    }
+
+    /// Makes room for a unit of `unit` bytes from the first one not taken. `false`: there is no memory for it now.
+    pub(crate) fn prepare(&mut self, unit: usize, staging: &mut Staging) -> bool {
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        let is_buffer = matches!(self.counted, Counted::Base | Counted::Grown);
+        if !is_buffer || self.buffer.len() < unit {
+            let Some((mut buffer, counted)) = staging.take(unit) else { return false };
+            let length = self.len();
+            buffer[..length].copy_from_slice(self.bytes());
+            self.replace(buffer, counted, length, staging);
+        } else if self.start + unit > self.buffer.len() || self.len() * 8 <= self.start {
+            // Needed, or cheap and worth it for a longer read.
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        true
+    }
+
+    /// How many bytes from the first one not taken the prepared buffer holds.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Where to read to: up to `limit` bytes from the first one not taken.
+    pub(crate) fn space(&mut self, limit: usize) -> &mut [u8] {
+        let to = self.buffer.len().min(self.start.saturating_add(limit));
+        let from = self.end.min(to);
+        &mut self.buffer[from..to]
+    }
+
+    /// That so many bytes of [`Receive::space`] were read.
+    pub(crate) fn filled(&mut self, bytes: usize) {
+        assert!(bytes <= self.buffer.len() - self.end, "{bytes} bytes were read into less room");
+        self.end += bytes;
+    }
+
+    /// Gives back what is not needed while nothing arrives.
+    pub(crate) fn settle(&mut self, staging: &mut Staging) {
+        if self.is_empty() {
+            self.clear(staging);
+        } else if self.len() <= KEPT_BYTES && self.counted != Counted::Grown {
+            self.shrink(staging);
+        }
+    }
+
+    /// Keeps no more memory than what arrived needs; that is moved. A larger buffer stays: it was hard to get.
+    pub(crate) fn shrink(&mut self, staging: &mut Staging) {
+        if self.counted == Counted::Base
+            && let Some((kept, counted)) = staging.keep(self.bytes())
+        {
+            let length = kept.len();
+            self.replace(kept, counted, length, staging);
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self, staging: &mut Staging) {
+        self.replace(Vec::new(), Counted::Nowhere, 0, staging);
+    }
+
+    /// Goes on with `buffer`, in which the first `length` bytes have arrived.
+    fn replace(&mut self, buffer: Vec<u8>, counted: Counted, length: usize, staging: &mut Staging) {
+        let before = (std::mem::replace(&mut self.buffer, buffer), std::mem::replace(&mut self.counted, counted));
+        staging.give_back(before.0, before.1);
+        (self.start, self.end) = (0, length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(receive: &mut Receive, staging: &mut Staging, unit: usize, limit: usize, bytes: &[u8]) -> usize {
+        assert!(receive.prepare(unit, staging));
+        let space = receive.space(limit);
+        let taken = space.len().min(bytes.len());
+        space[..taken].copy_from_slice(&bytes[..taken]);
+        receive.filled(taken);
+        taken
+    }
+
+    #[test]
+    fn a_connection_without_bytes_holds_no_memory() {
+        let mut staging = Staging::new(16 << 20, 1 << 20);
+        let mut one = Receive::default();
+        assert_eq!(receive(&mut one, &mut staging, 32, 100, &[7; 200]), 100);
+        assert_eq!(staging.used(), READ_BYTES);
+        one.consume(60);
+        one.settle(&mut staging);
+        assert_eq!((staging.used(), one.bytes()), (40, &[7; 40][..]));
+        assert_eq!(receive(&mut one, &mut staging, 100, 100, &[8; 200]), 60);
+        assert_eq!((staging.used(), one.len()), (READ_BYTES, 100));
+        one.consume(100);
+        one.settle(&mut staging);
+        assert_eq!((staging.used(), one.buffer.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn larger_units_get_their_size_and_wait_when_there_is_no_room() {
+        let mut staging = Staging::new(4 << 20, 2 << 20);
+        let (mut one, mut two) = (Receive::default(), Receive::default());
+        let mut small: Vec<Receive> = (0..8).map(|_| Receive::default()).collect();
+        assert!(one.prepare(2 << 20, &mut staging));
+        assert!(!two.prepare(1 << 20, &mut staging), "the half for large units is given away");
+        assert!(small.iter_mut().all(|small| small.prepare(100, &mut staging)), "small ones go on");
+        assert!(staging.is_tight());
+        one.clear(&mut staging);
+        assert!(two.prepare(1 << 20, &mut staging));
+        two.clear(&mut staging);
+        small.iter_mut().for_each(|small| small.clear(&mut staging));
+        assert_eq!(staging.used(), 0);
+    }
+
+    #[test]
+    fn a_rest_survives_growth_and_moves() {
+        let mut staging = Staging::new(16 << 20, 4 << 20);
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
+        let mut one = Receive::default();
+        let mut given = receive(&mut one, &mut staging, 1, usize::MAX, &bytes);
+        assert_eq!(given, READ_BYTES);
+        one.consume(200_000);
+        given += receive(&mut one, &mut staging, READ_BYTES + 1, 100_000, &bytes[given..]);
+        assert_eq!(one.bytes(), &bytes[200_000..given]);
+        assert_eq!(given, 300_000);
+        one.consume(90_000);
+        assert!(one.prepare(20_000, &mut staging));
+        assert_eq!(one.bytes(), &bytes[290_000..]);
+    }
+}

@@ -1,0 +1,383 @@
+//! A pretended lane, and a pretended wire to it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_engine::{
+    AcceptedPage, Admission, EventView, Fetch, LaneCounters, LaneStatus, LeasedEvent, Put, Reply, RunView, StreamView,
+    Token,
+};
+use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HEADER_BYTES, HelloReply, Kind, Message, decode_header};
+use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
+use forebay_types::{
+    DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid, StreamName, Time,
+    Verdict, crc32c,
+};
+
+/// What the lane does with the next record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Will {
+    Take,
+    Refuse,
+    BeBusy,
+}
+
+/// A lane that does as it is told.
+#[derive(Default)]
+pub struct FakeLane {
+    /// What it does with the next records; when there is nothing: takes them.
+    pub will: VecDeque<Will>,
+    /// Fragments that were given to it, in order.
+    pub given: Vec<(Token, FragmentId, Vec<u8>)>,
+    /// Records that it took and has not answered.
+    pub pending: Vec<Token>,
+    pub decided: Vec<(Token, EventKey)>,
+    /// What reads find, and whether it is in memory.
+    pub stored: BTreeMap<FragmentId, (Vec<u8>, bool)>,
+    pub reads: Vec<(Token, FragmentId)>,
+    pub replies: VecDeque<Reply>,
+    pub not_serving: bool,
+    pub slots_free: u64,
+    pub offers: usize,
+}
+
+impl FakeLane {
+    fn will(&mut self) -> Will {
+        self.offers += 1;
+        self.will.pop_front().unwrap_or(Will::Take)
+    }
+
+    /// Everything that was taken becomes durable.
+    pub fn settle(&mut self) {
+        for token in self.pending.drain(..) {
+            self.replies.push_back(Reply::Stored { token, records: 1 });
+        }
+        for (token, _) in self.decided.drain(..) {
+            self.replies.push_back(Reply::Decided { token, outcome: DecideOutcome::Done });
+        }
+        for (token, id) in std::mem::take(&mut self.reads) {
+            self.finish_read(token, id);
+        }
+    }
+
+    pub fn finish_read(&mut self, token: Token, id: FragmentId) {
+        let payload = self.stored[&id].0.clone();
+        let crc = crc32c(&payload);
+        self.replies.push_back(Reply::Read { token, outcome: ReadOutcome::Found, payload, crc });
+    }
+
+    fn decision(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome> {
+        match self.will() {
+            Will::Take => {
+                self.decided.push((token, key));
+                Admission::Pending
+            }
+            Will::Refuse => Admission::Done(DecideOutcome::Conflict),
+            Will::BeBusy => Admission::Busy,
+        }
+    }
+}
+
+impl LaneRequests for FakeLane {
+    fn put(&mut self, token: Token, put: &Put, payload: &[u8]) -> Admission<PutOutcome> {
+        if self.not_serving {
+            return Admission::Busy;
+        }
+        match self.will() {
+            Will::Take => {
+                self.given.push((token, put.id, payload.to_vec()));
+                self.pending.push(token);
+                Admission::Pending
+            }
+            Will::Refuse => Admission::Done(PutOutcome::Late),
+            Will::BeBusy => Admission::Busy,
+        }
+    }
+
+    fn decide(&mut self, token: Token, key: EventKey, verdict: &Verdict, _: bool) -> Admission<DecideOutcome> {
+        assert!(!matches!(verdict, Verdict::Accept(streams) if streams.is_empty()));
+        self.decision(token, key)
+    }
+
+    fn delete(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome> {
+        self.decision(token, key)
+    }
+
+    fn release(&mut self, token: Token, key: EventKey, _: &StreamName) -> Admission<DecideOutcome> {
+        self.decision(token, key)
+    }
+
+    fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
+        match self.stored.get(&id) {
+            None => Fetch::Done(ReadOutcome::NotFound, 0),
+            Some((payload, true)) => {
+                into.extend_from_slice(payload);
+                Fetch::Done(ReadOutcome::Found, crc32c(payload))
+            }
+            Some((_, false)) => {
+                self.reads.push((token, id));
+                Fetch::Pending
+            }
+        }
+    }
+
+    fn event(&self, key: EventKey) -> Option<EventView> {
+        let range = key.fragment(SourceId(0))..=key.fragment(SourceId(u32::MAX));
+        let fragments: Vec<_> = self.stored.range(range).map(|(id, (b, _))| (id.source, b.len() as u32)).collect();
+        (!fragments.is_empty()).then_some(EventView { fragments, expected: 9, accepted: false, incomplete: false })
+    }
+
+    fn is_finished(&self, key: EventKey) -> bool {
+        key.event.0 >= 1000
+    }
+
+    fn lease(&mut self, _: u64, max_events: usize, _: Duration, _: Option<RunId>, into: &mut Vec<LeasedEvent>) {
+        let event = |key| LeasedEvent { key, fragments: 1, expected: 1, bytes: 1, incomplete: false, attempt: 1 };
+        into.extend((0..max_events.min(3) as u64).map(|n| event(EventKey::new(1, n))));
+    }
+
+    fn accepted(&self, _: &StreamName, _: Option<EventKey>, _: usize) -> AcceptedPage {
+        AcceptedPage::default()
+    }
+
+    fn streams(&self) -> Vec<StreamView> {
+        Vec::new()
+    }
+
+    fn runs(&self) -> Vec<RunView> {
+        vec![RunView { run: RunId(1), events: 50, undecided: 40, finished: 7, range: Some((1, 60)) }]
+    }
+
+    fn status(&self) -> LaneStatus {
+        LaneStatus {
+            lane: 0,
+            state: "serving",
+            reason: None,
+            events: 0,
+            events_undecided: 0,
+            events_accepted: 0,
+            events_finished: 0,
+            fragments: 0,
+            fragment_bytes: 0,
+            index_bytes: 0,
+            cache_bytes: 0,
+            segments: 0,
+            slots_free: self.slots_free,
+            slots_total: 100,
+            width: Some((4, 1)),
+            failures_left: None,
+            flushes_possibly_lost: 0,
+            flushes_lost: 0,
+            segments_unreadable: 0,
+            counters: LaneCounters::default(),
+        }
+    }
+
+    fn next_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    fn can_read(&self) -> bool {
+        !self.not_serving
+    }
+}
+
+/// The largest fragment of the pretended store.
+pub const FRAGMENT_BYTES_MAX: u32 = 1 << 20;
+
+pub fn config() -> ServiceConfig {
+    ServiceConfig {
+        store: StoreUuid::from_bytes([7; 16]),
+        epoch: 3,
+        lanes: 1,
+        lane: 0,
+        fragment_bytes_max: FRAGMENT_BYTES_MAX,
+        read_only: false,
+        staging_bytes: 4 << 20,
+        out_buffer_bytes: 1 << 20,
+        credit_bytes: 16 << 20,
+        stall_timeout: Duration::from_secs(10),
+    }
+}
+
+/// A frame that came back.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub kind: Kind,
+    pub request: u64,
+    pub more: bool,
+    pub table: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+impl Received {
+    pub fn message<M: Message>(&self) -> M {
+        assert_eq!(self.kind, M::KIND);
+        M::decode(&self.table, &self.payload).expect("sound")
+    }
+
+    pub fn error(&self) -> ErrorReply {
+        self.message()
+    }
+}
+
+/// One side of a connection.
+#[derive(Default)]
+pub struct Peer {
+    /// What it sent and the service has not read.
+    pub wire: VecDeque<u8>,
+    /// How many bytes a read gives; 0: as many as there is room for.
+    pub pieces: VecDeque<usize>,
+    /// It does not read what it is sent.
+    pub deaf: bool,
+    received: FrameBuffer,
+    pub frames: Vec<Received>,
+    /// It was told its end.
+    pub ended: bool,
+}
+
+pub struct World {
+    pub service: Service,
+    pub lane: FakeLane,
+    pub peers: BTreeMap<u64, Peer>,
+    pub now: Time,
+    /// The most bytes of receive buffers that were ever in use.
+    pub staging_most: usize,
+}
+
+impl World {
+    pub fn new(config: ServiceConfig) -> World {
+        let lane = FakeLane { slots_free: 100, ..FakeLane::default() };
+        let mut world =
+            World { service: Service::new(config), lane, peers: BTreeMap::new(), now: Time(0), staging_most: 0 };
+        world.turn(false);
+        world
+    }
+
+    /// Opens a connection and takes its greeting.
+    pub fn connect(&mut self, class: Class) -> u64 {
+        let id = self.peers.len() as u64 + 2;
+        self.service.open(id, class, 1);
+        self.peers.insert(id, Peer::default());
+        self.turn(false);
+        let hello: HelloReply = self.take(id).remove(0).message();
+        assert_eq!((hello.lane, hello.lanes, hello.epoch), (0, 1, 3));
+        id
+    }
+
+    pub fn send(&mut self, id: u64, bytes: &[u8]) {
+        self.peers.get_mut(&id).expect("open").wire.extend(bytes);
+    }
+
+    pub fn ask(&mut self, id: u64, request: u64, message: &impl Message) {
+        let mut bytes = Vec::new();
+        message.encode(request, &mut bytes);
+        self.send(id, &bytes);
+    }
+
+    pub fn take(&mut self, id: u64) -> Vec<Received> {
+        std::mem::take(&mut self.peers.get_mut(&id).expect("open").frames)
+    }
+
+    /// One turn as a driver makes it.
+    pub fn turn(&mut self, moved: bool) {
+        self.service.take_replies(&mut self.lane, self.now, moved);
+        for (id, peer) in &self.peers {
+            if !peer.wire.is_empty() {
+                self.service.readable(*id);
+            }
+        }
+        while let Some(id) = self.service.next_connection() {
+            loop {
+                let peer = self.peers.get_mut(&id).expect("open");
+                let step = self.service.work(id, &mut self.lane, !peer.wire.is_empty());
+                self.staging_most = self.staging_most.max(self.service.staging_bytes());
+                if step != Step::Read {
+                    break;
+                }
+                let space = self.service.read_space(id);
+                assert!(!space.is_empty(), "there is room to read into");
+                let piece = peer.pieces.pop_front().filter(|piece| *piece > 0).unwrap_or(usize::MAX);
+                let bytes = space.len().min(piece).min(peer.wire.len());
+                for (space, byte) in space.iter_mut().zip(peer.wire.drain(..bytes)) {
+                    *space = byte;
+                }
+                self.service.received(id, bytes);
+            }
+        }
+        self.service.take_dirty(&mut Vec::new());
+        let ids: Vec<u64> = self.peers.keys().copied().collect();
+        for id in ids {
+            self.receive(id);
+        }
+    }
+
+    fn receive(&mut self, id: u64) {
+        let peer = self.peers.get_mut(&id).expect("open");
+        if peer.deaf {
+            return;
+        }
+        let bytes: Vec<u8> = self.service.pieces_to_send(id).flatten().copied().collect();
+        self.service.sent(id, bytes.len());
+        peer.received.extend(&bytes);
+        while let Some(Frame { header, table, payload }) =
+            peer.received.next_frame().expect("the server's frames are sound")
+        {
+            peer.frames.push(Received {
+                kind: Kind::from_code(header.kind).expect("known"),
+                request: header.request,
+                more: header.more(),
+                table: table.to_vec(),
+                payload: payload.to_vec(),
+            });
+        }
+        if !peer.ended && self.service.is_closing(id) {
+            peer.ended = true;
+            self.service.close(id);
+        }
+    }
+
+    /// Turns until nothing moves any more; what the lane took becomes durable.
+    pub fn run(&mut self) {
+        for _ in 0..10_000 {
+            self.lane.settle();
+            let before: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
+            self.turn(true);
+            let after: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
+            let lane_rests = self.lane.pending.is_empty() && self.lane.reads.is_empty() && self.lane.decided.is_empty();
+            if before == after && lane_rests && !self.service.has_work() && self.service.next_retry().is_none() {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+/// The frame of a put of these fragments.
+pub fn put_frame(request: u64, fragments: &[(FragmentId, Vec<u8>)]) -> Vec<u8> {
+    let entry = |(id, payload): &(FragmentId, Vec<u8>)| forebay_protocol::PutEntry {
+        id: *id,
+        bytes: payload.len() as u32,
+        crc: crc32c(payload),
+        expected: 0,
+    };
+    let entries: Vec<_> = fragments.iter().map(entry).collect();
+    let payloads: Vec<&[u8]> = fragments.iter().map(|(_, payload)| &payload[..]).collect();
+    let mut bytes = Vec::new();
+    forebay_protocol::encode_put(request, &entries, &payloads, &mut bytes);
+    bytes
+}
+
+/// Fragment `source` of event `event`, with `bytes` bytes that only it has.
+pub fn fragment(event: u64, source: u32, bytes: usize) -> (FragmentId, Vec<u8>) {
+    let payload = (0..bytes).map(|at| (at as u64 * 31 + event * 7 + u64::from(source)) as u8).collect();
+    (FragmentId::new(1, event, source), payload)
+}
+
+/// Makes the header of a frame right again after a change of it.
+pub fn seal_header(frame: &mut [u8]) {
+    let crc = crc32c(&frame[..28]).to_le_bytes();
+    frame[28..32].copy_from_slice(&crc);
+    let header = frame.first_chunk::<HEADER_BYTES>().expect("a frame");
+    drop(decode_header(header));
+}

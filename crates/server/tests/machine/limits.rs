@@ -1,0 +1,169 @@
+//! Connections that stand still harm nobody.
+
+use std::time::Duration;
+
+use forebay_protocol::{Class, Get, Kind, Ping};
+use forebay_server::ServiceConfig;
+use forebay_types::{FragmentId, Time};
+
+use crate::fake::{World, config, fragment, put_frame};
+
+#[test]
+fn half_a_frame_is_given_up_and_what_it_held_is_free_again() {
+    let mut world = World::new(config());
+    let stalled: Vec<u64> = (0..20).map(|_| world.connect(Class::Readout)).collect();
+    let frame = put_frame(5, &[fragment(1, 1, 900_000)]);
+    for id in &stalled {
+        world.send(*id, &frame[..500_000]);
+    }
+    world.turn(false);
+    world.turn(false);
+    assert!(world.staging_most <= 4 << 20, "{} bytes of 4 MiB", world.staging_most);
+    // A small writer goes on meanwhile.
+    let writer = world.connect(Class::Readout);
+    for request in 0..50 {
+        world.send(writer, &put_frame(request, &[fragment(2, request as u32, 10_000)]));
+    }
+    for _ in 0..10 {
+        world.lane.settle();
+        world.turn(true);
+    }
+    assert_eq!(world.take(writer).len(), 50);
+    // Those that hold memory are given up; the others have their turn then, and are given up too.
+    let mut closed = 0;
+    for round in 1..=20u64 {
+        world.now = Time(0) + Duration::from_secs(11 * round);
+        for id in world.service.stalled(world.now) {
+            assert!(stalled.contains(&id));
+            world.service.close(id);
+            world.peers.remove(&id);
+            closed += 1;
+        }
+        world.turn(true);
+    }
+    assert_eq!((closed, world.service.staging_bytes()), (20, 0));
+    world.ask(writer, 99, &Ping);
+    world.turn(true);
+    assert_eq!(world.take(writer)[0].kind, Kind::Done);
+}
+
+#[test]
+fn many_that_wait_for_memory_in_the_middle_of_a_frame_all_go_on() {
+    for (bytes, first) in [(10_000, 5_000), (200_000, 100_000), (700_000, 300_000)] {
+        let mut world = World::new(ServiceConfig { staging_bytes: 2 << 20, ..config() });
+        let writers: Vec<u64> = (0..100).map(|_| world.connect(Class::Readout)).collect();
+        let frame = |writer: u64| put_frame(5, &[fragment(writer, 1, bytes), fragment(writer, 2, bytes)]);
+        for id in &writers {
+            world.send(*id, &frame(*id)[..first]);
+            world.turn(false);
+        }
+        assert!(world.staging_most <= 4 << 20, "{} bytes", world.staging_most);
+        for id in &writers {
+            world.send(*id, &frame(*id)[first..]);
+        }
+        // Each turn is as if all that had been read had come just now.
+        for round in 1..200u64 {
+            world.now = Time(0) + Duration::from_secs(round);
+            world.lane.settle();
+            world.turn(true);
+            assert!(world.service.stalled(world.now).is_empty(), "bytes are there, but nobody reads them");
+        }
+        assert_eq!(world.lane.given.len(), 200);
+        assert!(writers.iter().all(|id| world.take(*id).len() == 1));
+        assert_eq!(world.service.staging_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_frame_that_comes_in_drops_is_given_up_and_a_slow_one_is_not() {
+    for (bytes_each, gives_up) in [(10, true), (20_000, false)] {
+        let mut world = World::new(config());
+        let id = world.connect(Class::Readout);
+        let frame = put_frame(5, &[fragment(1, 1, 900_000)]);
+        world.send(id, &frame[..100]);
+        world.turn(false);
+        let mut at = 100;
+        let mut given_up = false;
+        for round in 1..30u64 {
+            world.now = Time(0) + Duration::from_secs(round);
+            world.turn(false);
+            world.send(id, &frame[at..at + bytes_each]);
+            at += bytes_each;
+            world.turn(false);
+            given_up |= !world.service.stalled(world.now).is_empty();
+        }
+        assert_eq!(given_up, gives_up, "{bytes_each} bytes a second");
+    }
+}
+
+#[test]
+fn idle_connections_are_never_given_up_and_hold_no_buffers() {
+    let mut world = World::new(config());
+    let id = world.connect(Class::Readout);
+    world.send(id, &put_frame(5, &[fragment(1, 1, 1000)]));
+    world.run();
+    world.now = Time(0) + Duration::from_secs(100_000);
+    assert_eq!((world.service.stalled(world.now).len(), world.service.staging_bytes()), (0, 0));
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_not_served_further_and_delays_nobody() {
+    let mut world = World::new(ServiceConfig { out_buffer_bytes: 512 << 10, ..config() });
+    let (deaf, reader) = (world.connect(Class::Filter), world.connect(Class::Monitor));
+    for event in 0..100 {
+        let (id, payload) = fragment(event, 1, 100_000);
+        world.lane.stored.insert(id, (payload, event % 2 == 0));
+    }
+    world.peers.get_mut(&deaf).expect("open").deaf = true;
+    for request in 0..50 {
+        let ids = (0..100).map(|event| FragmentId::new(1, event, 1)).collect();
+        world.ask(deaf, request, &Get { ids });
+    }
+    world.ask(reader, 7, &Get { ids: (0..100).map(|event| FragmentId::new(1, event, 1)).collect() });
+    for _ in 0..200 {
+        world.lane.settle();
+        world.turn(true);
+    }
+    let held: usize = world.service.pieces_to_send(deaf).map(<[u8]>::len).sum();
+    assert!(held < (512 << 10) + (2 << 20), "{held} bytes wait for who does not read");
+    let answer = world.take(reader);
+    assert!(!answer.last().expect("answered").more, "the other reader has its answer");
+    // When it reads at last, it gets everything.
+    world.peers.get_mut(&deaf).expect("open").deaf = false;
+    world.run();
+    let frames = world.take(deaf);
+    assert_eq!(frames.iter().filter(|frame| !frame.more).count(), 50);
+    let payload: usize = frames.iter().map(|frame| frame.payload.len()).sum();
+    assert_eq!(payload, 50 * 100 * 100_000);
+}
+
+#[test]
+fn who_never_reads_is_given_up_in_the_end() {
+    let mut world = World::new(config());
+    let deaf = world.connect(Class::Filter);
+    world.peers.get_mut(&deaf).expect("open").deaf = true;
+    world.ask(deaf, 5, &Ping);
+    world.turn(false);
+    assert!(world.service.stalled(Time(0) + Duration::from_secs(59)).is_empty());
+    assert_eq!(world.service.stalled(Time(0) + Duration::from_secs(60)), [deaf]);
+}
+
+#[test]
+fn puts_come_before_the_reads_of_monitors() {
+    let mut world = World::new(ServiceConfig { out_buffer_bytes: 64 << 20, ..config() });
+    let (writer, monitor) = (world.connect(Class::Readout), world.connect(Class::Monitor));
+    for event in 0..100 {
+        let (id, payload) = fragment(event, 1, 50_000);
+        world.lane.stored.insert(id, (payload, true));
+    }
+    for request in 0..20 {
+        world.ask(monitor, request, &Get { ids: (0..100).map(|event| FragmentId::new(1, event, 1)).collect() });
+        world.send(writer, &put_frame(request, &[fragment(request, 2, 1_000_000)]));
+    }
+    world.turn(true);
+    let read: usize = world.take(monitor).iter().map(|frame| frame.payload.len()).sum();
+    assert!(world.lane.given.len() >= 4, "{} puts were taken in the turn", world.lane.given.len());
+    assert!((1..3 << 20).contains(&read), "{read} bytes were read in the turn");
+    world.run();
+    assert_eq!(world.lane.given.len(), 20);
+}

@@ -1,0 +1,74 @@
+//! Stopping, and what is there afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use forebay_client::{Class, Client, ClientConfig};
+use forebay_types::{FragmentId, ReadOutcome};
+
+use crate::world::{World, payload};
+
+#[test]
+fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
+    let mut world = World::new(2);
+    for round in 0..3u32 {
+        let address = world.address().to_string();
+        let acknowledged = AtomicUsize::new(0);
+        let stop = world.server().stop_handle();
+        let ids = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3u32)
+                .map(|writer| {
+                    let (address, acknowledged) = (&address, &acknowledged);
+                    scope.spawn(move || write_until_the_end(address, round, writer, acknowledged))
+                })
+                .collect();
+            while acknowledged.load(Ordering::Relaxed) < 1000 {
+                std::thread::yield_now();
+            }
+            stop.stop();
+            writers.into_iter().flat_map(|writer| writer.join().expect("no panic")).collect::<BTreeSet<FragmentId>>()
+        });
+        assert!(world.stop().clean, "the store is marked clean");
+        assert!(ids.len() >= 1000);
+        world.start();
+        let mut reader = world.client(Class::Monitor);
+        let status: serde_json::Value = serde_json::from_str(&reader.status().expect("answered")).expect("JSON");
+        assert_eq!(status["started_clean"], true);
+        let ids: Vec<FragmentId> = ids.into_iter().collect();
+        for (id, (outcome, bytes)) in ids.iter().zip(reader.get_many(&ids).expect("answered")) {
+            assert_eq!((outcome, bytes == payload(*id, 2000)), (ReadOutcome::Found, true), "{id} was acknowledged");
+        }
+    }
+}
+
+/// Writes until the server is gone; gives what was acknowledged.
+fn write_until_the_end(address: &str, run: u32, writer: u32, acknowledged: &AtomicUsize) -> Vec<FragmentId> {
+    let config = ClientConfig::new(address, "writer").deadline(Some(Duration::from_millis(500)));
+    let mut client = Client::connect(config).expect("connects");
+    let (mut kept, mut results) = (Vec::new(), Vec::new());
+    for event in 0.. {
+        let id = FragmentId::new(run, event, writer);
+        let put = client.put(id, 3, &payload(id, 2000));
+        client.take_put_results(&mut results);
+        let gone = results.iter().any(|result| !result.outcome.is_acknowledged());
+        let durable = results.drain(..).filter(|result| result.outcome.is_acknowledged()).map(|result| result.id);
+        let before = kept.len();
+        kept.extend(durable);
+        acknowledged.fetch_add(kept.len() - before, Ordering::Relaxed);
+        if put.is_err() || gone {
+            break;
+        }
+    }
+    kept
+}
+
+#[test]
+fn a_server_without_clients_stops_at_once_and_starts_again() {
+    let mut world = World::new(3);
+    for _ in 0..3 {
+        assert!(world.stop().clean);
+        world.start();
+    }
+    world.client(Class::Monitor).ping().expect("answered");
+}
