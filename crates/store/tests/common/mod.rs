@@ -25,6 +25,13 @@ pub fn payload(id: FragmentId, bytes: usize) -> Vec<u8> {
     payload
 }
 
+/// A directory in memory when there is room for some stores, else where temporary files go.
+fn scratch() -> TempDir {
+    let memory = PathBuf::from("/dev/shm");
+    let room = rustix::fs::statvfs(&memory).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+    if room > 6 << 30 { TempDir::new_in(memory) } else { TempDir::new() }.expect("a directory")
+}
+
 /// Drives in a directory of their own.
 pub struct TestStore {
     directory: TempDir,
@@ -37,8 +44,7 @@ impl TestStore {
     }
 
     pub fn with(drives: usize, data: u8, parity: u8, change: impl FnOnce(&mut InitOptions)) -> Self {
-        let memory = PathBuf::from("/dev/shm");
-        let directory = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a directory");
+        let directory = scratch();
         let paths: Vec<PathBuf> = (0..drives).map(|n| directory.path().join(format!("drive{n}"))).collect();
         let mut options = InitOptions::new(data, parity);
         options.drive_bytes = Some(64 << 20);
