@@ -1,0 +1,113 @@
+//! The command line as a whole.
+
+use clap::{Parser, Subcommand};
+
+use crate::{delete, demo, filter, get, init, put, readout, record, serve, status};
+
+/// The environment variable that says what is logged.
+pub const LOG_VARIABLE: &str = "FOREBAY_LOG";
+
+/// Where a server listens, and clients look for it, when nothing is said.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7420";
+
+const AFTER_HELP: &str = "\
+First steps:
+  forebay demo                                   the whole path on this machine, in about 20 s
+
+A store of your own, of five files:
+  forebay init --data 4 --parity 1 --drive-bytes 1GiB /data/d0 /data/d1 /data/d2 /data/d3 /data/d4
+  forebay serve /data/d0 /data/d1 /data/d2 /data/d3 /data/d4
+  echo hello | forebay put 1/7/256 -
+  forebay get 1/7/256 -
+  forebay status
+
+Exit codes:
+  0  good
+  1  data are lost, damaged, mismatched, or not there
+  2  the command cannot be done as it was given
+  3  try again: server not reachable, no space, drives missing";
+
+/// The buffer between a detector and permanent storage.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, after_help = AFTER_HELP, max_term_width = 110)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Print one JSON object on one line of stdout and nothing else there [default: words]
+    #[arg(long, global = true, help_heading = "Output")]
+    pub json: bool,
+
+    /// Log more to stderr; twice, much more (FOREBAY_LOG, such as "info,forebay_server=debug", overrules it)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
+    pub verbose: u8,
+
+    /// Log less to stderr; errors of the command itself are always printed
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
+    pub quiet: u8,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a store on drives: block devices or files
+    Init(init::InitCommand),
+    /// Serve a store to the network until SIGTERM or Ctrl-C
+    Serve(Box<serve::ServeCommand>),
+    /// Store one fragment
+    Put(put::PutCommand),
+    /// Read one fragment
+    Get(get::GetCommand),
+    /// Delete an event with all of its fragments
+    Delete(delete::DeleteCommand),
+    /// Write events as a detector's read-out does (emulator)
+    Readout(Box<readout::ReadoutCommand>),
+    /// Read, verify and decide events as an event filter does (emulator)
+    Filter(Box<filter::FilterCommand>),
+    /// Write accepted events into verified files, stream by stream, and let the store forget them
+    Record(record::RecordCommand),
+    /// Show the whole path on this machine: events in, a drive dies, verified files out, nothing lost
+    Demo(demo::DemoCommand),
+    /// Say how a server and its store are
+    Status(status::StatusCommand),
+}
+
+impl Command {
+    /// Whether it is one that runs until it is stopped and is watched by its log.
+    pub fn runs_long(&self) -> bool {
+        matches!(self, Command::Serve(_) | Command::Record(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    /// `--help` alone must tell what an option takes: every option has words, and says its default or that it has none.
+    #[test]
+    fn every_option_is_described() {
+        for command in Arguments::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{} says what it does", command.get_name());
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let place = format!("{} {}", command.get_name(), argument.get_id());
+                assert!(!help.is_empty(), "{place} says what it is");
+                let takes_value = argument.get_num_args().is_none_or(|range| range.takes_values());
+                let told = !argument.get_default_values().is_empty()
+                    || argument.is_required_set()
+                    || help.contains("default")
+                    || !matches!(argument.get_action(), clap::ArgAction::Set | clap::ArgAction::Append)
+                    || !takes_value;
+                assert!(told, "{place} says its default: {help}");
+            }
+        }
+    }
+}

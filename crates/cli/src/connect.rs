@@ -1,0 +1,50 @@
+//! How commands reach a server.
+
+use std::time::Duration;
+
+use clap::Args;
+use forebay_client::{Class, Client, ClientConfig};
+
+use crate::arguments::DEFAULT_ADDRESS;
+use crate::failure::Failure;
+
+/// The options of every command that talks to a server.
+#[derive(Clone, Debug, Args)]
+pub struct ServerOptions {
+    /// The server, HOST:PORT
+    #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
+    pub server: String,
+}
+
+/// The options of commands that ask once.
+#[derive(Clone, Debug, Args)]
+pub struct AskOptions {
+    /// Where to ask.
+    #[command(flatten)]
+    pub server: ServerOptions,
+
+    /// Give up after so many seconds without an answer
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    pub timeout: Duration,
+}
+
+impl AskOptions {
+    /// A client that gives up after the timeout.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub fn connect(&self, class: Class) -> Result<Client, Failure> {
+        let mut config = ClientConfig::new(&self.server.server, "forebay").class(class).deadline(Some(self.timeout));
+        config.connect_timeout = config.connect_timeout.min(self.timeout);
+        Ok(Client::connect(config)?)
+    }
+}
+
+/// Reads a time in seconds, such as `0.5` or `30`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0 && *seconds <= 1e9);
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds, such as 0.5 or 30".to_owned())
+}

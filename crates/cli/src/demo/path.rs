@@ -1,0 +1,393 @@
+//! The path of the events: writers, filters and the recorder in this process, and the drive that dies.
+
+use std::fs::OpenOptions;
+use std::io::{Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use forebay_client::{Class, Client, ClientConfig};
+use forebay_emulators::filter::{self, FilterConfig, FilterControl, FilterError, FilterProgress, Until};
+use forebay_emulators::readout::{self, ReadoutConfig, ReadoutError, ReadoutProgress};
+use forebay_emulators::{Choice, HashLedger, StreamRule};
+use forebay_recorder::{self as recorder, RecorderConfig, RecorderControl, RecorderError, RecorderProgress};
+use forebay_types::DriveNumber;
+
+use super::place::Place;
+use super::plan::Plan;
+use super::server::ChildServer;
+use super::{DemoCommand, VICTIM};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::{Output, Progress};
+use crate::size::{human_bytes, human_count};
+use crate::status::Report;
+
+const WRITERS: usize = 4;
+const FILTERS: usize = 2;
+/// The streams overlap, so that events that two streams hold are freed when both have them.
+const STREAMS: [(&str, f64); 2] = [("physics", 0.10), ("calibration", 0.02)];
+const SEED: u64 = 1;
+/// Small files, so that some are shipped while the run goes on.
+const FILE_BYTES: u64 = 8 << 20;
+/// After so long without an undecided event the filters end, when the writers have.
+const IDLE: Duration = Duration::from_millis(300);
+/// A fragment that the store does not take for so long is given up: it is lost, and said so.
+const PUT_DEADLINE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
+/// Of so few events none is decided before the drive dies, so that there is something to be written after it.
+const FEW_EVENTS: u64 = 200;
+/// How long threads may take to end when something went wrong.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How long it may take until the server has noticed that a drive is dead.
+const NOTICE: Duration = Duration::from_secs(10);
+const NOISE_BYTES: usize = 1 << 20;
+
+/// What a run has counted.
+pub struct Run {
+    /// When the first writer started.
+    pub start: Instant,
+    /// The hash of every event, taken before it was written.
+    pub ledger: Arc<HashLedger>,
+    /// What the writers counted.
+    pub readout: Arc<ReadoutProgress>,
+    /// What the filters counted.
+    pub filter: Arc<FilterProgress>,
+    /// What the recorder counted.
+    pub recorder: Arc<RecorderProgress>,
+    /// What the filters were to decide.
+    pub choice: Choice,
+    /// Why not all of the input was written.
+    pub readout_failure: Option<Failure>,
+}
+
+/// Runs all events through the store; gives what was counted, and the server's status after that.
+///
+/// # Errors
+/// What ended it early. What was counted until then is of no use.
+pub fn run(
+    command: &DemoCommand,
+    plan: &Plan,
+    place: &Place,
+    server: &mut ChildServer,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<(Run, Report), Failure> {
+    let client = ClientConfig::new(server.address(), "demo").class(Class::Monitor).deadline(Some(NOTICE));
+    let mut client = Client::connect(client)?;
+    let mut workers = Workers::start(plan, place, server.address(), !command.no_fail_drive)?;
+    let mut watch = Watch { plan, server, interrupt, progress: progress(plan, output), drive: "", output: *output };
+    let result = drive(command, place, &mut workers, &mut watch, &mut client);
+    let Watch { progress, .. } = watch;
+    drop(progress);
+    match result {
+        Ok(readout_failure) => {
+            let status = last_status(command, &mut client)?;
+            Ok((workers.into_run(readout_failure), status))
+        }
+        Err(failure) => {
+            workers.abandon();
+            Err(failure)
+        }
+    }
+}
+
+fn progress(plan: &Plan, output: &Output) -> Progress {
+    output.progress(plan.events_expected, "{bar:30} {percent:>3}% {msg}")
+}
+
+/// From the first put to the last file.
+fn drive(
+    command: &DemoCommand,
+    place: &Place,
+    workers: &mut Workers,
+    watch: &mut Watch<'_>,
+    client: &mut Client,
+) -> Result<Option<Failure>, Failure> {
+    let half = watch.plan.events_expected.div_ceil(2);
+    let mut destroy = !command.no_fail_drive;
+    while !workers.readout.is_finished() {
+        watch.look(workers)?;
+        if destroy && workers.events_acknowledged() >= half {
+            watch.drive = destroy_drive(place, client, watch.output)?;
+            workers.filter_may_start.store(true, Relaxed);
+            destroy = false;
+        }
+    }
+    let readout_failure = match workers.readout.take() {
+        Ok(()) => None,
+        Err(error @ (ReadoutError::Damaged { .. } | ReadoutError::NotStored { .. })) => {
+            Some(crate::readout::failure(&error))
+        }
+        Err(error) => return Err(crate::readout::failure(&error)),
+    };
+    if destroy {
+        // So few events, or so little good input, that the half way was not seen.
+        watch.drive = destroy_drive(place, client, watch.output)?;
+    }
+    workers.filter_may_start.store(true, Relaxed);
+    workers.filter_control.input_is_finished();
+    while !workers.filter.is_finished() {
+        watch.look(workers)?;
+    }
+    workers.take_filter()?;
+    workers.recorder_control.drain();
+    while !workers.recorder.is_finished() {
+        watch.look(workers)?;
+    }
+    workers.take_recorder()?;
+    Ok(readout_failure)
+}
+
+/// Overwrites the drive under the running server, then makes it refuse everything.
+fn destroy_drive(place: &Place, client: &mut Client, output: Output) -> Result<&'static str, Failure> {
+    let path = &place.drives()[VICTIM];
+    let bytes =
+        overwrite_with_noise(path).map_err(|error| Failure::file("overwrite", path, &error, "the demo ended"))?;
+    client.inject_fault(DriveNumber(VICTIM as u16))?;
+    let words = format!(
+        "drive {VICTIM}   destroyed: {} overwritten with random bytes under the running server; it refuses everything now",
+        human_bytes(bytes)
+    );
+    output.event(&words);
+    Ok(", one drive dead")
+}
+
+fn overwrite_with_noise(path: &Path) -> std::io::Result<u64> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut noise = vec![0; NOISE_BYTES];
+    getrandom::fill(&mut noise).map_err(std::io::Error::other)?;
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(NOISE_BYTES as u64);
+        file.write_all(&noise[..part as usize])?;
+        left -= part;
+    }
+    file.stream_position()
+}
+
+/// The status when all is over; a drive that died must have been noticed by then.
+fn last_status(command: &DemoCommand, client: &mut Client) -> Result<Report, Failure> {
+    let start = Instant::now();
+    loop {
+        let report: Report = serde_json::from_str(&client.status()?)
+            .map_err(|error| Failure::data(format!("the server's status cannot be read: {error}")))?;
+        if command.no_fail_drive || report.drives_failed > 0 || start.elapsed() > NOTICE {
+            return Ok(report);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What is looked at while the threads work.
+struct Watch<'a> {
+    plan: &'a Plan,
+    server: &'a mut ChildServer,
+    interrupt: &'a Interrupt,
+    progress: Progress,
+    /// What became of the drive, for the progress.
+    drive: &'static str,
+    output: Output,
+}
+
+impl Watch<'_> {
+    /// Waits a little, shows how far it is, and sees whether it can go on.
+    fn look(&mut self, workers: &mut Workers) -> Result<(), Failure> {
+        std::thread::sleep(LOOK);
+        let done = workers.events_done();
+        let (drive, expected) = (self.drive, self.plan.events_expected);
+        self.progress.update(done, || workers.words(expected, drive));
+        if self.interrupt.is_set() {
+            return Err(Failure::retry("interrupted; everything that the demo made is removed"));
+        }
+        if let Some(status) = self.server.ended() {
+            return Err(Failure::data(format!("the server ended in the middle of the run: {status}")));
+        }
+        // Until they are asked to, these two end for a bad reason alone. What is taken here is good when it is taken again.
+        if workers.filter.is_finished() {
+            workers.take_filter()?;
+        }
+        if workers.recorder.is_finished() {
+            workers.take_recorder()?;
+        }
+        Ok(())
+    }
+}
+
+/// A thread and what it came to.
+struct Worker<E>(Option<JoinHandle<Result<(), E>>>);
+
+impl<E: Send + 'static> Worker<E> {
+    fn start(name: &str, run: impl FnOnce() -> Result<(), E> + Send + 'static) -> Result<Worker<E>, Failure> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Failure::retry(format!("a thread cannot be started: {error}")))?;
+        Ok(Worker(Some(thread)))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl<E> Worker<E> {
+    /// What it came to; good when that was taken before.
+    fn take(&mut self) -> Result<(), E> {
+        match self.0.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+struct Workers {
+    start: Instant,
+    ledger: Arc<HashLedger>,
+    choice: Choice,
+    readout: Worker<ReadoutError>,
+    readout_stop: Arc<AtomicBool>,
+    readout_progress: Arc<ReadoutProgress>,
+    filter: Worker<FilterError>,
+    filter_may_start: Arc<AtomicBool>,
+    filter_control: Arc<FilterControl>,
+    filter_progress: Arc<FilterProgress>,
+    recorder: Worker<RecorderError>,
+    recorder_control: Arc<RecorderControl>,
+    recorder_progress: Arc<RecorderProgress>,
+}
+
+impl Workers {
+    fn start(plan: &Plan, place: &Place, address: &str, fail_drive: bool) -> Result<Workers, Failure> {
+        let ledger = Arc::new(HashLedger::default());
+        let streams: Vec<StreamRule> = STREAMS
+            .iter()
+            .map(|(name, fraction)| StreamRule { name: name.parse().expect("a good name"), fraction: *fraction })
+            .collect();
+        let choice = Choice::new(SEED, &streams, 0.0).expect("good rules");
+        let recorder_config = RecorderConfig { file_bytes: FILE_BYTES, ..RecorderConfig::new(address, place.out()) };
+        let filter_config = FilterConfig {
+            readers: FILTERS,
+            seed: SEED,
+            streams,
+            until: Until::Idle(IDLE),
+            ledger: Some(ledger.clone()),
+            ..FilterConfig::new(address)
+        };
+        let readout_config = ReadoutConfig {
+            events: Some(plan.events),
+            writers: WRITERS,
+            rate: plan.rate,
+            ledger: Some(ledger.clone()),
+            deadline: Some(PUT_DEADLINE),
+            ..ReadoutConfig::new(address, plan.inputs.clone())
+        };
+        let (readout_stop, readout_progress) = (Arc::new(AtomicBool::new(false)), Arc::new(ReadoutProgress::default()));
+        let waits = fail_drive && plan.events_expected < FEW_EVENTS;
+        let filter_may_start = Arc::new(AtomicBool::new(!waits));
+        let (filter_control, filter_progress) = (Arc::<FilterControl>::default(), Arc::<FilterProgress>::default());
+        let (recorder_control, recorder_progress) = (Arc::<RecorderControl>::default(), Arc::default());
+        let recorder = {
+            let (control, progress) = (Arc::clone(&recorder_control), Arc::clone(&recorder_progress));
+            Worker::start("demo-recorder", move || recorder::run(&recorder_config, &control, &progress))?
+        };
+        let filter = {
+            let (control, progress) = (Arc::clone(&filter_control), Arc::clone(&filter_progress));
+            let may_start = Arc::clone(&filter_may_start);
+            Worker::start("demo-filter", move || {
+                while !may_start.load(Relaxed) {
+                    std::thread::sleep(LOOK);
+                }
+                filter::run(&filter_config, &control, &progress)
+            })?
+        };
+        let start = Instant::now();
+        let readout = {
+            let (stop, progress) = (Arc::clone(&readout_stop), Arc::clone(&readout_progress));
+            Worker::start("demo-readout", move || readout::run(&readout_config, &stop, &progress))?
+        };
+        Ok(Workers {
+            start,
+            ledger,
+            choice,
+            readout,
+            readout_stop,
+            readout_progress,
+            filter,
+            filter_may_start,
+            filter_control,
+            filter_progress,
+            recorder,
+            recorder_control,
+            recorder_progress,
+        })
+    }
+
+    fn take_filter(&mut self) -> Result<(), Failure> {
+        match self.filter.take() {
+            // Counted, and told by the ledger.
+            Ok(()) | Err(FilterError::Damaged { .. }) => Ok(()),
+            Err(error) => Err(crate::filter::failure(&error)),
+        }
+    }
+
+    fn take_recorder(&mut self) -> Result<(), Failure> {
+        self.recorder.take().map_err(|error| crate::record::failure(&error))
+    }
+
+    /// About how many events are acknowledged: as many of those begun as of their fragments.
+    fn events_acknowledged(&self) -> u64 {
+        let progress = &self.readout_progress;
+        let written = progress.fragments_written.load(Relaxed).max(1);
+        let acknowledged = progress.fragments_acknowledged.load(Relaxed).min(written);
+        let events = u128::from(progress.events_started.load(Relaxed));
+        (events * u128::from(acknowledged) / u128::from(written)) as u64
+    }
+
+    fn events_done(&self) -> u64 {
+        self.filter_progress.events_built.load(Relaxed)
+    }
+
+    fn words(&self, expected: u64, drive: &str) -> String {
+        let shipped = self.recorder_progress.all.counts();
+        let bytes = self.readout_progress.bytes_written.load(Relaxed) as f64;
+        format!(
+            "{} of {} events in ({}/s), {} decided, {} shipped in {} files{drive}",
+            human_count(self.events_acknowledged()),
+            human_count(expected),
+            human_bytes((bytes / self.start.elapsed().as_secs_f64().max(0.001)) as u64),
+            human_count(self.events_done()),
+            human_count(shipped.events_shipped),
+            shipped.files
+        )
+    }
+
+    /// Asks all threads to end, and does not wait for ever.
+    fn abandon(&mut self) {
+        self.readout_stop.store(true, Relaxed);
+        self.filter_control.stop();
+        self.filter_may_start.store(true, Relaxed);
+        self.recorder_control.stop();
+        let start = Instant::now();
+        while start.elapsed() < FAREWELL {
+            if self.readout.is_finished() && self.filter.is_finished() && self.recorder.is_finished() {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn into_run(self, readout_failure: Option<Failure>) -> Run {
+        Run {
+            start: self.start,
+            ledger: self.ledger,
+            readout: self.readout_progress,
+            filter: self.filter_progress,
+            recorder: self.recorder_progress,
+            choice: self.choice,
+            readout_failure,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! How a command ends when it does not end well, and with which exit code.
+
+use std::path::Path;
+use std::{fmt, io};
+
+use forebay_client::{ClientError, ErrorCode};
+use forebay_types::{DecideOutcome, PutOutcome, ReadOutcome};
+
+/// The exit codes; scripts rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Data are lost, damaged, mismatched, or not what was asked for.
+    Data = 1,
+    /// The command cannot be done as it was given.
+    Usage = 2,
+    /// The same command may succeed later.
+    Retry = 3,
+}
+
+/// A command that failed: what happened, what it means for the data, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    /// For a person.
+    pub message: String,
+    /// The one object of `--json` was written already.
+    pub told_json: bool,
+}
+
+impl Failure {
+    /// Data are lost, damaged or mismatched.
+    pub fn data(message: impl fmt::Display) -> Failure {
+        Failure { exit: Exit::Data, message: message.to_string(), told_json: false }
+    }
+
+    /// The command cannot be done as it was given.
+    pub fn usage(message: impl fmt::Display) -> Failure {
+        Failure { exit: Exit::Usage, message: message.to_string(), told_json: false }
+    }
+
+    /// The same command may succeed later.
+    pub fn retry(message: impl fmt::Display) -> Failure {
+        Failure { exit: Exit::Retry, message: message.to_string(), told_json: false }
+    }
+
+    /// The object that stands for it on stdout with `--json`.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "error": self.message, "exit": self.exit as u8 })
+    }
+
+    /// A put that was not acknowledged.
+    pub fn put(id: impl fmt::Display, outcome: PutOutcome) -> Failure {
+        let message = format!("fragment {id} was not stored: {outcome}");
+        match outcome {
+            PutOutcome::TooLarge | PutOutcome::ReadOnly => Failure::usage(message),
+            outcome if outcome.is_retryable() => Failure::retry(message),
+            _ => Failure::data(message),
+        }
+    }
+
+    /// A deletion or decision that was not done.
+    pub fn decide(what: impl fmt::Display, outcome: DecideOutcome) -> Failure {
+        let message = format!("{what}: {outcome}");
+        match outcome {
+            DecideOutcome::NoSpace | DecideOutcome::Unavailable => Failure::retry(message),
+            DecideOutcome::ReadOnly => Failure::usage(message),
+            _ => Failure::data(message),
+        }
+    }
+
+    /// A file that cannot be read or written.
+    pub fn file(action: &str, path: &Path, error: &io::Error, meaning: &str) -> Failure {
+        let message = format!("cannot {action} {}: {error}; {meaning}", path.display());
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::Interrupted => {
+                Failure::retry(message)
+            }
+            _ => Failure::usage(message),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        let message = error.to_string();
+        match &error {
+            // A name that does not resolve now may do so later; text without a port never will.
+            ClientError::Address { source, .. } if source.kind() != io::ErrorKind::InvalidInput => {
+                Failure::retry(message)
+            }
+            ClientError::Address { .. } | ClientError::Streams { .. } | ClientError::TooLarge { .. } => {
+                Failure::usage(message)
+            }
+            error if error.is_retryable() => Failure::retry(message),
+            ClientError::Read { outcome: ReadOutcome::Unavailable, .. } => Failure::retry(message),
+            ClientError::Refused { code: ErrorCode::ReadOnly | ErrorCode::Refused | ErrorCode::Version, .. }
+            | ClientError::Protocol { .. } => Failure::usage(message),
+            _ => Failure::data(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_succeed_later_ends_with_3_and_what_is_lost_with_1() {
+        let exit = |outcome| Failure::put("1/2/3", outcome).exit;
+        assert_eq!(exit(PutOutcome::NoSpace), Exit::Retry);
+        assert_eq!(exit(PutOutcome::Conflict), Exit::Data);
+        assert_eq!(exit(PutOutcome::ReadOnly), Exit::Usage);
+        let exit =
+            |outcome| Failure::from(ClientError::Read { id: forebay_types::FragmentId::new(1, 2, 3), outcome }).exit;
+        assert_eq!(exit(ReadOutcome::Lost), Exit::Data);
+        assert_eq!(exit(ReadOutcome::Deleted), Exit::Data);
+        assert_eq!(exit(ReadOutcome::NotFound), Exit::Data);
+        assert_eq!(exit(ReadOutcome::Unavailable), Exit::Retry);
+    }
+
+    #[test]
+    fn the_object_of_a_failure_has_its_words_and_its_code() {
+        let json = Failure::retry("later").json();
+        assert_eq!(json, serde_json::json!({"error": "later", "exit": 3}));
+    }
+}

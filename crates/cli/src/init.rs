@@ -1,0 +1,171 @@
+//! `forebay init`: makes a store.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use forebay_store::{InitError, InitOptions, InitReport};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::size::{human_bytes, human_count, parse_bytes};
+
+const AFTER_HELP: &str = "\
+Examples:
+  forebay init --data 4 --parity 1 --drive-bytes 1GiB /data/d0 /data/d1 /data/d2 /data/d3 /data/d4
+      makes five files of 1 GiB and a store on them that survives the loss of any one
+  forebay init --data 8 --parity 2 /dev/nvme{0,1,2,3,4,5,6,7,8,9}n1
+      makes a store on ten devices that survives the loss of any two
+  forebay init --data 1 --parity 0 --drive-bytes 10GB /mnt/cephfs/forebay/d0
+      leaves the protection to the file system
+
+A drive that holds anything that is not known is refused, and what was found is named. Nothing is written before all
+drives have been looked at. Sizes: 4096, 64KiB, 1GiB (powers of 1024), 10GB (powers of 1000).";
+
+/// The options of `init`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct InitCommand {
+    /// Data shards: a flush is cut into so many parts
+    #[arg(long, value_name = "K")]
+    data: u8,
+
+    /// Parity shards: the store survives the loss of so many drives
+    #[arg(long, value_name = "M")]
+    parity: u8,
+
+    /// Size of drives that are files and are not there yet [default: none, such drives are refused]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    drive_bytes: Option<u64>,
+
+    /// Lanes: independent logs, run by threads of their own; fixed for ever [default: by the drives and the cores]
+    #[arg(long, value_name = "N")]
+    lanes: Option<u16>,
+
+    /// Size of a slot, the unit of allocation on a drive [default: by the size of the drives, 1MiB to 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    slot_bytes: Option<u64>,
+
+    /// Size of a stripe unit, a multiple of 4096 [default: 32KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    unit_bytes: Option<u64>,
+
+    /// Data shards of the narrowest segments that are written while drives are missing [default: half of --data]
+    #[arg(long, value_name = "K")]
+    data_min: Option<u8>,
+
+    /// Memory that the server will have for the index [default: a quarter of this machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    index_bytes: Option<u64>,
+
+    /// The mean size of the fragments that will be stored, to see whether their index fits
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "10KiB")]
+    fragment_bytes_mean: u64,
+
+    /// Destroy what the drives hold [default: refuse drives that hold something]
+    #[arg(long)]
+    force: bool,
+
+    /// The drives: block devices or files, at least data + parity of them
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<PathBuf>,
+}
+
+/// Makes the store.
+///
+/// # Errors
+/// Why none was made.
+pub fn run(command: &InitCommand, output: &Output) -> Result<(), Failure> {
+    let options = options(command)?;
+    let start = Instant::now();
+    let report = with_progress(&command.drives, &options, output)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let geometry = report.geometry;
+    output.object(&serde_json::json!({
+        "store": report.store,
+        "drives": command.drives.len(),
+        "data_shards": geometry.data_shards,
+        "parity_shards": geometry.parity_shards,
+        "data_shards_min": geometry.data_shards_min,
+        "lanes": geometry.lanes,
+        "slot_bytes": geometry.slot_bytes,
+        "unit_bytes": geometry.unit_bytes,
+        "fragment_bytes_max": geometry.fragment_bytes_max,
+        "capacity_bytes": report.capacity_bytes,
+        "index_bytes_needed": report.index_bytes_needed,
+        "seconds": seconds,
+    }));
+    output.line(&describe(command, &report, seconds));
+    Ok(())
+}
+
+/// Makes a store and shows how far it is.
+///
+/// # Errors
+/// Why none was made.
+pub fn with_progress(drives: &[PathBuf], options: &InitOptions, output: &Output) -> Result<InitReport, Failure> {
+    // What is to be zeroed is known only inside; the whole is the most that it can be.
+    let total = options.drive_bytes.unwrap_or(0).saturating_mul(drives.len() as u64);
+    let mut progress = output.progress(total, "zeroing drives {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    let mut tell = |bytes| progress.update(bytes, || format!("zeroing drives: {} written", human_bytes(bytes)));
+    forebay_store::init(drives, options, &mut tell).map_err(failure)
+}
+
+fn options(command: &InitCommand) -> Result<InitOptions, Failure> {
+    let unit_bytes = match command.unit_bytes.map(u32::try_from) {
+        Some(Err(_)) => {
+            return Err(Failure::usage("--unit-bytes is too large. Nothing was written; take 64KiB or less"));
+        }
+        Some(Ok(bytes)) => Some(bytes),
+        None => None,
+    };
+    Ok(InitOptions {
+        data_min: command.data_min,
+        lanes: command.lanes,
+        drive_bytes: command.drive_bytes,
+        slot_bytes: command.slot_bytes,
+        unit_bytes,
+        force: command.force,
+        index_bytes: command.index_bytes,
+        fragment_bytes_mean: command.fragment_bytes_mean,
+        ..InitOptions::new(command.data, command.parity)
+    })
+}
+
+fn failure(error: InitError) -> Failure {
+    match &error {
+        // The drive or its file system failed, not the command line.
+        InitError::Prepare(_) | InitError::Open(_) | InitError::Write { .. } => Failure::retry(error),
+        _ => Failure::usage(error),
+    }
+}
+
+fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String {
+    let geometry = report.geometry;
+    let drives: Vec<String> = command.drives.iter().map(|path| path.display().to_string()).collect();
+    let protection = match geometry.parity_shards {
+        0 => "survives the loss of no drive".to_owned(),
+        1 => "survives the loss of any drive".to_owned(),
+        parity => format!("survives the loss of any {parity} drives"),
+    };
+    format!(
+        "made store {store} on {count} drives in {seconds:.1} s\n\
+         \x20 protection  {data}+{parity}, {protection}\n\
+         \x20 capacity    about {capacity} of fragments ({bytes} bytes)\n\
+         \x20 lanes       {lanes}, slots of {slot}, fragments of at most {fragment}\n\
+         \x20 index       at most {index} of memory for fragments of {mean} on average\n\
+         serve it with:  forebay serve {paths}",
+        store = report.store,
+        count = command.drives.len(),
+        data = geometry.data_shards,
+        parity = geometry.parity_shards,
+        capacity = human_bytes(report.capacity_bytes),
+        bytes = human_count(report.capacity_bytes),
+        lanes = geometry.lanes,
+        slot = human_bytes(geometry.slot_bytes),
+        fragment = human_bytes(geometry.fragment_bytes_max.into()),
+        index = human_bytes(report.index_bytes_needed),
+        mean = human_bytes(command.fragment_bytes_mean),
+        paths = drives.join(" "),
+    )
+}

@@ -1,0 +1,264 @@
+//! `forebay serve`: serves a store until a signal.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use forebay_engine::OpenError;
+use forebay_media::{OpenDriveError, OpenMediaError};
+use forebay_server::{Server, ServerError, StartError, StopHandle};
+use forebay_store::{OpenStoreError, OpenedStore};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::FileConfig;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+
+/// The time between two looks whether all lanes serve.
+const LOOK: Duration = Duration::from_millis(50);
+
+const AFTER_HELP: &str = "\
+Examples:
+  forebay serve /data/d0 /data/d1 /data/d2 /data/d3 /data/d4
+      serves the store on these five drives to programs on this machine
+  forebay serve --listen 10.1.0.5:7420 --insecure-network 10.1.0.0/16 /dev/nvme?n1
+      serves the machines of a private network. Nobody checks who they are: they can read, write and delete everything
+  forebay serve --read-only /data/d0 /data/d1 /data/d2
+      reads what too few drives for writing still give; nothing is written to them
+  forebay serve --config /etc/forebay.toml /data/d?
+      with a configuration file; forebay.example.toml in the sources has every key with its default
+
+When the store is served, one line on stdout says so (with --json one object with the address). SIGTERM or Ctrl-C: what is
+new is refused, what was taken is made durable and answered, the drives are marked clean, exit code 0. A second signal
+ends the server at once; what was acknowledged is safe then too.
+
+Exit codes: 1 when the drives are damaged, copies of each other or have two histories; 2 when a drive belongs to another
+store or the configuration is wrong; 3 when drives are missing, in use or do not answer, or the address is taken.";
+
+/// The options of `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ServeCommand {
+    /// Where to listen, IP:PORT; port 0 takes any free port [default: the configuration's, else 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+
+    /// The configuration, a TOML file [default: none, every key has its default]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Write nothing; any number of the store's drives will do [default: read and write]
+    #[arg(long)]
+    read_only: bool,
+
+    /// Let machines of this network in without asking who they are, IP/BITS; repeatable [default: this machine alone]
+    #[arg(long, value_name = "CIDR")]
+    insecure_network: Vec<String>,
+
+    /// Write the address into this file once the store is served, for scripts [default: none]
+    #[arg(long, value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+
+    /// Let clients make drives fail; for tests and the demo
+    #[arg(long, hide = true)]
+    allow_fault_injection: bool,
+
+    /// Stop when stdin ends, so that no server outlives the program that started it
+    #[arg(long, hide = true)]
+    stop_at_stdin_end: bool,
+
+    /// The drives of the store, in any order
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<PathBuf>,
+}
+
+/// Serves until it is stopped.
+///
+/// # Errors
+/// Why the store is not served, or not any more.
+pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
+    let FileConfig { mut store, mut server } = match &command.config {
+        Some(path) => FileConfig::load(path)?,
+        None => FileConfig::default(),
+    };
+    store.read_only = command.read_only;
+    store.fault_injection = command.allow_fault_injection;
+    server.listen = command.listen.unwrap_or(server.listen);
+    for network in &command.insecure_network {
+        server.insecure_network.push(network.parse().map_err(|error| {
+            Failure::usage(format!(
+                "--insecure-network {network}: {error}; nothing was started. Give IP/BITS, as in 10.1.0.0/16"
+            ))
+        })?);
+    }
+    if command.allow_fault_injection {
+        tracing::warn!(
+            "FAULT INJECTION IS ON: any client can make drives fail. This is for tests; never run a store that matters so"
+        );
+    }
+    let interrupt = Interrupt::catch()?;
+    let signals = Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
+    let opened = forebay_store::open(&command.drives, &store).map_err(|error| open_failure(error, &command.drives))?;
+    opened.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let ready = Ready::of(&opened);
+    let server = Server::start(opened, server).map_err(start_failure)?;
+    watch_signals(interrupt, signals, server.stop_handle())?;
+    if command.stop_at_stdin_end {
+        watch_stdin(server.stop_handle())?;
+    }
+    let stop = server.stop_handle();
+    match wait_until_serving(&server, &ready) {
+        Ok(true) => {
+            if let Err(failure) = tell_ready(command, &ready, server.local_addr(), output) {
+                stop.stop();
+                let _ = server.wait();
+                return Err(failure);
+            }
+        }
+        Ok(false) => {}
+        Err(failure) => {
+            stop.stop();
+            let _ = server.wait();
+            return Err(failure);
+        }
+    }
+    let end = server.wait().map_err(|error @ ServerError::Thread { .. }| Failure::data(error))?;
+    if end.clean {
+        tracing::info!("stopped; the drives are marked clean");
+    } else if !command.read_only {
+        tracing::warn!(
+            "stopped without the mark of a clean stop: nothing acknowledged is lost, the next start looks for torn flushes"
+        );
+    }
+    Ok(())
+}
+
+/// What the ready line tells.
+struct Ready {
+    store: String,
+    lanes: u16,
+    epoch: u64,
+    read_only: bool,
+    warnings: Vec<String>,
+}
+
+impl Ready {
+    fn of(opened: &OpenedStore) -> Ready {
+        let info = opened.info;
+        Ready {
+            store: info.store.to_string(),
+            lanes: info.lanes,
+            epoch: info.epoch,
+            read_only: info.read_only,
+            warnings: opened.warnings.clone(),
+        }
+    }
+}
+
+/// Waits until all lanes serve; whether they do, or the server was stopped before.
+fn wait_until_serving(server: &Server, ready: &Ready) -> Result<bool, Failure> {
+    let control = server.control();
+    loop {
+        let over = control.wait_until(LOOK, |status| {
+            status.lanes_serving >= ready.lanes || status.lanes_stopped > 0 || status.failure.is_some() || status.ended
+        });
+        if !over {
+            continue;
+        }
+        let status = control.status();
+        return match status.failure {
+            Some(why) => Err(Failure::retry(format!(
+                "the store cannot be served: {why}. What was acknowledged is on the drives; see to them and start again"
+            ))),
+            None => Ok(status.lanes_serving >= ready.lanes && status.lanes_stopped == 0),
+        };
+    }
+}
+
+fn tell_ready(command: &ServeCommand, ready: &Ready, address: SocketAddr, output: &Output) -> Result<(), Failure> {
+    let mode = if ready.read_only { ", read-only" } else { "" };
+    let lanes = if ready.lanes == 1 { "1 lane".to_owned() } else { format!("{} lanes", ready.lanes) };
+    let warnings = match ready.warnings.len() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        count => format!(", {count} warnings"),
+    };
+    output.line(&format!("serving store {} on {address}, {lanes}, start {}{mode}{warnings}", ready.store, ready.epoch));
+    output.object(&serde_json::json!({
+        "store": ready.store,
+        "address": address.to_string(),
+        "lanes": ready.lanes,
+        "epoch": ready.epoch,
+        "read_only": ready.read_only,
+        "warnings": ready.warnings,
+    }));
+    match &command.ready_file {
+        Some(path) => write_whole(path, &format!("{address}\n"))
+            .map_err(|error| Failure::file("write", path, &error, "the server was stopped in order")),
+        None => Ok(()),
+    }
+}
+
+/// Whoever waits for the file never sees half of it.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::fs::write(&part, text)?;
+    std::fs::rename(&part, path)
+}
+
+fn watch_signals(interrupt: Interrupt, mut signals: Signals, stop: StopHandle) -> Result<(), Failure> {
+    spawn("forebay-signals", move || {
+        // A signal that came before the server was there has set the flag.
+        if interrupt.is_set() || signals.forever().next().is_some() {
+            tracing::info!("stopping: what was taken is made durable; another signal ends the server at once");
+            stop.stop();
+        }
+    })
+}
+
+fn watch_stdin(stop: StopHandle) -> Result<(), Failure> {
+    spawn("forebay-stdin", move || {
+        let mut bytes = [0; 64];
+        while std::io::stdin().read(&mut bytes).is_ok_and(|count| count > 0) {}
+        tracing::info!("stopping: the program that started this server is gone");
+        stop.stop();
+    })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread
+        .map(drop)
+        .map_err(|error| Failure::retry(format!("a thread cannot be started: {error}; the server is not served")))
+}
+
+fn open_failure(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
+    let words = error.to_string();
+    match error {
+        OpenStoreError::Plan(OpenError::TooFewMembers { .. }) | OpenStoreError::Start(_) => Failure::retry(words),
+        OpenStoreError::Plan(OpenError::ForeignDrive { .. }) => Failure::usage(words),
+        OpenStoreError::Plan(_) => Failure::data(words),
+        OpenStoreError::Drive(OpenDriveError::DirectRefused { .. } | OpenDriveError::NotADrive { .. })
+        | OpenStoreError::Media(OpenMediaError::IoUring(_)) => Failure::usage(words),
+        OpenStoreError::Drive(_) | OpenStoreError::Media(_) => Failure::retry(words),
+        OpenStoreError::NoDrives(_) => {
+            let advice = "Nothing was written. Check the paths, or make a store with `forebay init`";
+            let words = format!("{words}\n{advice}");
+            if drives.iter().any(|path| path.exists()) { Failure::data(words) } else { Failure::retry(words) }
+        }
+    }
+}
+
+fn start_failure(error: StartError) -> Failure {
+    match &error {
+        StartError::Insecure { .. } => Failure::usage(error),
+        StartError::Listen { source, .. } if source.kind() != std::io::ErrorKind::AddrInUse => Failure::usage(error),
+        StartError::Listen { .. } | StartError::System(_) => Failure::retry(error),
+    }
+}

@@ -1,0 +1,161 @@
+//! The server's status as far as the screen needs it. What an older server does not tell is zero.
+
+use serde::Deserialize;
+
+/// The state of a server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Name and version.
+    pub server: String,
+    /// The store.
+    pub store: String,
+    /// Counts the starts of the store.
+    pub epoch: u64,
+    /// Seconds since the start.
+    pub uptime_s: f64,
+    /// One word for all lanes.
+    pub state: String,
+    /// Data shards at full width.
+    pub data_shards: u8,
+    /// Parity shards.
+    pub parity_shards: u8,
+    /// The drives.
+    pub drives: Vec<Drive>,
+    /// Drives that failed since the start.
+    pub drives_failed: u64,
+    /// Whether the store was stopped in order before this start.
+    pub started_clean: bool,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+    /// Why nothing can be written.
+    pub failure: Option<String>,
+    /// The lanes.
+    pub lanes: Vec<Lane>,
+    /// Sums over the lanes.
+    pub totals: Totals,
+    /// Connections by what their clients are for.
+    pub connections: Connections,
+    /// Memory of what arrived and no lane has taken yet.
+    pub staging_bytes: u64,
+}
+
+/// A drive.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Drive {
+    /// Its number.
+    pub number: u16,
+    /// Where it is.
+    pub path: Option<String>,
+    /// `member`, `failed`, `out` or `absent`.
+    pub state: String,
+    /// Why it was taken out.
+    pub reason: Option<String>,
+}
+
+/// A lane.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Lane {
+    /// Its number.
+    pub lane: u16,
+    /// What it does.
+    pub state: String,
+    /// Why it is unavailable.
+    pub reason: Option<String>,
+    /// Data and parity shards of new segments.
+    pub width: Option<(u8, u8)>,
+}
+
+/// Sums over the lanes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Events that no filter has decided.
+    pub events_undecided: u64,
+    /// Events that are accepted and not released.
+    pub events_accepted: u64,
+    /// Events that are over.
+    pub events_finished: u64,
+    /// Fragments.
+    pub fragments: u64,
+    /// Their bytes.
+    pub fragment_bytes: u64,
+    /// Memory of the index.
+    pub index_bytes: u64,
+    /// Memory of the cache.
+    pub cache_bytes: u64,
+    /// Segments that hold data.
+    pub segments: u64,
+    /// Free slots.
+    pub slots_free: u64,
+    /// All slots.
+    pub slots_total: u64,
+    /// How many more drives may fail.
+    pub failures_left: Option<u8>,
+    /// Flushes that could not be put together because drives were absent.
+    pub flushes_possibly_lost: u64,
+    /// Acknowledged flushes that are damaged beyond repair.
+    pub flushes_lost: u64,
+    /// Segments that could not be read at start.
+    pub segments_unreadable: u64,
+    /// Counters since the start.
+    pub counters: Counters,
+}
+
+/// Counters since the start.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Fragments made durable.
+    pub fragments_stored: u64,
+    /// Their bytes.
+    pub fragment_bytes_stored: u64,
+    /// Of these, at less than the full width.
+    pub fragments_stored_degraded: u64,
+    /// Puts for an event that was already decided.
+    pub puts_late: u64,
+    /// Puts refused because the id holds other content.
+    pub puts_conflict: u64,
+    /// Puts refused for want of space.
+    pub puts_no_space: u64,
+    /// Puts refused because the index is full.
+    pub puts_index_full: u64,
+    /// Events rejected.
+    pub events_rejected: u64,
+    /// Events accepted.
+    pub events_accepted: u64,
+    /// Events decided without all of their fragments.
+    pub events_incomplete: u64,
+    /// Events deleted.
+    pub events_deleted: u64,
+    /// Events that all of their streams have released.
+    pub events_released: u64,
+    /// Fragments read.
+    pub fragments_read: u64,
+    /// Of these, from memory.
+    pub fragments_read_cached: u64,
+    /// Of these, with the help of parity.
+    pub fragments_read_degraded: u64,
+    /// Fragments found damaged beyond repair.
+    pub fragments_lost: u64,
+    /// Units put right from the others.
+    pub units_damaged: u64,
+    /// Bytes written to drives.
+    pub media_bytes_written: u64,
+}
+
+/// Connections by class.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Connections {
+    /// Writers of fragments.
+    pub readout: u64,
+    /// Filters.
+    pub filter: u64,
+    /// Recorders and movers.
+    pub mover: u64,
+    /// Those that look.
+    pub monitor: u64,
+}

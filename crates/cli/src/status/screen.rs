@@ -1,0 +1,268 @@
+//! The status for a person: one screen, or one line.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::health;
+use super::report::{Report, Totals};
+use crate::size::{human_bytes, human_count};
+
+/// What changed in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    stored_bytes: f64,
+    stored_fragments: f64,
+    read_fragments: f64,
+    decided_events: f64,
+    released_events: f64,
+    media_bytes: f64,
+}
+
+impl Rates {
+    /// From two reports so far apart. Counters that went back (another start of the server) give zero.
+    pub fn between(old: &Report, new: &Report, time: Duration) -> Rates {
+        let (old, new) = (&old.totals.counters, &new.totals.counters);
+        let seconds = time.as_secs_f64().max(0.001);
+        let rate = |old: u64, new: u64| new.saturating_sub(old) as f64 / seconds;
+        Rates {
+            stored_bytes: rate(old.fragment_bytes_stored, new.fragment_bytes_stored),
+            stored_fragments: rate(old.fragments_stored, new.fragments_stored),
+            read_fragments: rate(old.fragments_read, new.fragments_read),
+            decided_events: rate(old.events_accepted + old.events_rejected, new.events_accepted + new.events_rejected),
+            released_events: rate(old.events_released, new.events_released),
+            media_bytes: rate(old.media_bytes_written, new.media_bytes_written),
+        }
+    }
+}
+
+/// The whole screen, without a line end after it.
+pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, words: String| {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "  {name:<11} {words}");
+    };
+    row("store", report.store.clone());
+    row("server", format!("{server}, {}, up {}, start {}", report.server, human_time(report.uptime_s), report.epoch));
+    let reasons = health::reasons(report);
+    row("health", health::level(&reasons).to_string());
+    for (level, reason) in &reasons {
+        row("", format!("{level}: {reason}"));
+    }
+    drives(report, &mut row);
+    lanes(report, &mut row);
+    contents(&report.totals, &mut row);
+    since_start(report, &mut row);
+    if let Some(rates) = rates {
+        rows_of_rates(rates, &mut row);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn drives(report: &Report, row: &mut impl FnMut(&str, String)) {
+    let members = report.drives.iter().filter(|drive| drive.state == "member").count();
+    let failed = report.drives_failed;
+    row("drives", format!("{members} of {} in use, {failed} failed since the start", report.drives.len()));
+    for drive in &report.drives {
+        let path = drive.path.as_deref().unwrap_or("(not found)");
+        let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        row("", format!("{:>3} {:<7} {path}{reason}", drive.number, drive.state));
+    }
+}
+
+fn lanes(report: &Report, row: &mut impl FnMut(&str, String)) {
+    let full = (report.data_shards, report.parity_shards);
+    let width = report.lanes.iter().filter_map(|lane| lane.width).min().map_or_else(
+        || "no segment can be written".to_owned(),
+        |(data, parity)| {
+            let degraded = if (data, parity) == full { "" } else { " (degraded)" };
+            format!("writing {data}+{parity}{degraded}")
+        },
+    );
+    let left = match report.totals.failures_left {
+        Some(left) => format!("; {left} more drives may fail"),
+        None => String::new(),
+    };
+    row("lanes", format!("{} {}, {width}{left}", report.lanes.len(), report.state));
+}
+
+fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
+    let percent =
+        |part: u64| if totals.slots_total == 0 { 0.0 } else { part as f64 * 100.0 / totals.slots_total as f64 };
+    row(
+        "space",
+        format!(
+            "{:.1} % free ({} of {} slots), {} segments",
+            percent(totals.slots_free),
+            human_count(totals.slots_free),
+            human_count(totals.slots_total),
+            human_count(totals.segments)
+        ),
+    );
+    row(
+        "events",
+        format!(
+            "{} undecided, {} accepted and not shipped, {} finished",
+            human_count(totals.events_undecided),
+            human_count(totals.events_accepted),
+            human_count(totals.events_finished)
+        ),
+    );
+    row("fragments", format!("{} of {}", human_count(totals.fragments), human_bytes(totals.fragment_bytes)));
+    row("memory", format!("index {}, cache {}", human_bytes(totals.index_bytes), human_bytes(totals.cache_bytes)));
+}
+
+fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
+    let counters = &report.totals.counters;
+    let clients = &report.connections;
+    row(
+        "clients",
+        format!(
+            "{} readout, {} filter, {} mover, {} monitor; {} waiting in staging",
+            clients.readout,
+            clients.filter,
+            clients.mover,
+            clients.monitor,
+            human_bytes(report.staging_bytes)
+        ),
+    );
+    row(
+        "since start",
+        format!(
+            "stored {} fragments of {} ({} degraded), {} late, {} refused for space",
+            human_count(counters.fragments_stored),
+            human_bytes(counters.fragment_bytes_stored),
+            human_count(counters.fragments_stored_degraded),
+            human_count(counters.puts_late),
+            human_count(counters.puts_no_space)
+        ),
+    );
+    row(
+        "",
+        format!(
+            "accepted {} events, rejected {}, incomplete {}, deleted {}, shipped {}",
+            human_count(counters.events_accepted),
+            human_count(counters.events_rejected),
+            human_count(counters.events_incomplete),
+            human_count(counters.events_deleted),
+            human_count(counters.events_released)
+        ),
+    );
+    row(
+        "",
+        format!(
+            "read {} fragments ({} from memory, {} with parity), {} conflicts",
+            human_count(counters.fragments_read),
+            human_count(counters.fragments_read_cached),
+            human_count(counters.fragments_read_degraded),
+            human_count(counters.puts_conflict)
+        ),
+    );
+    if !report.started_clean {
+        row("", "the stop before this start was not clean; everything that was acknowledged was looked for".to_owned());
+    }
+}
+
+fn rows_of_rates(rates: &Rates, row: &mut impl FnMut(&str, String)) {
+    row(
+        "rates",
+        format!("in   {}/s, {:.0} fragments/s", human_bytes(rates.stored_bytes as u64), rates.stored_fragments),
+    );
+    row(
+        "",
+        format!("out  {:.0} fragments/s read, {:.0} events/s shipped", rates.read_fragments, rates.released_events),
+    );
+    row(
+        "",
+        format!(
+            "     {:.0} events/s decided, {}/s to drives",
+            rates.decided_events,
+            human_bytes(rates.media_bytes as u64)
+        ),
+    );
+}
+
+/// One line, for logs and pipes.
+pub fn line(report: &Report, rates: Option<&Rates>) -> String {
+    let reasons = health::reasons(report);
+    let totals = &report.totals;
+    let free = (totals.slots_free * 100).checked_div(totals.slots_total).unwrap_or(0);
+    let rates = rates.copied().unwrap_or_default();
+    format!(
+        "{} {} | {free} % free | in {}/s | {} undecided, {} accepted, {} finished | {} drives failed{}",
+        health::level(&reasons),
+        report.state,
+        human_bytes(rates.stored_bytes as u64),
+        totals.events_undecided,
+        totals.events_accepted,
+        totals.events_finished,
+        report.drives_failed,
+        reasons.first().map(|(_, reason)| format!(" | {reason}")).unwrap_or_default()
+    )
+}
+
+/// A time for a person.
+fn human_time(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{seconds:.0} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        3600..86_400 => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+        _ => format!("{} d {} h", whole / 86_400, whole % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = r#"{"store":"0190b3a4-0000-4000-8000-000000000000","epoch":3,"data_shards":4,"parity_shards":1,
+        "drives":[{"number":0,"uuid":"u","path":"/d0","state":"member","reason":null},
+                  {"number":1,"uuid":"u","path":"/d1","state":"failed","reason":"write failed"},
+                  {"number":2,"uuid":"u","path":null,"state":"absent","reason":null}],
+        "drives_failed":1,"lanes_serving":1,"lanes_stopped":0,"clean":false,"started_clean":false,"warnings":["look here"],
+        "failure":null,"ended":false,"server":"forebay 0.1.0","uptime_s":7325.2,"state":"serving",
+        "lanes":[{"lane":0,"state":"serving","reason":null,"width":[3,1],"failures_left":0}],
+        "totals":{"events_undecided":12,"slots_free":50,"slots_total":100,"failures_left":0,"fragment_bytes":1048576,
+                  "counters":{"fragments_stored":1000,"fragment_bytes_stored":2097152}},
+        "connections":{"readout":4,"filter":2,"mover":1,"monitor":1},"staging_bytes":0}"#;
+
+    #[test]
+    fn the_screen_tells_what_an_operator_must_know() {
+        let report: Report = serde_json::from_str(STATUS).expect("a status");
+        let screen = screen("127.0.0.1:7420", &report, Some(&Rates::default()));
+        let wanted = [
+            "health      WARN",
+            "2 of 3 drives are not in use",
+            "written 3+1 instead of 4+1",
+            "one more drive would put data out of reach",
+            "look here",
+            "1 failed  /d1: write failed",
+            "2 absent  (not found)",
+            "writing 3+1 (degraded); 0 more drives may fail",
+            "50.0 % free",
+            "12 undecided",
+            "up 2 h 2 min, start 3",
+            "not clean",
+            "4 readout",
+            "rates",
+        ];
+        for words in wanted {
+            assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
+        }
+        assert!(screen.lines().count() < 40, "it fits a screen");
+    }
+
+    #[test]
+    fn rates_are_differences_by_time() {
+        let old: Report = serde_json::from_str(STATUS).expect("a status");
+        let mut new = old.clone();
+        new.totals.counters.fragments_stored += 500;
+        new.totals.counters.fragment_bytes_stored += 1 << 20;
+        let rates = Rates::between(&old, &new, Duration::from_millis(500));
+        assert_eq!((rates.stored_fragments, rates.stored_bytes), (1000.0, 2.0 * 1048576.0));
+        assert_eq!(Rates::between(&new, &old, Duration::from_secs(1)), Rates::default());
+        assert!(line(&new, Some(&rates)).contains("in 2.00 MiB/s"));
+    }
+}

@@ -1,0 +1,230 @@
+//! The program itself, run as an operator runs it.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Ran {
+    pub exit: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The same, once it is seen that it ended so.
+    #[track_caller]
+    pub fn expect(self, exit: i32) -> Ran {
+        assert_eq!(self.exit, exit, "stdout: {}\nstderr: {}", String::from_utf8_lossy(&self.stdout), self.stderr);
+        self
+    }
+
+    /// The one object on the one line of stdout.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let text = std::str::from_utf8(&self.stdout).expect("UTF-8");
+        assert!(text.ends_with('\n') && text.matches('\n').count() == 1, "one line: {text:?}; stderr: {}", self.stderr);
+        let value: Value = serde_json::from_str(text).expect("JSON");
+        assert!(value.is_object(), "{value}");
+        value
+    }
+
+    #[track_caller]
+    pub fn says(&self, words: &str) -> &Ran {
+        assert!(self.stderr.contains(words), "{words:?} is not in {:?}", self.stderr);
+        self
+    }
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    // What the tester's shell says does not matter.
+    command.env_remove("FOREBAY_LOG").env_remove("FOREBAY_SERVER");
+    command
+}
+
+/// Runs the program.
+pub fn forebay<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    forebay_with(arguments, b"")
+}
+
+/// Runs the program with these bytes on stdin.
+pub fn forebay_with<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>, stdin: &[u8]) -> Ran {
+    let mut command = program();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    // A program that does not read its stdin closes it.
+    let _ = child.stdin.take().expect("a pipe").write_all(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    Ran {
+        exit: output.status.code().unwrap_or(-1),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A directory in memory, where there is one.
+pub fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a directory")
+}
+
+/// Drives of a store, in a directory of their own.
+pub struct Drives {
+    pub directory: TempDir,
+    pub paths: Vec<PathBuf>,
+}
+
+impl Drives {
+    /// Five files that make a store of 4+1.
+    pub fn five() -> Drives {
+        let directory = scratch();
+        let paths: Vec<PathBuf> = (0..5).map(|number| directory.path().join(format!("drive{number}"))).collect();
+        let drives = Drives { directory, paths };
+        drives.init(&[]).expect(0);
+        drives
+    }
+
+    pub fn init(&self, more: &[&str]) -> Ran {
+        let options = ["init", "--data", "4", "--parity", "1", "--drive-bytes", "32MiB", "--json"];
+        let words = options.iter().chain(more).map(OsStr::new);
+        forebay(words.chain(self.paths.iter().map(|path| path.as_os_str())))
+    }
+
+    pub fn serve(&self) -> Server {
+        self.serve_with(&[], &self.paths)
+    }
+
+    pub fn serve_with(&self, options: &[&str], paths: &[PathBuf]) -> Server {
+        Server::start(options, paths)
+    }
+
+    /// A server that does not come up.
+    pub fn fail_to_serve(&self, options: &[&str], paths: &[PathBuf]) -> Ran {
+        let words = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(options.iter().copied()).map(OsStr::new);
+        forebay(words.chain(paths.iter().map(|path| path.as_os_str())))
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: String,
+    pub ready: Value,
+    stdin: Option<ChildStdin>,
+}
+
+impl Server {
+    fn start(options: &[&str], paths: &[PathBuf]) -> Server {
+        let mut command = program();
+        command.args(["serve", "--json", "--listen", "127.0.0.1:0"]).args(options).args(paths);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let Ok(ready) = serde_json::from_str::<Value>(&line) else {
+            child.wait().expect("it ended");
+            let mut log = String::new();
+            let _ = child.stderr.take().expect("a pipe").read_to_string(&mut log);
+            panic!("no ready line but {line:?}; the log: {log}");
+        };
+        let address = ready["address"].as_str().unwrap_or_else(|| panic!("no address in {ready}")).to_owned();
+        let stdin = child.stdin.take();
+        Server { child, address, ready, stdin }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Runs a command on this server.
+    pub fn run(&self, words: &[&str]) -> Ran {
+        self.run_with(words, b"")
+    }
+
+    pub fn run_with(&self, words: &[&str], stdin: &[u8]) -> Ran {
+        let (command, rest) = words.split_first().expect("a command");
+        forebay_with([command, &"--server", &self.address.as_str()].into_iter().chain(rest), stdin)
+    }
+
+    pub fn put(&self, id: &str, bytes: &[u8]) -> Ran {
+        self.run_with(&["put", id, "-"], bytes)
+    }
+
+    pub fn get(&self, id: &str) -> Ran {
+        self.run(&["get", id, "-"])
+    }
+
+    pub fn status(&self) -> Value {
+        self.run(&["status", "--json"]).expect(0).json()
+    }
+
+    /// SIGTERM, and how it ended.
+    pub fn terminate(mut self) -> Ran {
+        let pid = rustix::process::Pid::from_raw(self.pid().cast_signed()).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
+        self.end()
+    }
+
+    /// Closes the stdin of the server, and how it ended.
+    pub fn leave(mut self) -> Ran {
+        drop(self.stdin.take());
+        self.end()
+    }
+
+    fn end(&mut self) -> Ran {
+        let mut stderr = String::new();
+        let _ = self.child.stderr.take().expect("a pipe").read_to_string(&mut stderr);
+        let status = self.child.wait().expect("it ends");
+        Ran { exit: status.code().unwrap_or(-1), stdout: Vec::new(), stderr }
+    }
+
+    /// SIGKILL; gives what it had logged.
+    pub fn kill(mut self) -> String {
+        self.child.kill().expect("killed");
+        self.end().stderr
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Real detector files, when they are there.
+pub fn test_data() -> Option<PathBuf> {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let directory = std::env::var_os("FOREBAY_TESTDATA").map_or(default, PathBuf::from);
+    if directory.is_dir() {
+        return Some(directory);
+    }
+    println!("skipped: needs FOREBAY_TESTDATA, the directory with detector files");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "in CI nothing is skipped");
+    None
+}
+
+/// Ten FASER events, the eighth with a broken marker; and where that one starts.
+pub fn damaged_file() -> (Vec<u8>, usize) {
+    let (mut bytes, starts) = faser_file();
+    bytes[starts[7]] ^= 0xFF;
+    (bytes, starts[7])
+}
+
+/// Ten FASER events, and where each starts.
+pub fn faser_file() -> (Vec<u8>, Vec<usize>) {
+    let mut generator = forebay_rawdata::Generator::new(forebay_rawdata::Format::Faser, 5, forebay_types::RunId(77));
+    let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+    for _ in 0..10 {
+        starts.push(bytes.len());
+        bytes.extend_from_slice(&generator.next_event().bytes);
+    }
+    (bytes, starts)
+}

@@ -1,0 +1,160 @@
+//! The demo: events in, a drive dies, verified files out, nothing lost.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Ran, damaged_file, faser_file, forebay, scratch, test_data};
+use serde_json::Value;
+
+const KEYS: [&str; 12] = [
+    "fragments_written",
+    "fragments_acknowledged",
+    "events_built",
+    "events_incomplete",
+    "events_rejected",
+    "events_accepted",
+    "events_shipped",
+    "bytes_shipped",
+    "lost",
+    "mismatched",
+    "drives_failed",
+    "seconds",
+];
+
+/// A small demo with a scratch directory of its own, which must be empty after it.
+fn demo(words: &[&str]) -> Ran {
+    let directory = scratch();
+    let dir = directory.path().display().to_string();
+    let small = ["demo", "--json", "--drive-bytes", "128MiB", "--dir", &dir];
+    let ran = forebay(small.iter().chain(words));
+    let left: Vec<_> = fs::read_dir(directory.path()).expect("read").collect();
+    assert!(left.is_empty(), "{left:?} is left; {ran:?}");
+    ran
+}
+
+#[track_caller]
+fn books(ran: &Ran, events: u64, drives_failed: u64) -> Value {
+    let ledger = ran.json();
+    let keys: BTreeSet<&str> = ledger.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(keys, BTreeSet::from(KEYS), "exactly these keys");
+    let number = |key: &str| ledger[key].as_u64().unwrap_or_else(|| panic!("{key} in {ledger}"));
+    assert!(ledger["seconds"].is_f64(), "{ledger}");
+    assert_eq!((number("lost"), number("mismatched"), number("events_incomplete")), (0, 0, 0), "{ledger}");
+    assert_eq!(number("fragments_written"), number("fragments_acknowledged"), "{ledger}");
+    assert_eq!(number("events_built"), events, "{ledger}");
+    assert_eq!(number("events_accepted") + number("events_rejected"), events, "{ledger}");
+    assert_eq!(number("events_accepted"), number("events_shipped"), "{ledger}");
+    assert_eq!(number("drives_failed"), drives_failed, "{ledger}");
+    ledger
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(directory).expect("a stream's directory").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn generated_events_run_through_a_dying_drive() {
+    let directory = scratch();
+    let out = directory.path().join("out");
+    let ran = demo(&["--events", "400", "--out", &out.display().to_string()]).expect(0);
+    let ledger = books(&ran, 400, 1);
+    ran.says("destroyed");
+    let mut bytes = 0;
+    for stream in ["physics", "calibration"] {
+        let files = files(&out.join(stream));
+        let data = files.iter().filter(|path| path.extension().is_some_and(|end| end == "raw" || end == "mdf"));
+        for file in data {
+            bytes += file.metadata().expect("a file").len();
+            let sidecar = fs::read(format!("{}.json", file.display())).expect("a sidecar beside it");
+            let sidecar: Value = serde_json::from_slice(&sidecar).expect("JSON");
+            assert_eq!(sidecar["stream"], stream);
+            assert_eq!(sidecar["size"].as_u64(), file.metadata().ok().map(|meta| meta.len()));
+        }
+    }
+    assert_eq!(ledger["bytes_shipped"].as_u64(), Some(bytes), "an event in two streams is in two files");
+}
+
+#[test]
+fn without_a_dying_drive_none_has_failed() {
+    let ran = demo(&["--events", "40", "--no-fail-drive"]).expect(0);
+    books(&ran, 40, 0);
+}
+
+#[test]
+fn one_event_is_enough() {
+    books(&demo(&["--events", "1"]).expect(0), 1, 1);
+}
+
+#[test]
+fn words_for_people_tell_the_same() {
+    let directory = scratch();
+    let dir = directory.path().display().to_string();
+    let ran = forebay(["demo", "--events", "40", "--drive-bytes", "128MiB", "--dir", &dir, "--keep"]).expect(0);
+    let text = String::from_utf8(ran.stdout).expect("UTF-8");
+    for words in ["events shipped", "mismatched", "the books balance", "destroyed", "physics", "zeroed in"] {
+        assert!(text.contains(words), "{words:?} is missing in\n{text}");
+    }
+    let kept = files(directory.path());
+    assert_eq!(kept.len(), 1, "the scratch directory is kept: {kept:?}");
+    assert!(kept[0].join("server.log").is_file() && kept[0].join("drive4").is_file());
+}
+
+#[test]
+fn directories_that_cannot_be_used_are_refused_before_anything_starts() {
+    let directory = scratch();
+    fs::write(directory.path().join("thesis.tex"), b"dear").expect("written");
+    let ran = demo(&["--events", "10", "--out", &directory.path().display().to_string()]).expect(2);
+    ran.says("thesis.tex").says("nothing was started");
+    assert_eq!(ran.json()["exit"], 2);
+    assert_eq!(files(directory.path()).len(), 1, "nothing was made there");
+    // No permissions keep the superuser out; below /proc nobody makes a directory.
+    demo(&["--events", "10", "--out", "/proc/forebay"]).expect(2).says("/proc/forebay").says("nothing was started");
+    let ran = forebay(["demo", "--json", "--dir", "/nonexistent"]).expect(2);
+    ran.says("/nonexistent");
+    let ran = forebay(["demo", "--json", "--drive-bytes", "1000TiB"]).expect(3);
+    ran.says("--drive-bytes");
+}
+
+#[test]
+fn a_damaged_input_runs_to_its_good_end() {
+    let directory = scratch();
+    let (bytes, offset) = damaged_file();
+    let damaged = directory.path().join("damaged.raw").display().to_string();
+    fs::write(&damaged, bytes).expect("written");
+    let ran = demo(&["--events", "100", "--input", &damaged]).expect(1);
+    books(&ran, 7, 1);
+    ran.says(&format!("event at byte {offset}")).says("expected").says("found").says("7 good events");
+
+    let good = directory.path().join("good.raw").display().to_string();
+    fs::write(&good, faser_file().0).expect("written");
+    let ran = demo(&["--events", "100", "--input", &damaged, &good]).expect(1);
+    books(&ran, 57, 1);
+
+    let junk = directory.path().join("junk").display().to_string();
+    fs::write(&junk, b"this is no detector's").expect("written");
+    let ran = demo(&["--input", &junk]).expect(1);
+    ran.says("event at byte 0").says("expected").says("found");
+    demo(&["--input", "/nonexistent/file"]).expect(2).says("/nonexistent/file");
+}
+
+#[test]
+fn real_events_of_every_file_come_out_as_they_went_in() {
+    let Some(data) = test_data() else { return };
+    for name in [
+        "faser/Faser-Physics-001920-filtered.raw",
+        "faser/Faser-Physics-006525-filtered.raw",
+        "faser/Faser-Physics-pilot_tracks-filtered.raw",
+        "lhcb/MiniBrunel_2018_MinBias_FTv4_DIGI_retinacluster_v1.mdf",
+        "lhcb/upgrade_mc_minbias_scifi_v5.mdf",
+    ] {
+        let file = data.join(name).display().to_string();
+        let ran = demo(&["--events", "150", "--input", &file]).expect(0);
+        books(&ran, 150, 1);
+    }
+}

@@ -1,0 +1,271 @@
+//! A server and its clients, as processes: what is acknowledged is there whatever happens, and what is wrong is said.
+
+mod common;
+
+use std::fs;
+
+use common::{Drives, Server, forebay, scratch};
+
+fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(count)
+    .collect()
+}
+
+#[test]
+fn a_fragment_goes_in_and_comes_out() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    for (id, size) in [("1/7/256", 6), ("1/7/0x200", 0), ("4294967295/18446744073709551615/4294967295", 100_000)] {
+        let payload = bytes(size as u64, size);
+        server.put(id, &payload).expect(0);
+        assert_eq!(server.get(id).expect(0).stdout, payload, "{id}");
+    }
+    let put = server.run_with(&["put", "--json", "2/1/1", "-"], b"hello").expect(0).json();
+    assert_eq!(
+        (put["outcome"].as_str(), put["bytes"].as_u64(), put["id"].as_str()),
+        (Some("durable"), Some(5), Some("2/1/1"))
+    );
+    assert!(put["seconds"].is_f64());
+
+    // By files.
+    let (from, to) = (drives.directory.path().join("from"), drives.directory.path().join("to"));
+    fs::write(&from, b"from a file").expect("written");
+    server.run(&["put", "2/1/2", &from.display().to_string()]).expect(0);
+    server.run(&["get", "2/1/2", &to.display().to_string()]).expect(0);
+    assert_eq!(fs::read(&to).expect("read"), b"from a file");
+    server.run(&["put", "2/1/3", "/nonexistent/file"]).expect(2).says("/nonexistent/file");
+    server.run(&["get", "2/1/2", "/nonexistent/file"]).expect(2).says("still in the store");
+    server.run(&["get", "--json", "2/1/2", "-"]).expect(2);
+
+    // Write once, retry safely.
+    server.put("2/1/1", b"hello").expect(0);
+    server.put("2/1/1", b"other").expect(1).says("other content");
+    assert_eq!(server.get("2/1/1").expect(0).stdout, b"hello");
+}
+
+#[test]
+fn what_is_not_there_says_why() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.get("1/1/1").expect(1).says("not found");
+    server.run(&["delete", "1/1"]).expect(1).says("not found");
+    server.put("1/1/1", b"gone soon").expect(0);
+    server.run(&["delete", "1/1"]).expect(0);
+    let again = server.run(&["delete", "--json", "1/1"]).expect(0).json();
+    assert_eq!(again["outcome"], "already deleted");
+    let gone = server.get("1/1/1").expect(1);
+    gone.says("deleted");
+    assert!(gone.stdout.is_empty());
+    // A fragment that comes after the deletion is acknowledged and dropped.
+    server.put("1/1/2", b"late").expect(0).says("late");
+    server.get("1/1/2").expect(1);
+    let large = vec![7; server_fragment_max(&drives) + 1];
+    server.put("1/2/1", &large).expect(2).says("at most");
+}
+
+/// What `init` told for drives of this size.
+fn server_fragment_max(drives: &Drives) -> usize {
+    let directory = scratch();
+    let paths = (0..5).map(|number| directory.path().join(format!("d{number}"))).collect();
+    let made = Drives { directory, paths }.init(&[]).expect(0).json();
+    assert_eq!(drives.paths.len(), 5);
+    made["fragment_bytes_max"].as_u64().expect("a number") as usize
+}
+
+#[test]
+fn status_is_one_screen_or_one_object() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/1/1", b"something").expect(0);
+    let status = server.status();
+    assert_eq!((status["state"].as_str(), status["drives_failed"].as_u64()), (Some("serving"), Some(0)));
+    assert_eq!(status["store"], server.ready["store"]);
+    assert_eq!(status["totals"]["events_undecided"].as_u64(), Some(1));
+    let screen = server.run(&["status"]).expect(0);
+    let screen = String::from_utf8(screen.stdout).expect("UTF-8");
+    for words in ["health      OK", "5 of 5 in use", "1 undecided", "writing 4+1", server.address.as_str()] {
+        assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
+    }
+    assert!(screen.lines().count() < 40, "{screen}");
+}
+
+#[test]
+fn kill_9_loses_nothing_that_was_acknowledged() {
+    let drives = Drives::five();
+    let mut acknowledged = Vec::new();
+    for start in 1..=3u64 {
+        let server = drives.serve();
+        assert_eq!(server.ready["lanes"].as_u64(), Some(1));
+        for source in 0..5 {
+            let id = format!("{start}/{start}/{source}");
+            server.put(&id, &bytes(start * 100 + source, 5000)).expect(0);
+            acknowledged.push((id, bytes(start * 100 + source, 5000)));
+        }
+        server.kill();
+    }
+    let server = drives.serve();
+    for (id, payload) in &acknowledged {
+        assert_eq!(&server.get(id).expect(0).stdout, payload, "{id}");
+    }
+    assert_eq!(server.status()["started_clean"].as_bool(), Some(false));
+}
+
+#[test]
+fn sigterm_stops_in_order_and_the_next_start_knows() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/1/1", b"kept").expect(0);
+    server.terminate().expect(0).says("marked clean");
+    let server = drives.serve();
+    assert_eq!(server.status()["started_clean"].as_bool(), Some(true));
+    assert_eq!(server.get("1/1/1").expect(0).stdout, b"kept");
+    assert_eq!(server.ready["epoch"].as_u64(), Some(3), "init and two starts");
+}
+
+#[test]
+fn a_server_stops_when_the_program_that_started_it_is_gone() {
+    let drives = Drives::five();
+    let server = drives.serve_with(&["--stop-at-stdin-end"], &drives.paths);
+    server.put("1/1/1", b"kept").expect(0);
+    server.leave().expect(0).says("is gone");
+}
+
+#[test]
+fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/1/1", &bytes(1, 50_000)).expect(0);
+    server.terminate().expect(0);
+
+    // Two missing: nothing is started, and nothing is lost by waiting.
+    let refused = drives.fail_to_serve(&[], &drives.paths[2..]).expect(3);
+    refused.says("missing: drives 0, 1").says("nothing is lost").says("--read-only");
+    let json = drives.fail_to_serve(&["--json"], &drives.paths[2..]).expect(3).json();
+    assert_eq!(json["exit"], 3);
+
+    let mut four = drives.paths.clone();
+    four.remove(3);
+    let server = drives.serve_with(&[], &four);
+    assert_eq!(server.ready["warnings"].as_array().map(Vec::len), Some(1));
+    assert_eq!(server.get("1/1/1").expect(0).stdout, bytes(1, 50_000), "computed from the others");
+    server.put("1/1/2", b"degraded").expect(0);
+    let screen = String::from_utf8(server.run(&["status"]).expect(0).stdout).expect("UTF-8");
+    assert!(
+        screen.contains("health      WARN") && screen.contains("drive 3 is a member and was not found"),
+        "{screen}"
+    );
+    server.terminate().expect(0).says("drive 3 is a member and was not found");
+}
+
+#[test]
+fn too_few_drives_still_give_what_they_can_read_only() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/1/1", b"small").expect(0);
+    server.terminate().expect(0);
+    let server = drives.serve_with(&["--read-only"], &drives.paths[..4]);
+    assert_eq!(server.ready["read_only"].as_bool(), Some(true));
+    assert_eq!(server.get("1/1/1").expect(0).stdout, b"small");
+    server.put("1/1/2", b"refused").expect(2).says("read-only");
+    server.run(&["delete", "1/1"]).expect(2).says("read-only");
+    server.terminate().expect(0);
+    let server = drives.serve_with(&["--read-only"], &drives.paths[..2]);
+    let read = server.get("1/1/1");
+    assert!(matches!(read.exit, 1 | 3), "{read:?}");
+    drop(server);
+    drives.serve().terminate().expect(0);
+}
+
+#[test]
+fn drives_of_two_stores_are_refused() {
+    let (drives, others) = (Drives::five(), Drives::five());
+    let mut mixed = drives.paths.clone();
+    mixed[2] = others.paths[2].clone();
+    let before = fs::read(&mixed[2]).expect("read");
+    drives.fail_to_serve(&[], &mixed).expect(2).says("belongs to store").says("Nothing was written");
+    assert!(before == fs::read(&mixed[2]).expect("read"), "nothing was written");
+    drives.serve().terminate().expect(0);
+}
+
+#[test]
+fn two_copies_of_a_drive_are_refused() {
+    let drives = Drives::five();
+    let copy = drives.directory.path().join("copy");
+    fs::copy(&drives.paths[1], &copy).expect("copied");
+    let mut paths = drives.paths.clone();
+    paths[4] = copy;
+    drives.fail_to_serve(&[], &paths).expect(1).says("copies of one drive").says("Nothing was written");
+}
+
+#[test]
+fn what_is_no_drive_is_said() {
+    let drives = Drives::five();
+    let directory = scratch();
+    let junk = directory.path().join("junk");
+    fs::write(&junk, bytes(9, 1 << 20)).expect("written");
+    drives.fail_to_serve(&[], std::slice::from_ref(&junk)).expect(1).says("junk").says("forebay init");
+    drives.fail_to_serve(&[], &[directory.path().join("none")]).expect(3).says("none");
+    // Among good ones it counts as missing.
+    let mut paths = drives.paths.clone();
+    paths[0] = junk;
+    let server = drives.serve_with(&[], &paths);
+    assert!(server.terminate().expect(0).stderr.contains("junk"));
+}
+
+#[test]
+fn one_drive_has_one_server_and_one_address_too() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    drives.fail_to_serve(&[], &drives.paths).expect(3).says("in use");
+    let others = Drives::five();
+    let taken = forebay(
+        ["serve", "--listen", &server.address]
+            .into_iter()
+            .map(Into::into)
+            .chain(others.paths.iter().map(|p| p.as_os_str().to_owned())),
+    );
+    taken.expect(3).says("cannot listen");
+    let open = forebay(
+        ["serve", "--listen", "0.0.0.0:0"]
+            .into_iter()
+            .map(Into::into)
+            .chain(others.paths.iter().map(|p| p.as_os_str().to_owned())),
+    );
+    open.expect(2).says("--insecure-network");
+}
+
+#[test]
+fn the_configuration_is_read_and_unknown_keys_are_refused_by_name() {
+    let drives = Drives::five();
+    let file = drives.directory.path().join("forebay.toml");
+    let name = file.display().to_string();
+    for (text, words) in
+        [("[store]\ncache-byte = 1\n", "cache-byte"), ("[server]\nlisten = \"x\"\n", "listen"), ("[", "forebay.toml")]
+    {
+        fs::write(&file, text).expect("written");
+        drives.fail_to_serve(&["--config", &name], &drives.paths).expect(2).says(words).says("no drive was touched");
+    }
+    drives.fail_to_serve(&["--config", "/nonexistent.toml"], &drives.paths).expect(2).says("/nonexistent.toml");
+    fs::write(&file, "[store]\ncache-bytes = 4194304\n[store.media]\nbackend = \"thread-pool\"\n").expect("written");
+    let ready = drives.directory.path().join("ready");
+    let server = drives.serve_with(&["--config", &name, "--ready-file", &ready.display().to_string()], &drives.paths);
+    // The file comes after the line.
+    while !ready.exists() {
+        std::thread::yield_now();
+    }
+    assert_eq!(fs::read_to_string(&ready).expect("read").trim(), server.address);
+    server.put("1/1/1", b"by threads").expect(0);
+}
+
+#[test]
+fn faults_are_injected_only_where_it_was_allowed() {
+    let drives = Drives::five();
+    let server: Server = drives.serve_with(&["--allow-fault-injection"], &drives.paths);
+    assert!(server.terminate().expect(0).stderr.contains("FAULT INJECTION IS ON"));
+    assert!(!drives.serve().terminate().expect(0).stderr.contains("FAULT"));
+}

@@ -1,0 +1,74 @@
+//! Command lines that cannot be done as they are, and help.
+
+mod common;
+
+use common::{forebay, forebay_with};
+
+#[test]
+fn usage_errors_end_with_2() {
+    let wrong: [&[&str]; 11] = [
+        &[],
+        &["fly"],
+        &["init", "--data", "4"],
+        &["init", "--data", "4", "--parity", "1", "--drive-bytes", "1G", "x"],
+        &["serve"],
+        &["put", "1/2", "-"],
+        &["get", "1/2/x", "-"],
+        &["delete", "1/2/3"],
+        &["status", "--timeout", "soon"],
+        &["filter", "--stream", "physics=2"],
+        &["demo", "--events", "0"],
+    ];
+    for words in wrong {
+        let ran = forebay(words).expect(2);
+        assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{words:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn with_json_an_error_is_one_object_on_stdout_and_words_on_stderr() {
+    for (words, exit) in [
+        (&["get", "--json", "1/2/x", "-"][..], 2),
+        (&["delete", "1/2", "--json", "--server", "127.0.0.1:1", "--timeout", "0.3"], 3),
+    ] {
+        let ran = forebay(words).expect(exit);
+        let object = ran.json();
+        assert_eq!(object["exit"], exit, "{object}");
+        assert!(object["error"].as_str().is_some_and(|error| error.len() > 10), "{object}");
+        assert!(!ran.stderr.is_empty());
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors_and_have_examples() {
+    forebay(["--version"]).expect(0);
+    let help = forebay(["--help"]).expect(0);
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    assert!(help.contains("Exit codes") && help.contains("forebay demo"), "{help}");
+    for command in ["init", "serve", "put", "get", "delete", "readout", "filter", "record", "status", "demo"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is listed");
+        let own = forebay([command, "--help"]).expect(0);
+        let own = String::from_utf8(own.stdout).expect("UTF-8");
+        assert!(own.contains(&format!("Usage: forebay {command}")) && own.contains("Example"), "{own}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_means_try_again() {
+    let commands: [&[&str]; 7] = [
+        &["put", "1/2/3", "-"],
+        &["get", "1/2/3", "-"],
+        &["delete", "1/2"],
+        &["status"],
+        &["readout", "--generate", "faser"],
+        &["filter", "--until-idle", "1"],
+        &["record", "--out", "/nonexistent/out", "--once"],
+    ];
+    for words in commands {
+        // Nobody listens on port 1 of this machine.
+        let more = ["--server", "127.0.0.1:1", "--timeout", "0.3"];
+        let ran = forebay_with(words.iter().chain(&more), b"bytes").expect(3);
+        ran.says("127.0.0.1:1");
+    }
+    forebay(["status", "--server", "no-port"]).expect(2).says("HOST:PORT");
+}
