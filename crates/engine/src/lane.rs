@@ -8,6 +8,7 @@ mod checkpoint;
 mod close;
 mod durable;
 mod failure;
+mod read;
 mod request;
 mod start;
 mod status;
@@ -15,6 +16,7 @@ mod view;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use forebay_format::PlannedSegment;
@@ -25,13 +27,14 @@ use crate::accepted::AcceptedEvents;
 use crate::api::{LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
 use crate::finished::Finished;
-use crate::index::Index;
+use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
 use crate::lease::Leases;
 use crate::pool::BufferPool;
 use crate::read::{ReadReport, ReadSegment};
 use crate::recovery::{Recovered, RecoveryError, read_segment};
-use crate::segments::{SegmentIndex, Segments};
+use crate::rows::{RecentRows, RowKey};
+use crate::segments::{FlushSpan, SegmentIndex, Segments};
 use crate::slots::{Slots, Width};
 use crate::task::{Task, Tasks};
 use checkpoint::Checkpointer;
@@ -54,11 +57,20 @@ enum State {
     Unavailable(String),
 }
 
-/// A read from the drives that someone waits for.
+/// A fragment that is read from the drives for someone.
 struct Reading {
     token: Token,
-    segment: SegmentIndex,
-    crc: u32,
+    fragment: FragmentEntry,
+    span: FlushSpan,
+    /// Where it lies in the flush's data.
+    range: Range<u64>,
+}
+
+/// What a reading task comes to.
+enum Read {
+    Fragment(ReadReport),
+    /// The data of a row, when all of its drives answered.
+    Row(RowKey, Option<Vec<u8>>),
 }
 
 /// One lane of a store.
@@ -79,8 +91,11 @@ pub struct Lane {
     pool: BufferPool,
     writer: Writer,
     checkpointer: Checkpointer,
-    tasks: Tasks<ReadReport>,
+    tasks: Tasks<Read>,
     reading: BTreeMap<usize, Reading>,
+    rows: RecentRows,
+    /// Rows on their way, and who waits for fragments of them.
+    rows_awaited: BTreeMap<RowKey, Vec<Reading>>,
     replies: VecDeque<Reply>,
     events: VecDeque<LaneEvent>,
     /// Drives that failed and that the control part has not taken out yet.

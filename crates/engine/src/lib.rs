@@ -31,6 +31,7 @@ mod open;
 mod pool;
 mod read;
 mod recovery;
+mod rows;
 mod segments;
 mod slots;
 mod task;

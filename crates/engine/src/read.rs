@@ -87,7 +87,7 @@ impl Reader {
     }
 
     /// The bytes alone, from the drives that hold them; `None` when one does not answer.
-    async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
+    pub(crate) async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
         let extents: Vec<_> = self.geometry(span.data_bytes).locate(range.clone()).collect();
         if extents.iter().any(|extent| !self.segment.shards[usize::from(extent.shard)].answers) {
             return None;

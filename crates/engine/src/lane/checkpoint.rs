@@ -182,6 +182,7 @@ impl Lane {
         self.checkpointer.durable_streams = writing.streams;
         self.slots.window_is_durable(writing.window);
         for index in writing.dropped {
+            self.rows.remove_segment(index);
             let freed = self.cache.remove_segment(index);
             self.pool.give_back_shared(freed);
             let segment = self.segments.remove(index);

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind, TableEntry};
-use forebay_types::{DecideOutcome, DriveNumber, EventKey, ReadOutcome};
+use forebay_types::{DecideOutcome, DriveNumber, EventKey};
 
+use super::Lane;
 use super::write::{InFlight, Waiter};
-use super::{Lane, Reading};
 use crate::accepted::StreamSet;
 use crate::api::{Reply, Token};
 use crate::cache::CachedFlush;
 use crate::index::EventFlags;
 use crate::io::Failure;
-use crate::read::ReadReport;
 use crate::recovery::{bury_event, decode_table};
 use crate::segments::SegmentIndex;
 
@@ -144,22 +143,5 @@ impl Lane {
             event.flags.set(EventFlags::QUEUED, true);
             self.leases.arrived(self.now, key);
         }
-    }
-
-    pub(super) fn poll_task(&mut self, task: usize) {
-        if task == crate::recovery::RECOVERY_TASK {
-            self.recover_on();
-        } else if let Some(report) = self.tasks.poll(task) {
-            self.read_is_over(task, report);
-        }
-    }
-
-    pub(super) fn read_is_over(&mut self, task: usize, report: ReadReport) {
-        let Reading { token, segment, crc } = self.reading.remove(&task).expect("a reading task was entered");
-        self.segments.get_mut(segment).pins -= 1;
-        self.counters.units_damaged += report.damaged.len() as u64;
-        self.counters.fragments_read_degraded += u64::from(report.degraded);
-        self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
-        self.replies.push_back(Reply::Read { token, outcome: report.outcome, payload: report.payload, crc });
     }
 }

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use forebay_format::{RECORD_INCOMPLETE, RecordKind, RowGeometry};
-use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, StreamName, Verdict, crc32c};
+use forebay_format::{RECORD_INCOMPLETE, RecordKind};
+use forebay_types::{DecideOutcome, EventKey, PutOutcome, StreamName, Verdict, crc32c};
 
 use super::write::{Purpose, Refusal, Waiter};
-use super::{Lane, Reading, State};
+use super::{Lane, State};
 use crate::accepted::StreamSet;
-use crate::api::{Admission, Fetch, LeasedEvent, Put, Token};
-use crate::flush::{NewRecord, gather};
+use crate::api::{Admission, LeasedEvent, Put, Token};
+use crate::flush::NewRecord;
 use crate::index::{EventFlags, FragmentEntry};
-use crate::read::Reader;
-use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
+use crate::segments::{FlushSpan, SegmentIndex};
 
 /// Where events go that no filter could decide.
 pub const DEBUG_STREAM: &str = "debug";
@@ -290,67 +289,6 @@ impl Lane {
             Err(Refusal::Busy) => Admission::Busy,
             Err(Refusal::NoSpace) => Admission::Done(DecideOutcome::NoSpace),
             Err(_) => Admission::Done(DecideOutcome::Unavailable),
-        }
-    }
-
-    /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
-    pub fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
-        let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
-            let finished = self.finished.contains(id.key());
-            return Fetch::Done(if finished { ReadOutcome::Deleted } else { ReadOutcome::NotFound }, 0);
-        };
-        let segment = self.segments.get(fragment.segment);
-        if fragment.position >= segment.durable_position {
-            // Reads show only what is durable.
-            return Fetch::Done(ReadOutcome::NotFound, 0);
-        }
-        self.counters.fragments_read += 1;
-        if fragment.bytes == 0 {
-            return Fetch::Done(ReadOutcome::Found, fragment.crc);
-        }
-        let Some((_, span)) = segment.flush_at(fragment.position) else {
-            self.counters.fragments_lost += 1;
-            return Fetch::Done(ReadOutcome::Lost, 0);
-        };
-        let (span, start) = (*span, u64::from(fragment.position - span.position) * POSITION_BYTES);
-        let range = start..start + u64::from(fragment.bytes);
-        if range.end > span.data_bytes {
-            self.counters.fragments_lost += 1;
-            return Fetch::Done(ReadOutcome::Lost, 0);
-        }
-        let geometry = RowGeometry {
-            data_shards: segment.data_shards,
-            unit_bytes: segment.unit_bytes,
-            data_bytes: span.data_bytes,
-        };
-        if let Some(cached) = self.cache.get(fragment.segment, span.flush) {
-            let before = into.len();
-            gather(&cached.shards, cached.header_bytes, geometry, range.clone(), into);
-            if crc32c(&into[before..]) == fragment.crc {
-                self.counters.fragments_read_cached += 1;
-                return Fetch::Done(ReadOutcome::Found, fragment.crc);
-            }
-            // Damaged in memory: the drives still have it.
-            into.truncate(before);
-        }
-        self.read_from_drives(token, fragment, span, range);
-        Fetch::Pending
-    }
-
-    fn read_from_drives(
-        &mut self,
-        token: Token,
-        fragment: FragmentEntry,
-        span: FlushSpan,
-        range: std::ops::Range<u64>,
-    ) {
-        self.segments.get_mut(fragment.segment).pins += 1;
-        let task = self.tasks.reserve();
-        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(fragment.segment) };
-        self.reading.insert(task, Reading { token, segment: fragment.segment, crc: fragment.crc });
-        let read = async move { reader.record(span, range, fragment.crc).await };
-        if let Some(report) = self.tasks.start(task, Box::pin(read)) {
-            self.read_is_over(task, report);
         }
     }
 

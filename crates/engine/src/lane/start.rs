@@ -19,6 +19,7 @@ use crate::io::Io;
 use crate::lease::Leases;
 use crate::pool::BufferPool;
 use crate::recovery::{RECOVERY_TASK, Recovered, recover};
+use crate::rows::RecentRows;
 use crate::segments::Segments;
 use crate::slots::Slots;
 use crate::task::{Tasks, poll_once};
@@ -49,6 +50,8 @@ impl Lane {
             checkpointer: Checkpointer::default(),
             tasks: Tasks::default(),
             reading: BTreeMap::new(),
+            rows: RecentRows::default(),
+            rows_awaited: BTreeMap::new(),
             replies: Default::default(),
             events: Default::default(),
             failing: BTreeSet::new(),

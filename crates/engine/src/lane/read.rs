@@ -1,0 +1,158 @@
+//! Reading: from the cache, with the row of a small fragment, or from the drives.
+
+use std::rc::Rc;
+
+use forebay_format::RowGeometry;
+use forebay_types::{FragmentId, ReadOutcome, crc32c};
+
+use super::{Lane, Read, Reading};
+use crate::api::{Fetch, Reply, Token};
+use crate::flush::gather;
+use crate::read::{ReadReport, Reader};
+use crate::rows::{RecentRows, RowKey};
+use crate::segments::POSITION_BYTES;
+
+impl Lane {
+    /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
+    pub fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
+        let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
+            let finished = self.finished.contains(id.key());
+            return Fetch::Done(if finished { ReadOutcome::Deleted } else { ReadOutcome::NotFound }, 0);
+        };
+        let segment = self.segments.get(fragment.segment);
+        if fragment.position >= segment.durable_position {
+            // Reads show only what is durable.
+            return Fetch::Done(ReadOutcome::NotFound, 0);
+        }
+        self.counters.fragments_read += 1;
+        if fragment.bytes == 0 {
+            return Fetch::Done(ReadOutcome::Found, fragment.crc);
+        }
+        let Some((_, span)) = segment.flush_at(fragment.position) else {
+            self.counters.fragments_lost += 1;
+            return Fetch::Done(ReadOutcome::Lost, 0);
+        };
+        let (span, start) = (*span, u64::from(fragment.position - span.position) * POSITION_BYTES);
+        let range = start..start + u64::from(fragment.bytes);
+        if range.end > span.data_bytes {
+            self.counters.fragments_lost += 1;
+            return Fetch::Done(ReadOutcome::Lost, 0);
+        }
+        let geometry = RowGeometry {
+            data_shards: segment.data_shards,
+            unit_bytes: segment.unit_bytes,
+            data_bytes: span.data_bytes,
+        };
+        if let Some(cached) = self.cache.get(fragment.segment, span.flush) {
+            let before = into.len();
+            gather(&cached.shards, cached.header_bytes, geometry, range.clone(), into);
+            if crc32c(&into[before..]) == fragment.crc {
+                self.counters.fragments_read_cached += 1;
+                return Fetch::Done(ReadOutcome::Found, fragment.crc);
+            }
+            // Damaged in memory: the drives still have it.
+            into.truncate(before);
+        }
+        let reading = Reading { token, fragment, span, range };
+        let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
+        match RecentRows::row_of(&reading.range, row_bytes) {
+            Some(row) => self.get_with_row(reading, row, row_bytes, into),
+            None => {
+                self.read_from_drives(reading);
+                Fetch::Pending
+            }
+        }
+    }
+
+    /// Reads a small fragment with the row that it lies in, or takes it from there when the row is here.
+    fn get_with_row(&mut self, reading: Reading, row: u64, row_bytes: u64, into: &mut Vec<u8>) -> Fetch {
+        let key = RowKey { segment: reading.fragment.segment, flush: reading.span.flush, row };
+        if let Some(bytes) = self.rows.get(key) {
+            if let Some(payload) = fragment_in_row(&bytes, &reading, row * row_bytes) {
+                into.extend_from_slice(payload);
+                return Fetch::Done(ReadOutcome::Found, reading.fragment.crc);
+            }
+            self.read_from_drives(reading);
+            return Fetch::Pending;
+        }
+        self.segments.get_mut(key.segment).pins += 1;
+        let span = reading.span;
+        let waiting = self.rows_awaited.entry(key).or_default();
+        waiting.push(reading);
+        if waiting.len() == 1 {
+            let range = row * row_bytes..((row + 1) * row_bytes).min(span.data_bytes);
+            let task = self.tasks.reserve();
+            let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(key.segment) };
+            let read = async move { Read::Row(key, reader.direct(span, range).await) };
+            if let Some(over) = self.tasks.start(task, Box::pin(read)) {
+                self.read_is_over(task, over);
+            }
+        }
+        Fetch::Pending
+    }
+
+    fn read_from_drives(&mut self, reading: Reading) {
+        let Reading { fragment, span, ref range, .. } = reading;
+        let range = range.clone();
+        self.segments.get_mut(fragment.segment).pins += 1;
+        let task = self.tasks.reserve();
+        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(fragment.segment) };
+        self.reading.insert(task, reading);
+        let read = async move { Read::Fragment(reader.record(span, range, fragment.crc).await) };
+        if let Some(over) = self.tasks.start(task, Box::pin(read)) {
+            self.read_is_over(task, over);
+        }
+    }
+
+    pub(super) fn poll_task(&mut self, task: usize) {
+        if task == crate::recovery::RECOVERY_TASK {
+            self.recover_on();
+        } else if let Some(over) = self.tasks.poll(task) {
+            self.read_is_over(task, over);
+        }
+    }
+
+    fn read_is_over(&mut self, task: usize, over: Read) {
+        match over {
+            Read::Fragment(report) => self.fragment_is_read(task, report),
+            Read::Row(key, row) => self.row_is_read(key, row),
+        }
+    }
+
+    fn fragment_is_read(&mut self, task: usize, report: ReadReport) {
+        let Reading { token, fragment, .. } = self.reading.remove(&task).expect("a reading task was entered");
+        self.segments.get_mut(fragment.segment).pins -= 1;
+        self.counters.units_damaged += report.damaged.len() as u64;
+        self.counters.fragments_read_degraded += u64::from(report.degraded);
+        self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
+        let ReadReport { outcome, payload, .. } = report;
+        self.replies.push_back(Reply::Read { token, outcome, payload, crc: fragment.crc });
+    }
+
+    /// Whoever waited for a fragment of the row gets it; those whose bytes are not right, or not here, are read one by one.
+    fn row_is_read(&mut self, key: RowKey, row: Option<Vec<u8>>) {
+        let waiting = self.rows_awaited.remove(&key).expect("a row is read for someone");
+        let segment = self.segments.get_mut(key.segment);
+        segment.pins -= u32::try_from(waiting.len()).expect("as many as were pinned");
+        let start = key.row * u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
+        let row = row.map(Rc::new);
+        if let Some(row) = &row {
+            self.rows.insert(key, Rc::clone(row));
+        }
+        for reading in waiting {
+            match row.as_ref().and_then(|row| fragment_in_row(row, &reading, start)) {
+                Some(payload) => {
+                    let (token, crc, payload) = (reading.token, reading.fragment.crc, payload.to_vec());
+                    self.replies.push_back(Reply::Read { token, outcome: ReadOutcome::Found, payload, crc });
+                }
+                None => self.read_from_drives(reading),
+            }
+        }
+    }
+}
+
+/// A fragment's bytes in its row, which begins at `start` in the flush's data, when they are right.
+fn fragment_in_row<'a>(row: &'a [u8], reading: &Reading, start: u64) -> Option<&'a [u8]> {
+    let bytes = row.get((reading.range.start - start) as usize..(reading.range.end - start) as usize)?;
+    (crc32c(bytes) == reading.fragment.crc).then_some(bytes)
+}
