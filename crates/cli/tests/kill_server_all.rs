@@ -1,0 +1,160 @@
+//! kill -9 of the server at random moments, with at least a thousand puts in flight each time: all that was acknowledged is there.
+//!
+//! The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has 6 rounds, the long one (`FOREBAY_TEST_ALL`) 50.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use forebay_client::{Client, ClientConfig, PutResult};
+use forebay_types::{FragmentId, ReadOutcome};
+
+/// Puts that must be unanswered when the server dies.
+const IN_FLIGHT_MIN: usize = 1000;
+
+/// Longer than any start or answer takes: only a hang comes here.
+const HANG: Duration = Duration::from_secs(120);
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(directory: &Path, drives: &[PathBuf]) -> Self {
+        let ready = directory.join("ready");
+        let _ = std::fs::remove_file(&ready);
+        // No drive is judged by its speed on a machine that runs other tests too.
+        let config = directory.join("forebay.toml");
+        std::fs::write(&config, "[store]\ndrive-timeout-ms = 60000\n").expect("the configuration can be written");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
+            .arg(&ready)
+            .arg("--config")
+            .arg(&config)
+            .args(drives)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let log = BufReader::new(child.stderr.take().expect("piped"));
+        std::thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| eprintln!("server: {line}")));
+        let start = Instant::now();
+        let address = loop {
+            match std::fs::read_to_string(&ready) {
+                Ok(address) if !address.trim().is_empty() => break address.trim().to_owned(),
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
+            assert!(child.try_wait().expect("a child").is_none(), "the server ended before it served");
+            assert!(start.elapsed() < HANG, "the server does not come up");
+        };
+        Server { child, address }
+    }
+
+    fn client(&self, name: &str) -> Client {
+        Client::connect(ClientConfig::new(self.address.clone(), name)).expect("the server answers")
+    }
+
+    /// SIGKILL.
+    fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+}
+
+fn payload(id: FragmentId) -> Vec<u8> {
+    let mut random = Random(u64::from(id.run.0) << 40 ^ id.event.0 << 8 ^ u64::from(id.source.0));
+    let bytes = 1 + (random.next() % 2000) as usize;
+    (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect()
+}
+
+/// Puts until a random moment at which enough are unanswered; what was acknowledged before the server died.
+fn load_and_kill(server: Server, round: u32, random: &mut Random) -> (Vec<FragmentId>, u64) {
+    let mut client = server.client("writer");
+    let mut acknowledged = Vec::new();
+    let mut results: Vec<PutResult> = Vec::new();
+    let at_least = 2_000 + random.next() % 20_000;
+    let mut put = 0u64;
+    loop {
+        let id = FragmentId::new(round, put / 8, (put % 8) as u32);
+        client.put(id, 8, &payload(id)).expect("the server takes it");
+        put += 1;
+        if put % 64 == 0 {
+            client.take_put_results(&mut results);
+            acknowledged.extend(results.drain(..).filter(|r| r.outcome.is_acknowledged()).map(|r| r.id));
+        }
+        if put >= at_least && acknowledged.len() > 100 && client.pending_puts() >= IN_FLIGHT_MIN {
+            break;
+        }
+        assert!(put < 5_000_000, "there are never {IN_FLIGHT_MIN} puts in flight");
+    }
+    let in_flight = client.pending_puts() as u64;
+    server.kill();
+    (acknowledged, in_flight)
+}
+
+fn verify(client: &mut Client, ids: &[FragmentId]) -> u64 {
+    let mut verified = 0;
+    for batch in ids.chunks(1000) {
+        let found = client.get_many(batch).expect("the server answers");
+        for (id, (outcome, bytes)) in batch.iter().zip(found) {
+            assert_eq!(outcome, ReadOutcome::Found, "{id} was acknowledged");
+            assert!(bytes == payload(*id), "{id} has other bytes than were put");
+            verified += 1;
+        }
+    }
+    verified
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_server() {
+    let rounds = if std::env::var_os("FOREBAY_TEST_ALL").is_some() { 50 } else { 6 };
+    let seed = std::env::var("FOREBAY_KILL_SEED").map_or(1, |seed| seed.parse().expect("a seed"));
+    let mut random = Random(seed);
+    let memory = PathBuf::from("/dev/shm");
+    let room = rustix::fs::statvfs(&memory).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+    let directory = if room > 6 << 30 { tempfile::TempDir::new_in(memory) } else { tempfile::TempDir::new() };
+    let directory = directory.expect("a directory can be made");
+    let drives: Vec<PathBuf> = (0..5).map(|n| directory.path().join(format!("drive{n}"))).collect();
+    let init = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["init", "--data", "4", "--parity", "1", "--drive-bytes", "640MiB", "--lanes", "2"])
+        .args(&drives)
+        .stdout(Stdio::null())
+        .status()
+        .expect("init runs");
+    assert!(init.success(), "init: {init}");
+    let (mut acknowledged, mut in_flight, mut verified) = (0, 0, 0);
+    let mut all: Vec<FragmentId> = Vec::new();
+    for round in 1..=rounds {
+        let server = Server::start(directory.path(), &drives);
+        let (ids, unanswered) = load_and_kill(server, round, &mut random);
+        assert!(!ids.is_empty() && unanswered >= IN_FLIGHT_MIN as u64, "round {round} shows nothing");
+        let server = Server::start(directory.path(), &drives);
+        verified += verify(&mut server.client("reader"), &ids);
+        acknowledged += ids.len() as u64;
+        in_flight += unanswered;
+        all.extend(ids);
+        // Killed again right after its recovery.
+        server.kill();
+    }
+    let server = Server::start(directory.path(), &drives);
+    verify(&mut server.client("reader"), &all);
+    server.kill();
+    println!("kills {rounds}, acknowledged {acknowledged}, in flight {in_flight}, verified {verified}");
+    assert!(acknowledged > 0 && in_flight > 0 && verified == acknowledged);
+}
