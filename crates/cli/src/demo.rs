@@ -116,6 +116,8 @@ fn run_in(
     let run = path::run(command, plan, place, &mut server, output, interrupt);
     let (run, status) = match run {
         Ok(done) => done,
+        // Whoever asked for the end needs no log.
+        Err(failure) if interrupt.is_set() => return Err(failure),
         Err(failure) => return Err(with_log(failure, server, place)),
     };
     if let Err(why) = server.stop() {
@@ -124,7 +126,12 @@ fn run_in(
     let mut books = ledger::Books::of(command, &run, &status, place)?;
     books.close();
     output.line(&table::table(&books));
-    let failure = verdict(&books, &run).map(|failure| with_log(failure, server, place));
+    let failure = if books.wrong.is_empty() {
+        run.readout_failure.as_ref().map(|failure| although_good(failure, &books))
+    } else {
+        let words = format!("the books do not balance: {}", books.wrong.join("; "));
+        Some(with_log(Failure::data(words), server, place))
+    };
     // The keys of the ledger are fixed: what failed is told by the exit code and on stderr.
     output.object(&books.ledger);
     match failure {
@@ -147,16 +154,11 @@ fn make_store(command: &DemoCommand, place: &Place, output: &Output) -> Result<(
     Ok(())
 }
 
-/// Why the exit code is not 0.
-fn verdict(books: &ledger::Books, run: &path::Run) -> Option<Failure> {
-    if !books.wrong.is_empty() {
-        return Some(Failure::data(format!("the books do not balance: {}", books.wrong.join("; "))));
-    }
-    run.readout_failure.clone().map(|failure| {
-        let events = human_count(books.ledger.events_built);
-        let message = format!("{} The {events} good events ran through and their books balance", failure.message);
-        Failure { message, ..failure }
-    })
+/// Not all of the input was written; what was is all right.
+fn although_good(failure: &Failure, books: &ledger::Books) -> Failure {
+    let events = human_count(books.ledger.events_built);
+    let message = format!("{}\nThe {events} good events ran through and their books balance", failure.message);
+    Failure { message, ..failure.clone() }
 }
 
 /// Ends the server, keeps its log and names it.

@@ -4,9 +4,13 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use common::{Ran, damaged_file, faser_file, forebay, scratch, test_data};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const KEYS: [&str; 12] = [
@@ -156,5 +160,40 @@ fn real_events_of_every_file_come_out_as_they_went_in() {
         let file = data.join(name).display().to_string();
         let ran = demo(&["--events", "150", "--input", &file]).expect(0);
         books(&ran, 150, 1);
+    }
+}
+
+/// A demo in the middle of its work, and the address of its server.
+fn demo_under_way(directory: &Path) -> (Child, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["demo", "--events", "100000", "--drive-bytes", "128MiB", "--dir"]).arg(directory);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut demo = command.spawn().expect("the demo starts");
+    let lines = BufReader::new(demo.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let address =
+        lines.filter(|line| line.starts_with("server")).find_map(|line| line.rsplit(' ').next().map(str::to_owned));
+    (demo, address.expect("it tells its server's address"))
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing() {
+    let directory = scratch();
+    let (mut demo, address) = demo_under_way(directory.path());
+    let pid = Pid::from_raw(demo.id().cast_signed()).expect("a process");
+    kill_process(pid, Signal::INT).expect("a signal");
+    assert_eq!(demo.wait().expect("it ends").code(), Some(3));
+    assert_eq!(files(directory.path()), [PathBuf::new(); 0]);
+    assert!(TcpStream::connect(address).is_err(), "its server has ended before it");
+}
+
+#[test]
+fn no_server_outlives_a_demo_that_is_killed() {
+    let directory = scratch();
+    let (mut demo, address) = demo_under_way(directory.path());
+    demo.kill().expect("killed");
+    demo.wait().expect("it ends");
+    // The server sees it, makes durable what it has, and ends.
+    while TcpStream::connect(&address).is_ok() {
+        std::thread::yield_now();
     }
 }

@@ -94,7 +94,7 @@ fn load_and_kill(server: Server, round: u32, random: &mut Random) -> (Vec<Fragme
         let id = FragmentId::new(round, put / 8, (put % 8) as u32);
         client.put(id, 8, &payload(id)).expect("the server takes it");
         put += 1;
-        if put % 64 == 0 {
+        if put.is_multiple_of(64) {
             client.take_put_results(&mut results);
             acknowledged.extend(results.drain(..).filter(|r| r.outcome.is_acknowledged()).map(|r| r.id));
         }

@@ -16,7 +16,7 @@ use forebay_recorder::{self as recorder, RecorderConfig, RecorderControl, Record
 use forebay_types::DriveNumber;
 
 use super::place::Place;
-use super::plan::Plan;
+use super::plan::{Part, Plan};
 use super::server::ChildServer;
 use super::{DemoCommand, VICTIM};
 use crate::failure::Failure;
@@ -139,6 +139,20 @@ fn drive(
     }
     workers.take_recorder()?;
     Ok(readout_failure)
+}
+
+/// Writes one input after the other. What is wrong with one is told when the others are written.
+fn read_out(configs: &[ReadoutConfig], stop: &AtomicBool, progress: &ReadoutProgress) -> Result<(), ReadoutError> {
+    let mut first = None;
+    for config in configs {
+        match readout::run(config, stop, progress) {
+            Err(error @ (ReadoutError::Damaged { .. } | ReadoutError::NotStored { .. })) => {
+                first.get_or_insert(error);
+            }
+            end => end?,
+        }
+    }
+    first.map_or(Ok(()), Err)
 }
 
 /// Overwrites the drive under the running server, then makes it refuse everything.
@@ -276,14 +290,15 @@ impl Workers {
             ledger: Some(ledger.clone()),
             ..FilterConfig::new(address)
         };
-        let readout_config = ReadoutConfig {
-            events: Some(plan.events),
+        let config_of = |part: &Part| ReadoutConfig {
+            events: Some(part.events),
             writers: WRITERS,
-            rate: plan.rate,
+            rate: Some(part.rate),
             ledger: Some(ledger.clone()),
             deadline: Some(PUT_DEADLINE),
-            ..ReadoutConfig::new(address, plan.inputs.clone())
+            ..ReadoutConfig::new(address, vec![part.input.clone()])
         };
+        let readout_configs: Vec<ReadoutConfig> = plan.parts.iter().map(config_of).collect();
         let (readout_stop, readout_progress) = (Arc::new(AtomicBool::new(false)), Arc::new(ReadoutProgress::default()));
         let waits = fail_drive && plan.events_expected < FEW_EVENTS;
         let filter_may_start = Arc::new(AtomicBool::new(!waits));
@@ -306,7 +321,7 @@ impl Workers {
         let start = Instant::now();
         let readout = {
             let (stop, progress) = (Arc::clone(&readout_stop), Arc::clone(&readout_progress));
-            Worker::start("demo-readout", move || readout::run(&readout_config, &stop, &progress))?
+            Worker::start("demo-readout", move || read_out(&readout_configs, &stop, &progress))?
         };
         Ok(Workers {
             start,

@@ -15,32 +15,40 @@ const GENERATED_EVENTS: u64 = 200;
 /// Of a file so much is looked at before the start.
 const LOOK_EVENTS: u64 = 1000;
 const LOOK_BYTES: u64 = 64 << 20;
+/// Of a generator so much.
+const LOOK_GENERATED: u64 = 32;
 /// What the default number of events is to take, in seconds, until the last put; some more go by until the last file is compared.
 const SECONDS: f64 = 17.0;
 /// What a byte, a byte of a compressed event, and a fragment cost on the way from writer to file, in seconds: measured on two cores
-/// that others used too. A faster machine waits for the rate.
+/// that others used too. The writers are not faster than this, so that the filters keep up with them.
 const SECONDS_PER_BYTE: f64 = 6e-9;
 const SECONDS_PER_COMPRESSED_BYTE: f64 = 15e-9;
-const SECONDS_PER_FRAGMENT: f64 = 3e-6;
+const SECONDS_PER_FRAGMENT: f64 = 4e-6;
 /// A run takes at least so long, so that there is a half way to destroy a drive at.
 const SECONDS_MIN: f64 = 3.0;
 
 /// What is written.
 #[derive(Debug)]
 pub struct Plan {
-    /// The inputs.
-    pub inputs: Vec<Input>,
-    /// Events in all.
-    pub events: u64,
-    /// Events that will come although inputs are damaged.
+    /// One after the other.
+    pub parts: Vec<Part>,
+    /// Events that will come, although inputs may be damaged.
     pub events_expected: u64,
     /// About so many bytes.
     pub bytes: u64,
-    /// Events per second: so that the default number takes about as long everywhere, and few events are not over at once. `None`: as fast
-    /// as the store takes them.
-    pub rate: Option<f64>,
     formats: Vec<&'static str>,
     generated: bool,
+}
+
+/// What is written of one input.
+#[derive(Debug)]
+pub struct Part {
+    /// The input.
+    pub input: Input,
+    /// So many of its events; it is multiplied or cut to it.
+    pub events: u64,
+    /// Events per second.
+    pub rate: f64,
 }
 
 /// What was seen of an input.
@@ -62,33 +70,32 @@ impl Plan {
         let generated = command.input.is_empty();
         let (inputs, seen): (Vec<Input>, Vec<Seen>) =
             if generated { generated_inputs() } else { file_inputs(&command.input)? };
-        let count = seen.len() as f64;
-        let seconds_each = seen.iter().map(Seen::seconds_per_event).sum::<f64>() / count;
-        let flat_out = ((SECONDS / seconds_each) as u64).max(1);
-        let events = command.events.unwrap_or(flat_out);
-        let share = |place: u64| events / seen.len() as u64 + u64::from(place < events % seen.len() as u64);
-        let shares = seen.iter().zip(0..).map(|(seen, place)| (seen, share(place)));
-        let (mut events_expected, mut bytes) = (0, 0.0);
-        for (seen, share) in shares {
-            let share = if seen.damaged { share.min(seen.events) } else { share };
-            events_expected += share;
-            bytes += share as f64 * seen.bytes as f64 / seen.events.max(1) as f64;
+        let count = seen.len() as u64;
+        let (mut parts, mut events_expected, mut bytes) = (Vec::new(), 0, 0.0);
+        for ((input, seen), place) in inputs.into_iter().zip(&seen).zip(0..) {
+            let seconds_each = seen.seconds_per_event();
+            let events = match command.events {
+                Some(events) => events / count + u64::from(place < events % count),
+                None => ((SECONDS / count as f64 / seconds_each) as u64).max(1),
+            };
+            let seconds = (events as f64 * seconds_each).max(SECONDS_MIN / count as f64);
+            let expected = if seen.damaged { events.min(seen.events) } else { events };
+            events_expected += expected;
+            bytes += expected as f64 * seen.bytes as f64 / seen.events.max(1) as f64;
+            if events > 0 {
+                parts.push(Part { input, events, rate: events as f64 / seconds });
+            }
         }
-        let seconds = events as f64 * seconds_each;
-        let rate = match command.events {
-            None => Some(events as f64 / SECONDS),
-            Some(_) => (seconds < SECONDS_MIN).then_some(events as f64 / SECONDS_MIN),
-        };
         let mut formats: Vec<&'static str> = seen.iter().map(|seen| seen.format.name()).collect();
         formats.dedup();
-        Ok(Plan { inputs, events, events_expected, bytes: bytes as u64, rate, formats, generated })
+        Ok(Plan { parts, events_expected, bytes: bytes as u64, formats, generated })
     }
 
     /// For a person.
     pub fn describe(&self) -> String {
-        let what = match (self.generated, self.inputs.len()) {
+        let what = match (self.generated, self.parts.len()) {
             (true, _) => "generated".to_owned(),
-            (false, 1) => self.inputs[0].to_string(),
+            (false, 1) => self.parts[0].input.to_string(),
             (false, files) => format!("{files} files"),
         };
         format!(
@@ -115,7 +122,7 @@ fn generated_inputs() -> (Vec<Input>, Vec<Seen>) {
         let input = kind.input(u64::from(run), run, GENERATED_EVENTS);
         let mut generator = forebay_rawdata::Generator::new(format, u64::from(run), forebay_types::RunId(run));
         let mut seen = Seen { format, events: 0, bytes: 0, fragments: 0, damaged: false };
-        for _ in 0..8 {
+        for _ in 0..LOOK_GENERATED {
             let event = generator.next_event();
             seen.add(&event);
         }
