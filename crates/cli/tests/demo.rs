@@ -182,7 +182,7 @@ fn an_interrupted_demo_leaves_nothing() {
     let pid = Pid::from_raw(demo.id().cast_signed()).expect("a process");
     kill_process(pid, Signal::INT).expect("a signal");
     assert_eq!(demo.wait().expect("it ends").code(), Some(3));
-    assert_eq!(files(directory.path()), [PathBuf::new(); 0]);
+    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
     assert!(TcpStream::connect(address).is_err(), "its server has ended before it");
 }
 

@@ -86,8 +86,21 @@ impl Reader {
         self.repaired(span, range, crc).await
     }
 
+    /// The data of a row: from the drives that hold them, unchecked, or, when one does not answer, computed from the others.
+    pub(crate) async fn row(&self, span: FlushSpan, row: u32, range: Range<u64>) -> Option<Vec<u8>> {
+        let bytes = (range.end - range.start) as usize;
+        if let Some(data) = self.direct(span, range).await {
+            return Some(data);
+        }
+        let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
+        let header = agreed(&headers).filter(|header| row < header.rows)?;
+        let mut data = self.rows(header, row..row + 1).await.ok()?.data;
+        data.truncate(bytes);
+        Some(data)
+    }
+
     /// The bytes alone, from the drives that hold them; `None` when one does not answer.
-    pub(crate) async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
+    async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
         let extents: Vec<_> = self.geometry(span.data_bytes).locate(range.clone()).collect();
         if extents.iter().any(|extent| !self.segment.shards[usize::from(extent.shard)].answers) {
             return None;

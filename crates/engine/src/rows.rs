@@ -29,11 +29,11 @@ pub(crate) struct RecentRows {
 }
 
 impl RecentRows {
-    /// The row that a fragment is to be read with: when it is small and lies in one row.
-    pub(crate) fn row_of(range: &std::ops::Range<u64>, row_bytes: u64) -> Option<u64> {
+    /// The row that a fragment is to be read with: when it lies in one row, and is small or the row must be computed.
+    pub(crate) fn row_of(range: &std::ops::Range<u64>, row_bytes: u64, degraded: bool) -> Option<u64> {
         let row = range.start / row_bytes;
         let small = (range.end - range.start) * FRAGMENTS_PER_ROW_MIN <= row_bytes;
-        (small && (range.end - 1) / row_bytes == row).then_some(row)
+        ((small || degraded) && (range.end - 1) / row_bytes == row).then_some(row)
     }
 
     pub(crate) fn get(&self, key: RowKey) -> Option<Rc<Vec<u8>>> {

@@ -55,7 +55,8 @@ impl Lane {
         }
         let reading = Reading { token, fragment, span, range };
         let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
-        match RecentRows::row_of(&reading.range, row_bytes) {
+        let degraded = segment.shards.iter().any(|place| !self.answers(place.drive));
+        match RecentRows::row_of(&reading.range, row_bytes, degraded) {
             Some(row) => self.get_with_row(reading, row, row_bytes, into),
             None => {
                 self.read_from_drives(reading);
@@ -83,7 +84,8 @@ impl Lane {
             let range = row * row_bytes..((row + 1) * row_bytes).min(span.data_bytes);
             let task = self.tasks.reserve();
             let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(key.segment) };
-            let read = async move { Read::Row(key, reader.direct(span, range).await) };
+            let number = u32::try_from(row).expect("a flush has few rows");
+            let read = async move { Read::Row(key, reader.row(span, number, range).await) };
             if let Some(over) = self.tasks.start(task, Box::pin(read)) {
                 self.read_is_over(task, over);
             }
@@ -135,6 +137,10 @@ impl Lane {
         let segment = self.segments.get_mut(key.segment);
         segment.pins -= u32::try_from(waiting.len()).expect("as many as were pinned");
         let start = key.row * u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
+        let (shards, fragments) = (segment.shards.clone(), waiting.len() as u64);
+        if shards.iter().any(|place| !self.answers(place.drive)) {
+            self.counters.fragments_read_degraded += fragments;
+        }
         let row = row.map(Rc::new);
         if let Some(row) = &row {
             self.rows.insert(key, Rc::clone(row));
