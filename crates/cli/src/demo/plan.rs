@@ -22,7 +22,7 @@ const SECONDS: f64 = 17.0;
 /// What a byte, a byte of a compressed event, and a fragment cost on the way from writer to file, in seconds: measured on two cores
 /// that others used too. The writers are not faster than this, so that the filters keep up with them.
 const SECONDS_PER_BYTE: f64 = 6e-9;
-const SECONDS_PER_COMPRESSED_BYTE: f64 = 15e-9;
+const SECONDS_PER_COMPRESSED_BYTE: f64 = 18e-9;
 const SECONDS_PER_FRAGMENT: f64 = 4e-6;
 /// A run takes at least so long, so that there is a half way to destroy a drive at.
 const SECONDS_MIN: f64 = 3.0;
