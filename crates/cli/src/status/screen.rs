@@ -81,6 +81,7 @@ fn lanes(report: &Report, row: &mut impl FnMut(&str, String)) {
         },
     );
     let left = match report.totals.failures_left {
+        Some(1) => "; 1 more drive may fail".to_owned(),
         Some(left) => format!("; {left} more drives may fail"),
         None => String::new(),
     };
@@ -128,9 +129,9 @@ fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
         ),
     );
     row(
-        "since start",
+        "activity",
         format!(
-            "stored {} fragments of {} ({} degraded), {} late, {} refused for space",
+            "since the start: stored {} fragments of {} ({} degraded), {} late, {} refused for space",
             human_count(counters.fragments_stored),
             human_bytes(counters.fragment_bytes_stored),
             human_count(counters.fragments_stored_degraded),
