@@ -2,16 +2,20 @@
 //!
 //! The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has 6 rounds, the long one (`FOREBAY_TEST_ALL`) 50.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_client::{Client, ClientConfig, PutResult};
-use forebay_types::{FragmentId, ReadOutcome};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome};
 
 /// Puts that must be unanswered when the server dies.
 const IN_FLIGHT_MIN: usize = 1000;
+
+/// Rounds whose fragments stay in the store.
+const ROUNDS_KEPT: usize = 5;
 
 /// Longer than any start or answer takes: only a hang comes here.
 const HANG: Duration = Duration::from_secs(120);
@@ -121,6 +125,19 @@ fn verify(client: &mut Client, ids: &[FragmentId]) -> u64 {
     verified
 }
 
+/// Deletes the events of a round, and all that may have come of it without an acknowledgement.
+fn delete(client: &mut Client, ids: &[FragmentId]) {
+    let run = ids[0].run;
+    let last = client.runs().expect("answered").into_iter().find(|info| info.run == run).map(|info| info.last_event);
+    let events: Vec<EventKey> =
+        (0..=last.expect("the run is there").0).map(|event| EventKey::new(run.0, event)).collect();
+    for (key, outcome) in events.iter().zip(client.delete(&events).expect("answered")) {
+        assert!(outcome.is_done() || outcome == DecideOutcome::NotFound, "{key}: {outcome}");
+    }
+    let outcome = client.get_many(&ids[..1]).expect("answered")[0].0;
+    assert_eq!(outcome, ReadOutcome::Deleted, "{}", ids[0]);
+}
+
 #[test]
 fn what_was_acknowledged_survives_the_server() {
     let rounds = if std::env::var_os("FOREBAY_TEST_ALL").is_some() { 50 } else { 6 };
@@ -139,21 +156,30 @@ fn what_was_acknowledged_survives_the_server() {
         .expect("init runs");
     assert!(init.success(), "init: {init}");
     let (mut acknowledged, mut in_flight, mut verified) = (0, 0, 0);
-    let mut all: Vec<FragmentId> = Vec::new();
+    let mut kept: VecDeque<Vec<FragmentId>> = VecDeque::new();
     for round in 1..=rounds {
         let server = Server::start(directory.path(), &drives);
         let (ids, unanswered) = load_and_kill(server, round, &mut random);
         assert!(!ids.is_empty() && unanswered >= IN_FLIGHT_MIN as u64, "round {round} shows nothing");
         let server = Server::start(directory.path(), &drives);
-        verified += verify(&mut server.client("reader"), &ids);
+        let mut client = server.client("reader");
+        verified += verify(&mut client, &ids);
         acknowledged += ids.len() as u64;
         in_flight += unanswered;
-        all.extend(ids);
+        kept.push_back(ids);
+        // Each start begins new segments: old rounds make room, and must stay deleted.
+        if kept.len() > ROUNDS_KEPT {
+            let old = kept.pop_front().expect("counted just now");
+            delete(&mut client, &old);
+        }
         // Killed again right after its recovery.
         server.kill();
     }
     let server = Server::start(directory.path(), &drives);
-    verify(&mut server.client("reader"), &all);
+    let mut client = server.client("reader");
+    kept.iter().for_each(|ids| {
+        verify(&mut client, ids);
+    });
     server.kill();
     println!("kills {rounds}, acknowledged {acknowledged}, in flight {in_flight}, verified {verified}");
     assert!(acknowledged > 0 && in_flight > 0 && verified == acknowledged);

@@ -1,9 +1,9 @@
 //! Opening a store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
@@ -16,6 +16,10 @@ use crate::config::StoreConfig;
 use crate::control::{ControlHandle, ControlThread};
 use crate::init::random;
 use crate::runner::{LaneRunner, Mailbox};
+
+/// How long a drive may be locked by someone else before that is an error, and how often is looked.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// What a store is, for its clients.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +189,7 @@ fn find_drives(
     let access = if config.read_only { Access::SharedReadOnly } else { Access::Exclusive };
     let (mut found, mut files) = (Vec::new(), Vec::new());
     for path in paths {
-        let drive = match DriveFile::open(path, config.media.direct, access) {
+        let drive = match open_drive(path, config, access) {
             Ok(drive) => drive,
             Err(error @ OpenDriveError::InUse { .. }) => return Err(error.into()),
             Err(error) => {
@@ -205,6 +209,18 @@ fn find_drives(
         }
     }
     Ok((found, files))
+}
+
+/// Opens a drive. The kernel lets go of the drives of a server that was killed only when its last operations are over, which
+/// may be a moment after its process is gone: whoever starts it again at once shall not be refused for that.
+fn open_drive(path: &Path, config: &StoreConfig, access: Access) -> Result<DriveFile, OpenDriveError> {
+    let begin = Instant::now();
+    loop {
+        match DriveFile::open(path, config.media.direct, access) {
+            Err(OpenDriveError::InUse { .. }) if begin.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_RETRY),
+            result => return result,
+        }
+    }
 }
 
 /// The newer one of the two superblocks of a drive.

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn pieces_give_the_same_as_the_whole() {
-        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i * 7919 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| ((i * 7919) >> 3) as u8).collect();
         for cut in [0, 1, 63, 64, 4095, 65_537, bytes.len()] {
             let mut crc = Crc32c::default();
             crc.update(&bytes[..cut]);
