@@ -67,7 +67,7 @@ pub struct DemoCommand {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     events: Option<u64>,
 
-    /// Keep the shipped files in DIR/<stream>/; a new or empty directory [default: they are removed at the end]
+    /// Keep the shipped files in DIR/STREAM/; a new or empty directory [default: they are removed at the end]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
