@@ -45,6 +45,7 @@ impl Server {
             .arg("--config")
             .arg(&config)
             .args(&paths)
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("needs {}: `cargo build --release` makes it ({error})", binary.display()));
@@ -160,10 +161,16 @@ pub fn throughput(directory: &Path, pairs: usize) -> Value {
         "width": format!("{DATA}+{PARITY}"),
         "fragment_bytes": bytes,
         "pairs": pairs,
-        "payload_bytes_per_s": median(rates),
-        "iperf3_bytes_per_s": median(baselines),
-        "ratio_to_iperf3": median(ratios),
-        "client_cpu_seconds_per_gb": median(cpu),
+        "payload_bytes_per_s": median(rates.clone()),
+        "iperf3_bytes_per_s": median(baselines.clone()),
+        "ratio_to_iperf3": median(ratios.clone()),
+        "client_cpu_seconds_per_gb": median(cpu.clone()),
+        "all": {
+            "payload_bytes_per_s": rates,
+            "iperf3_bytes_per_s": baselines,
+            "ratio_to_iperf3": ratios,
+            "client_cpu_seconds_per_gb": cpu,
+        },
     })
 }
 

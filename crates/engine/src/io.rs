@@ -123,6 +123,13 @@ impl Io {
         drives
     }
 
+    /// Everything in flight is as if it had been submitted now.
+    pub(crate) fn forgive(&self) {
+        let mut queue = self.0.borrow_mut();
+        let now = queue.now;
+        queue.in_flight.values_mut().for_each(|op| op.since = now);
+    }
+
     /// Gives up everything in flight on `drive`.
     pub(crate) fn give_up(&self, drive: DriveNumber) -> Vec<Finished> {
         let mut queue = self.0.borrow_mut();

@@ -1,6 +1,8 @@
 //! The world of the model test: drives in memory, a lane on them, a model of what must hold.
 
 mod model;
+#[allow(dead_code, reason = "not every test silences drives")]
+mod silence;
 
 use std::time::Duration;
 
@@ -119,10 +121,16 @@ pub struct World {
     model: Model,
     next_token: u64,
     totals: Totals,
+    drive_timeout: Duration,
 }
 
 impl World {
     pub fn new(seed: u64, shape: Shape) -> Self {
+        // Nothing here is slow: only an error takes a drive out.
+        Self::with_drive_timeout(seed, shape, Duration::from_secs(3600))
+    }
+
+    pub fn with_drive_timeout(seed: u64, shape: Shape, drive_timeout: Duration) -> Self {
         let geometry = Geometry {
             lanes: 1,
             data_shards: shape.data,
@@ -161,6 +169,7 @@ impl World {
             model: Model::default(),
             next_token: 0,
             totals: Totals::default(),
+            drive_timeout,
         };
         world.start(false);
         world
@@ -228,7 +237,7 @@ impl World {
             flush_interval: Duration::ZERO,
             cache_bytes: if self.random.chance(50) { 0 } else { 1 << 20 },
             index_bytes: 1 << 20,
-            drive_timeout: Duration::from_secs(3600),
+            drive_timeout: self.drive_timeout,
             incomplete_after: Duration::from_millis(1),
             lease_attempts_max: 200,
             read_only: false,
@@ -355,8 +364,8 @@ impl World {
         media.kick();
         while let Some(event) = lane.next_event() {
             match event {
-                LaneEvent::DriveFailed { drive, .. } => {
-                    assert!(self.lost.contains(&drive), "drive {drive} is sound");
+                LaneEvent::DriveFailed { drive, reason } => {
+                    assert!(self.lost.contains(&drive), "drive {drive} is sound, and taken out: {reason}");
                     self.leaving.push(drive);
                 }
                 LaneEvent::Failed { reason } => panic!("the lane failed: {reason}"),

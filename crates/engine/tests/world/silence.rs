@@ -1,0 +1,58 @@
+//! Drives that do not answer.
+
+use super::*;
+
+impl World {
+    /// The drives take operations and never answer.
+    pub fn silence(&mut self, drives: &[u16], dead: bool) {
+        for number in drives {
+            self.drives.hold(DriveNumber(*number));
+            if dead {
+                self.lost.push(DriveNumber(*number));
+            }
+        }
+    }
+
+    /// They answer again.
+    pub fn end_silence(&mut self, drives: &[u16]) {
+        drives.iter().for_each(|number| self.drives.release(DriveNumber(*number)));
+    }
+
+    /// Puts a fragment that is new.
+    pub fn put_new(&mut self) {
+        self.model.newest_event += 1;
+        let id = EventKey::new(1, self.model.newest_event).fragment(SourceId(0));
+        let payload = payload(id, 5_000, false);
+        for _ in 0..200 {
+            if self.put_bytes(id, &payload) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("{id} is not taken: {:?}", self.lane().status());
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, time: Duration) {
+        let step = Duration::from_millis(5);
+        let until = self.now + time;
+        while self.now < until {
+            self.now = self.now + step;
+            self.turn();
+        }
+    }
+
+    /// The machine sleeps: time passes and nothing is done.
+    pub fn stand_still(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.turn();
+    }
+
+    pub fn puts_durable(&self) -> u64 {
+        self.totals.puts_durable
+    }
+
+    pub fn members(&self) -> usize {
+        self.infos.iter().filter(|info| info.member).count()
+    }
+}
