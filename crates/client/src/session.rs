@@ -35,6 +35,9 @@ use random::{Backoff, SplitMix64};
 
 use crate::answer::PutResult;
 
+/// What went wrong last when nothing has happened yet.
+const NEVER_TRIED: &str = "no connection was tried";
+
 /// Connections in a row that brought nothing but nonsense before the server is given up.
 const NONSENSE_MAX: u32 = 3;
 
@@ -207,7 +210,7 @@ impl Session {
             random: SplitMix64(config.seed),
             failures: 0,
             nonsense: 0,
-            last_problem: "no connection was tried".to_owned(),
+            last_problem: NEVER_TRIED.to_owned(),
             moved: now,
             config,
         }
@@ -272,6 +275,10 @@ impl Session {
         self.outbox.push(Sending::Bytes(frame));
         self.link = Link::Greeting { since: now, request };
         self.moved = now;
+        // What an operator is told when nothing else goes wrong before the deadline.
+        if self.last_problem == NEVER_TRIED {
+            self.last_problem = "the connection stands, and the server is still busy with it".to_owned();
+        }
     }
 
     /// The connection was lost, or could not be opened.
