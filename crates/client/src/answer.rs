@@ -13,8 +13,8 @@ pub struct PutResult {
     /// What the server last said; [`PutOutcome::Unavailable`] when it never answered. Only with
     /// [`PutOutcome::is_acknowledged`] may the writer forget the fragment.
     pub outcome: PutOutcome,
-    /// Whether the server said so. If not, the fragment may or may not be stored; putting it again is
-    /// safe.
+    /// Whether the server said so of every attempt. If not, the fragment may or may not be stored; putting
+    /// it again is safe.
     pub answered: bool,
     /// From the call of put to the answer.
     pub latency: Duration,

@@ -6,6 +6,7 @@ mod scatter;
 use std::io;
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_protocol::{Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Status, StreamInfo, Streams};
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, crc32c};
@@ -14,7 +15,7 @@ use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};
 use crate::driver::{Driver, Ticket, Wait, resolve};
 use crate::error::ClientError;
-use crate::session::{Answer, Request, SessionError};
+use crate::session::{Answer, PutBytes, Request, SessionError};
 use scatter::{merge_runs, merge_streams, scatter};
 
 /// A client of one server. It is `Send`: it may move between threads, and blocks the one that calls.
@@ -61,11 +62,27 @@ impl Client {
         self.put_with_crc(id, expected, payload, crc32c(payload))
     }
 
-    /// [`Client::put`] for a caller who has the CRC32C already.
+    /// [`Client::put`] without the copy: the bytes are shared until the put has its result. Worth it from
+    /// a few KiB on; the buffer that they are a part of is kept as a whole meanwhile.
     ///
     /// # Errors
     /// As [`Client::put`].
-    pub fn put_with_crc(&mut self, id: FragmentId, expected: u16, payload: &[u8], crc: u32) -> Result<(), ClientError> {
+    pub fn put_bytes(&mut self, id: FragmentId, expected: u16, payload: &Bytes) -> Result<(), ClientError> {
+        self.put_with_crc(id, expected, payload, crc32c(payload))
+    }
+
+    /// [`Client::put`] or [`Client::put_bytes`] for a caller who has the CRC32C already.
+    ///
+    /// # Errors
+    /// As [`Client::put`].
+    pub fn put_with_crc<'a>(
+        &mut self,
+        id: FragmentId,
+        expected: u16,
+        payload: impl Into<PutBytes<'a>>,
+        crc: u32,
+    ) -> Result<(), ClientError> {
+        let payload = payload.into();
         let info = self.info();
         let max = info.fragment_bytes_max.min(info.frame_payload_bytes_max) as usize;
         let max = max.min(forebay_types::limits::FRAGMENT_BYTES_MAX);

@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};
-use crate::session::{Answer, Request, Session, SessionConfig, SessionError, SessionEvent};
+use crate::session::{Answer, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -21,8 +21,8 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes read from one connection before the others have their turn.
 const READ_TURN_BYTES: usize = 4 << 20;
 
-/// Pieces written at once: a batch has two.
-const WRITE_PIECES: usize = 64;
+/// Pieces written at once: a batch has two, or one for each payload that is shared with the caller.
+const WRITE_PIECES: usize = 256;
 
 /// A connection on which answers are awaited and nothing moves for so long is opened anew.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -164,7 +164,7 @@ impl Driver {
         lane: u16,
         id: FragmentId,
         expected: u16,
-        payload: &[u8],
+        payload: PutBytes<'_>,
         crc: u32,
     ) -> Result<io::Result<()>, SessionError> {
         let (now, link) = (self.now(), self.link_of(lane));

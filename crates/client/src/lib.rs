@@ -43,6 +43,6 @@ pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, P
 pub use client::Client;
 pub use config::{ClientConfig, ServerInfo};
 pub use error::ClientError;
-pub use session::{Answer, Request, Session, SessionConfig, SessionError, SessionEvent};
+pub use session::{Answer, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
 
 pub use forebay_protocol::{AcceptedEvent, Class, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo};

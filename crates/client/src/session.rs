@@ -15,6 +15,7 @@
 
 mod answer;
 mod outbox;
+mod payload;
 mod puts;
 mod random;
 mod replies;
@@ -29,7 +30,8 @@ use forebay_types::{FragmentId, StoreUuid, Time};
 
 use answer::Collector;
 pub use answer::{Answer, Request};
-use outbox::{Outbox, Sending};
+use outbox::{FrameBytes, Outbox, Sending};
+pub use payload::PutBytes;
 use puts::Puts;
 use random::{Backoff, SplitMix64};
 
@@ -293,18 +295,18 @@ impl Session {
     ///
     /// # Errors
     /// When the session can no longer be used.
-    pub fn put(
+    pub fn put<'a>(
         &mut self,
         now: Time,
         id: FragmentId,
         expected: u16,
-        payload: &[u8],
+        payload: impl Into<PutBytes<'a>>,
         crc: u32,
     ) -> Result<(), SessionError> {
         if let Link::Failed(error) = &self.link {
             return Err(error.clone());
         }
-        self.puts.push(now, id, expected, payload, crc, &mut self.next_request);
+        self.puts.push(now, id, expected, payload.into(), crc, &mut self.next_request);
         Ok(())
     }
 
@@ -375,8 +377,10 @@ impl Session {
     /// All bytes for the connection, in order, where they lie.
     pub fn pieces_to_send(&self) -> impl Iterator<Item = &[u8]> {
         self.outbox.pieces(|sending| match sending {
-            Sending::Bytes(bytes) => [&bytes[..], &[]],
-            Sending::Call(request) => [self.calls.get(request).map_or(&[][..], |call| &call.frame), &[]],
+            Sending::Bytes(head) => FrameBytes { head, payload: None },
+            Sending::Call(request) => {
+                FrameBytes { head: self.calls.get(request).map_or(&[][..], |call| &call.frame), payload: None }
+            }
             Sending::Put(request) => self.puts.frame(*request),
         })
     }
@@ -387,7 +391,7 @@ impl Session {
         self.outbox.advance(bytes, |sending| match sending {
             Sending::Bytes(bytes) => bytes.len(),
             Sending::Call(request) => calls.get(request).map_or(0, |call| call.frame.len()),
-            Sending::Put(request) => puts.frame(*request).iter().map(|piece| piece.len()).sum(),
+            Sending::Put(request) => puts.frame(*request).len(),
         });
         if bytes > 0 {
             self.moved = now;

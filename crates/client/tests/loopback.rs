@@ -36,8 +36,13 @@ fn connect(peer: &Peer) -> Client {
 }
 
 fn put_all(client: &mut Client, ids: &[FragmentId]) -> Vec<PutResult> {
-    for id in ids {
-        client.put(*id, 3, &bytes_of(*id)).expect("taken");
+    for (number, id) in ids.iter().enumerate() {
+        // Copied and shared in turn.
+        let taken = match number % 2 {
+            0 => client.put(*id, 3, &bytes_of(*id)),
+            _ => client.put_bytes(*id, 3, &bytes_of(*id).into()),
+        };
+        taken.expect("taken");
     }
     client.flush().expect("answered");
     let mut results = Vec::new();

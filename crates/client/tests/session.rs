@@ -214,6 +214,19 @@ fn outcomes_that_may_change_are_tried_again_and_told_at_the_deadline() {
 }
 
 #[test]
+fn a_put_that_was_sent_again_and_not_answered_may_be_stored() {
+    let mut world = World::new(config());
+    world.script.outcomes.push_back(PutOutcome::NoSpace);
+    world.put(0, 1000);
+    world.run();
+    world.script.holds_replies = true;
+    world.settle();
+    assert_each_once(&world, 1);
+    assert_eq!((world.results[0].outcome, world.results[0].answered), (PutOutcome::NoSpace, false));
+    assert!(world.script.puts_seen > 1, "it was sent again");
+}
+
+#[test]
 fn a_request_that_is_refused_for_now_is_sent_again_under_its_number() {
     let mut world = World::new(config());
     world.script.errors.extend([(ErrorCode::NotServing, true), (ErrorCode::Overloaded, true)]);
@@ -307,7 +320,7 @@ fn nonsense_is_believed_three_times_at_most_and_never_at_first() {
     assert_eq!(world.script.connections, 3);
     assert!(matches!(world.session.failure(), Some(SessionError::Broken(_))));
     assert_eq!((world.results[0].outcome, world.results[0].answered), (PutOutcome::Unavailable, false));
-    let refused = world.session.put(world.now, FragmentId::new(1, 1, 1), 0, b"", 0);
+    let refused = world.session.put(world.now, FragmentId::new(1, 1, 1), 0, &[][..], 0);
     assert!(matches!(refused, Err(SessionError::Broken(_))));
 
     let mut world = World::new(config());

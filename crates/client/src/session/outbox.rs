@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::payload::Payload;
+
 /// A frame on its way out. The bytes of requests stay with the requests, which may need them again.
 pub(super) enum Sending {
     /// A frame that is needed once.
@@ -15,6 +17,24 @@ pub(super) enum Sending {
 impl Sending {
     fn is(&self, request: u64) -> bool {
         matches!(self, Sending::Call(number) | Sending::Put(number) if *number == request)
+    }
+}
+
+/// The bytes of a frame, where they lie.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FrameBytes<'a> {
+    pub(super) head: &'a [u8],
+    pub(super) payload: Option<&'a Payload>,
+}
+
+impl<'a> FrameBytes<'a> {
+    pub(super) fn len(self) -> usize {
+        self.head.len() + self.payload.map_or(0, Payload::len)
+    }
+
+    fn pieces(self) -> impl Iterator<Item = &'a [u8]> {
+        let payload = self.payload.map_or(&[][..], Payload::pieces);
+        std::iter::once(self.head).chain(payload.iter().map(|piece| &piece[..]))
     }
 }
 
@@ -48,10 +68,10 @@ impl Outbox {
     /// The pieces still to be sent; `bytes_of` gives those of each frame.
     pub(super) fn pieces<'a>(
         &'a self,
-        bytes_of: impl Fn(&'a Sending) -> [&'a [u8]; 2],
+        bytes_of: impl Fn(&'a Sending) -> FrameBytes<'a>,
     ) -> impl Iterator<Item = &'a [u8]> {
         let mut skip = self.left;
-        self.queue.iter().flat_map(bytes_of).filter_map(move |piece| {
+        self.queue.iter().flat_map(move |sending| bytes_of(sending).pieces()).filter_map(move |piece| {
             let skipped = skip.min(piece.len());
             skip -= skipped;
             (skipped < piece.len()).then(|| &piece[skipped..])
@@ -79,10 +99,10 @@ impl Outbox {
     }
 
     /// The same for a batch.
-    pub(super) fn forget_put(&mut self, request: u64, head: Vec<u8>, payload: &[u8]) {
+    pub(super) fn forget_put(&mut self, request: u64, head: Vec<u8>, payload: &Payload) {
         if self.is_sending(request) {
             let mut frame = head;
-            frame.extend_from_slice(payload);
+            payload.pieces().iter().for_each(|piece| frame.extend_from_slice(piece));
             self.forget(request, frame);
         } else {
             self.forget(request, Vec::new());

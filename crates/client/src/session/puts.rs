@@ -4,21 +4,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_protocol::limits::{BUSY_MS_MAX, FRAME_PAYLOAD_BYTES_MAX};
 use forebay_protocol::{ErrorCode, HelloReply, Kind, PutEntry, PutReply, encode_head, put_table};
 use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{FragmentId, PutOutcome, Time};
 
 use super::RESEND;
-use super::outbox::Outbox;
+use super::outbox::{FrameBytes, Outbox};
+use super::payload::{Filling, Payload, PutBytes};
 use super::random::SplitMix64;
 use crate::answer::PutResult;
 
 /// Batches in flight, however small.
 const BATCHES_IN_FLIGHT_MAX: usize = 256;
-
-/// Buffers kept for the next batches: fresh ones of this size would cost page faults.
-const SPARE_BUFFERS_MAX: usize = 16;
 
 /// A put without a result.
 struct Item {
@@ -32,6 +31,10 @@ struct Item {
 }
 
 impl Item {
+    fn bytes(&self) -> usize {
+        self.entry.bytes as usize
+    }
+
     fn result(&self, now: Time, outcome: PutOutcome, answered: bool) -> PutResult {
         PutResult { id: self.entry.id, outcome, answered, latency: now.since(self.since) }
     }
@@ -45,9 +48,11 @@ impl Item {
 /// Puts that travel together. Once closed neither number nor content change any more.
 struct Batch {
     head: Vec<u8>,
-    payload: Vec<u8>,
+    payload: Payload,
     items: Vec<Item>,
     in_flight: bool,
+    /// It was on its way since its puts were answered last: the server may have stored them.
+    was_sent: bool,
     /// When the oldest put without a result was made.
     oldest: Option<Time>,
 }
@@ -58,7 +63,7 @@ pub(super) struct Puts {
     deadline: Option<Duration>,
     /// The batch that fills, and since when.
     open: Vec<Item>,
-    open_payload: Vec<u8>,
+    open_payload: Filling,
     open_since: Time,
     /// When the oldest put in it was made: one that is tried again is older than the batch.
     open_oldest: Time,
@@ -67,7 +72,7 @@ pub(super) struct Puts {
     ready: VecDeque<u64>,
     ready_bytes: usize,
     /// Waiting to be tried again, by time.
-    waiting: BTreeMap<(Time, u64), (Item, Vec<u8>)>,
+    waiting: BTreeMap<(Time, u64), (Item, Bytes)>,
     waiting_bytes: usize,
     waited: u64,
     credit_bytes: u64,
@@ -77,7 +82,6 @@ pub(super) struct Puts {
     busy_until: Time,
     refusals: u32,
     pending: usize,
-    spare: Vec<Vec<u8>>,
 }
 
 impl Puts {
@@ -87,7 +91,7 @@ impl Puts {
             batch_delay,
             deadline,
             open: Vec::new(),
-            open_payload: Vec::new(),
+            open_payload: Filling::new(batch_bytes.clamp(1, FRAME_PAYLOAD_BYTES_MAX)),
             open_since: Time::default(),
             open_oldest: Time::default(),
             closed: BTreeMap::new(),
@@ -103,7 +107,6 @@ impl Puts {
             busy_until: Time::default(),
             refusals: 0,
             pending: 0,
-            spare: Vec::new(),
         }
     }
 
@@ -131,8 +134,10 @@ impl Puts {
     }
 
     /// The bytes of a closed batch.
-    pub(super) fn frame(&self, request: u64) -> [&[u8]; 2] {
-        self.closed.get(&request).map_or([&[], &[]], |batch| [&batch.head, &batch.payload])
+    pub(super) fn frame(&self, request: u64) -> FrameBytes<'_> {
+        self.closed
+            .get(&request)
+            .map_or_else(FrameBytes::default, |batch| FrameBytes { head: &batch.head, payload: Some(&batch.payload) })
     }
 
     pub(super) fn push(
@@ -140,7 +145,7 @@ impl Puts {
         now: Time,
         id: FragmentId,
         expected: u16,
-        payload: &[u8],
+        payload: PutBytes<'_>,
         crc: u32,
         next_request: &mut u64,
     ) {
@@ -157,7 +162,7 @@ impl Puts {
         self.batch_bytes.min(credit.max(1)).min(self.frame_bytes_max)
     }
 
-    fn add(&mut self, now: Time, item: Item, payload: &[u8], next_request: &mut u64) {
+    fn add(&mut self, now: Time, item: Item, payload: PutBytes<'_>, next_request: &mut u64) {
         let max = self.batch_bytes_max();
         if self.open_payload.len() + payload.len() > max {
             self.close_batch(next_request);
@@ -165,9 +170,8 @@ impl Puts {
         if self.open.is_empty() {
             self.open_since = now;
             self.open_oldest = item.since;
-            self.open_payload = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max.max(payload.len())));
         }
-        self.open_payload.extend_from_slice(payload);
+        self.open_payload.add(payload);
         self.open_oldest = self.open_oldest.min(item.since);
         self.open.push(item);
         if self.open_payload.len() >= max || self.open.len() == BATCH_RECORDS_MAX {
@@ -183,14 +187,14 @@ impl Puts {
         let request = *next_request;
         *next_request += 1;
         let items = std::mem::take(&mut self.open);
-        let payload = std::mem::take(&mut self.open_payload);
+        let payload = self.open_payload.take();
         let entries: Vec<PutEntry> = items.iter().map(|item| item.entry).collect();
         let mut head = Vec::new();
         encode_head(Kind::Put, 0, request, &put_table(&entries), payload.len(), &mut head);
         self.ready_bytes += payload.len();
         self.ready.push_back(request);
         let oldest = Some(self.open_oldest);
-        self.closed.insert(request, Batch { head, payload, items, in_flight: false, oldest });
+        self.closed.insert(request, Batch { head, payload, items, in_flight: false, was_sent: false, oldest });
     }
 
     /// Takes up the retries that are due, and closes the batch that fills when it is old enough and could
@@ -203,7 +207,7 @@ impl Puts {
                 self.pending -= 1;
                 results.push(item.last_result(now));
             } else {
-                self.add(now, item, &payload, next_request);
+                self.add(now, item, PutBytes::Shared(&payload), next_request);
             }
         }
         let due = !self.open.is_empty() && now >= self.open_since + self.batch_delay;
@@ -228,7 +232,8 @@ impl Puts {
         self.ready_bytes -= bytes;
         self.in_flight += 1;
         self.in_flight_bytes += bytes as u64;
-        self.closed.get_mut(&request).expect("ready batches are closed ones").in_flight = true;
+        let batch = self.closed.get_mut(&request).expect("ready batches are closed ones");
+        (batch.in_flight, batch.was_sent) = (true, true);
         Some(request)
     }
 
@@ -256,13 +261,6 @@ impl Puts {
         batch
     }
 
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= 2 * self.batch_bytes {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
-    }
-
     /// The server answered a batch: reports what is final, and keeps the rest for later.
     ///
     /// # Errors
@@ -284,10 +282,14 @@ impl Puts {
         self.busy_until = self.busy_until.max(now + busy);
         self.refusals = 0;
         let batch = self.land(request);
-        let mut rest = &batch.payload[..];
-        for (mut item, outcome) in batch.items.into_iter().zip(&reply.outcomes) {
-            let (payload, behind) = rest.split_at(item.entry.bytes as usize);
-            rest = behind;
+        let lengths: Vec<usize> = batch.items.iter().map(Item::bytes).collect();
+        let outcomes = reply.outcomes.iter();
+        let kept: usize =
+            lengths.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_retryable()).map(|(bytes, _)| bytes).sum();
+        // A few that wait must not hold the memory of the whole batch.
+        let copies = 2 * kept < batch.payload.len();
+        let payloads = batch.payload.split(lengths.into_iter());
+        for ((mut item, payload), outcome) in batch.items.into_iter().zip(payloads).zip(&reply.outcomes) {
             if item.reported {
                 continue;
             }
@@ -303,9 +305,9 @@ impl Puts {
             let due = expiry.map_or(now + delay, |at| at.min(now + delay));
             self.waited += 1;
             self.waiting_bytes += payload.len();
-            self.waiting.insert((due, self.waited), (item, payload.to_vec()));
+            let payload = if copies { Bytes::copy_from_slice(&payload) } else { payload };
+            self.waiting.insert((due, self.waited), (item, payload));
         }
-        self.recycle(batch.payload);
         Ok(())
     }
 
@@ -315,9 +317,9 @@ impl Puts {
         self.busy_until = self.busy_until.max(now + RESEND.delay(self.refusals, random));
         self.refusals = self.refusals.saturating_add(1);
         if batch.oldest.is_none() {
-            return self.recycle(batch.payload);
+            return;
         }
-        batch.in_flight = false;
+        (batch.in_flight, batch.was_sent) = (false, false);
         self.ready_bytes += batch.payload.len();
         let place = self.ready.partition_point(|other| *other < request);
         self.ready.insert(place, request);
@@ -345,7 +347,6 @@ impl Puts {
         }
         self.pending -= results.len() - before;
         outbox.forget_put(request, batch.head, &batch.payload);
-        self.recycle(batch.payload);
         results.len() - before
     }
 
@@ -364,14 +365,14 @@ impl Puts {
             let batch = self.closed.get_mut(&request).expect("it was just found");
             for item in batch.items.iter_mut().filter(|item| !item.reported && late(item.since)) {
                 item.reported = true;
-                results.push(item.last_result(now));
+                let result = item.last_result(now);
+                results.push(PutResult { answered: result.answered && !batch.was_sent, ..result });
             }
             batch.oldest = batch.items.iter().filter(|item| !item.reported).map(|item| item.since).min();
             if batch.oldest.is_none() && !batch.in_flight {
                 let batch = self.closed.remove(&request).expect("it was just found");
                 self.ready.retain(|ready| *ready != request);
                 self.ready_bytes -= batch.payload.len();
-                self.recycle(batch.payload);
             }
         }
         self.pending -= results.len() - before;
@@ -379,31 +380,35 @@ impl Puts {
     }
 
     fn expire_open(&mut self, now: Time, limit: Duration, results: &mut Vec<PutResult>) {
-        let payload = std::mem::take(&mut self.open_payload);
-        let mut rest = &payload[..];
-        for item in std::mem::take(&mut self.open) {
-            let (bytes, behind) = rest.split_at(item.entry.bytes as usize);
-            rest = behind;
+        let payload = self.open_payload.take();
+        let items = std::mem::take(&mut self.open);
+        let lengths: Vec<usize> = items.iter().map(Item::bytes).collect();
+        for (item, bytes) in items.into_iter().zip(payload.split(lengths.into_iter())) {
             if item.since + limit <= now {
                 results.push(item.last_result(now));
             } else {
-                self.open_payload.extend_from_slice(bytes);
+                self.open_payload.add(PutBytes::Shared(&bytes));
                 self.open.push(item);
             }
         }
         self.open_oldest = self.open.iter().map(|item| item.since).min().unwrap_or_default();
-        self.recycle(payload);
     }
 
     /// Reports every put: nothing more can be sent. Gives their number.
     pub(super) fn give_up(&mut self, now: Time, results: &mut Vec<PutResult>) -> usize {
         let before = results.len();
-        let closed = std::mem::take(&mut self.closed).into_values().flat_map(|batch| batch.items);
-        let waiting = std::mem::take(&mut self.waiting).into_values().map(|(item, _)| item);
-        let open = std::mem::take(&mut self.open);
-        let all = closed.chain(waiting).chain(open).filter(|item| !item.reported);
-        results.extend(all.map(|item| item.last_result(now)));
-        self.open_payload.clear();
+        let mut report = |item: &Item, was_sent: bool| {
+            if !item.reported {
+                let result = item.last_result(now);
+                results.push(PutResult { answered: result.answered && !was_sent, ..result });
+            }
+        };
+        for batch in std::mem::take(&mut self.closed).into_values() {
+            batch.items.iter().for_each(|item| report(item, batch.was_sent));
+        }
+        std::mem::take(&mut self.waiting).into_values().for_each(|(item, _)| report(&item, false));
+        std::mem::take(&mut self.open).iter().for_each(|item| report(item, false));
+        self.open_payload.take();
         self.ready.clear();
         (self.ready_bytes, self.waiting_bytes, self.in_flight, self.in_flight_bytes, self.pending) = (0, 0, 0, 0, 0);
         results.len() - before
