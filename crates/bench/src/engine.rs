@@ -9,7 +9,7 @@ use forebay_types::{EventKey, FragmentId, crc32c};
 use serde_json::{Value, json};
 
 use crate::fio;
-use crate::measure::{Cost, measured, median, resident_bytes};
+use crate::measure::{Cost, measured, median};
 
 const DATA: u8 = 5;
 const PARITY: u8 = 1;
@@ -143,7 +143,6 @@ pub fn throughput(directory: &Path, pairs: usize, fragment_bytes: usize, payload
         delete_all(&mut runner, run, count);
         eprintln!("pair {}: {:.2} GB/s, fio {:.2} GB/s", pair + 1, bytes / seconds / 1e9, fio / 1e9);
     }
-    let status = runner.lane().status();
     std::fs::remove_file(&baseline).expect("the baseline's file can go");
     crash(runner, rest);
     json!({
@@ -163,9 +162,6 @@ pub fn throughput(directory: &Path, pairs: usize, fragment_bytes: usize, payload
             "ratio_to_fio_with_parity": ratios,
         },
         "media_bytes_per_payload_byte": amplification,
-        "resident_bytes": resident_bytes(),
-        "cache_bytes_configured": config.cache_bytes,
-        "cache_bytes": status.cache_bytes,
     })
 }
 
@@ -187,34 +183,4 @@ pub fn amplification(directory: &Path) -> Value {
         crash(runner, rest);
     }
     json!({"benchmark": "amplification", "width": format!("{DATA}+{PARITY}"), "fragment_bytes": fragment_bytes, "rates": rows})
-}
-
-/// Opening a store after a crash.
-pub fn recovery(directory: &Path, times: usize, fragments: u64, fragment_bytes: usize) -> Value {
-    let payload = vec![7; fragment_bytes];
-    let capacity = fragments * fragment_bytes as u64;
-    let bench = Bench::new(directory, (capacity / u64::from(DATA) * 5 / 4).next_multiple_of(1 << 20) + (512 << 20));
-    let config = StoreConfig { drive_timeout_ms: 60_000, ..StoreConfig::default() };
-    let (mut runner, rest) = bench.open(&config);
-    put_all(&mut runner, 1, fragments, &payload, |_| None);
-    let index_bytes = runner.lane().status().index_bytes;
-    crash(runner, rest);
-    let mut seconds = Vec::new();
-    for _ in 0..times {
-        let ((runner, rest), cost) = measured(|| bench.open(&config));
-        seconds.push(cost.seconds);
-        let mut runner = runner;
-        let found = runner.lane().status().fragments;
-        assert_eq!(found, fragments, "everything that was acknowledged is there");
-        crash(runner, rest);
-    }
-    json!({
-        "benchmark": "recovery",
-        "fragments": fragments,
-        "fragment_bytes": fragment_bytes,
-        "seconds_median": median(seconds.clone()),
-        "seconds": seconds,
-        "index_bytes_per_fragment": index_bytes as f64 / fragments as f64,
-        "resident_bytes": resident_bytes(),
-    })
 }

@@ -1,10 +1,16 @@
 //! Benchmarks of Forebay, each with its baseline beside it in the same run: machines are noisy and shared, so that ratios and medians
 //! are what counts. Prints one JSON object; `make bench` keeps it in `bench/`.
 
+mod bare;
+mod curves;
 mod engine;
 mod fio;
 mod iperf;
 mod measure;
+mod memory;
+mod process;
+mod recovery;
+mod requests;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -41,11 +47,13 @@ enum What {
     },
     /// Bytes on media per byte of payload at low rates.
     Amplification,
-    /// A server and a client over loopback, 10 KiB fragments, beside iperf3.
+    /// A server and a client over loopback, 10 KiB fragments, beside iperf3 and beside the bare path.
     Server,
     /// Puts, reads from memory and from the drives, and deletions, over sizes of fragments.
     Curves,
-    /// Opening a store of a million fragments after a crash.
+    /// Memory of a server under load, with several lanes and sizes of fragments.
+    Memory,
+    /// Opening a store of a million fragments after kill -9.
     Recovery {
         /// Fragments.
         #[arg(long, default_value_t = 1_000_000)]
@@ -63,6 +71,7 @@ fn main() {
         What::Amplification,
         What::Recovery { fragments: 1_000_000, fragment_bytes: 10 << 10 },
         What::Server,
+        What::Memory,
         What::Curves,
     ];
     let chosen = arguments.what.as_ref().map_or(&all[..], std::slice::from_ref);
@@ -85,8 +94,9 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
             engine::throughput(directory, pairs, fragment_bytes, payload_bytes)
         }
         What::Amplification => engine::amplification(directory),
-        What::Recovery { fragments, fragment_bytes } => engine::recovery(directory, pairs, fragments, fragment_bytes),
+        What::Recovery { fragments, fragment_bytes } => recovery::recovery(directory, pairs, fragments, fragment_bytes),
         What::Server => server::throughput(directory, pairs),
-        What::Curves => server::curves(directory),
+        What::Memory => memory::resident(directory),
+        What::Curves => curves::curves(directory, pairs.min(3)),
     }
 }

@@ -39,11 +39,3 @@ pub fn median(mut values: Vec<f64>) -> f64 {
         n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
     }
 }
-
-/// Memory of this process that is in RAM, in bytes.
-pub fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kib| kib.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}

@@ -1,0 +1,113 @@
+//! A server as a process of its own, with what it costs.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use forebay_client::{Client, ClientConfig};
+use forebay_store::{InitOptions, init};
+
+/// Data and parity shards of every store that is measured.
+pub const DATA: u8 = 5;
+/// See [`DATA`].
+pub const PARITY: u8 = 1;
+
+/// The drives of a store, in a directory that goes with them.
+pub struct Drives {
+    directory: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Drives {
+    /// Makes a store of `lanes` lanes on files of `drive_bytes` each.
+    pub fn new(directory: &Path, drive_bytes: u64, lanes: u16) -> Self {
+        let directory = tempfile::TempDir::new_in(directory).expect("a directory can be made");
+        let paths: Vec<PathBuf> = (0..DATA + PARITY).map(|n| directory.path().join(format!("drive{n}"))).collect();
+        let mut options = InitOptions::new(DATA, PARITY);
+        options.drive_bytes = Some(drive_bytes);
+        options.lanes = Some(lanes);
+        init(&paths, &options, &mut |_| {}).expect("a store can be made");
+        Drives { directory, paths }
+    }
+
+    /// Starts a server on them and waits until it serves.
+    pub fn serve(&self, cache_bytes: u64) -> Server {
+        let config = self.directory.path().join("forebay.toml");
+        let text = format!("[store]\ncache-bytes = {cache_bytes}\ndrive-timeout-ms = 60000\n");
+        std::fs::write(&config, text).expect("the configuration can be written");
+        let ready = self.directory.path().join("ready");
+        let _ = std::fs::remove_file(&ready);
+        let binary = std::env::current_exe().expect("this program has a path").with_file_name("forebay");
+        let mut child = Command::new(&binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
+            .arg(&ready)
+            .arg("--config")
+            .arg(&config)
+            .args(&self.paths)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("needs {}: `cargo build --release` makes it ({error})", binary.display()));
+        let mut log = BufReader::new(child.stderr.take().expect("piped"));
+        // Someone must read the log, or the server would wait.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while log.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                line.clear();
+            }
+        });
+        let start = Instant::now();
+        let address = loop {
+            match std::fs::read_to_string(&ready) {
+                Ok(address) if !address.trim().is_empty() => break address.trim().to_owned(),
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "the server is not ready");
+        };
+        Server { child, address }
+    }
+}
+
+/// A server that is killed when this is dropped.
+pub struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// A client of it.
+    pub fn client(&self) -> Client {
+        Client::connect(ClientConfig::new(self.address.clone(), "bench")).expect("the server answers")
+    }
+
+    /// User and system time that it has used, its kernel workers included, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).expect("the server runs");
+        // The name, in parentheses, may hold anything; user and system time are the 12th and 13th number behind it.
+        let (_, numbers) = stat.rsplit_once(')').expect("the kernel writes a name");
+        let ticks =
+            |at: usize| numbers.split_whitespace().nth(at).and_then(|n| n.parse::<f64>().ok()).expect("a number");
+        (ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64
+    }
+
+    /// Its memory in RAM, in bytes: now, and the most there was.
+    pub fn resident_bytes(&self) -> (u64, u64) {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("the server runs");
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).expect("the kernel says it")
+        };
+        (kib("VmRSS:") << 10, kib("VmHWM:") << 10)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SIGKILL; the kernel then lets go of the drives.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
