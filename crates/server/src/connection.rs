@@ -3,7 +3,7 @@
 use forebay_protocol::{Class, ErrorReply, FrameError, FrameHeader, Message};
 use forebay_types::{Time, crc32c};
 
-use crate::limits::{PROGRESS_BYTES, RECORDS_MAX, REQUESTS_MAX};
+use crate::limits::{PROGRESS_BYTES, PROGRESS_PART, RECORDS_MAX, REQUESTS_MAX};
 use crate::outgoing::{Chunks, Outgoing};
 use crate::staging::Receive;
 
@@ -102,7 +102,7 @@ impl Connection {
     pub(crate) fn filled(&mut self, bytes: usize) {
         self.receive.filled(bytes);
         self.arrived += bytes;
-        if self.arrived >= PROGRESS_BYTES {
+        if self.arrived >= PROGRESS_BYTES.max(self.receive.grown_bytes() / PROGRESS_PART) {
             self.moved_on();
         }
     }

@@ -62,6 +62,9 @@ pub const UNREAD_TIMES: u32 = 6;
 /// The least progress of a frame within the stall timeout, unless it ends.
 pub const PROGRESS_BYTES: usize = 16 << 10;
 
+/// The least progress within the stall timeout of who holds a buffer larger than [`READ_BYTES`]: one part of so many.
+pub const PROGRESS_PART: usize = 16;
+
 /// Bytes of puts that all writers of a lane together are offered to have unanswered.
 pub const LANE_CREDIT_BYTES: u64 = 64 << 20;
 

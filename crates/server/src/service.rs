@@ -224,6 +224,9 @@ impl Service {
         self.core.now = now;
         self.core.schedule.begin_turn();
         self.core.reclaimed = false;
+        if !self.core.for_staging.is_empty() {
+            self.core.reclaim(&mut self.connections);
+        }
         while let Some(reply) = lane.next_reply() {
             self.take_reply(reply);
         }
@@ -431,6 +434,7 @@ impl Core {
 
     /// Puts a connection where it waits.
     fn settle(&mut self, id: u64, connection: &mut Connection, advance: Advance, readable: bool) -> Step {
+        let awaited = if let Advance::Needs(unit) = advance { unit } else { 0 };
         let place = match advance {
             Advance::Done => unreachable!("what is done is followed by the next request"),
             Advance::Again => {
@@ -443,7 +447,7 @@ impl Core {
                     Place::Idle
                 } else if connection.allowance == 0 {
                     self.queue(id, connection);
-                    connection.receive.settle(&mut self.staging);
+                    connection.receive.settle(awaited, &mut self.staging);
                     return Step::Again;
                 } else if connection.receive.prepare(unit, &mut self.staging) {
                     connection.place = Place::Idle;
@@ -456,7 +460,8 @@ impl Core {
             Advance::Park(place) => place,
         };
         connection.place = place;
-        connection.receive.settle(&mut self.staging);
+        // Who waits for anything but its peer keeps no larger buffer from others.
+        connection.receive.settle(if place == Place::Idle { awaited } else { 0 }, &mut self.staging);
         if place != Place::Idle {
             connection.moved_on();
         }
@@ -496,11 +501,20 @@ impl Core {
         }
     }
 
-    /// Asks memory back from connections that wait for their peers: they keep what arrived and no more.
+    /// Asks memory back: from connections that wait for their peers, which keep what arrived and no more, and from those that hold a
+    /// larger buffer for a small rest.
     fn reclaim(&mut self, connections: &mut BTreeMap<u64, Connection>) {
         (self.wants_memory, self.reclaimed) = (false, true);
-        for connection in connections.values_mut().filter(|connection| connection.place == Place::Idle) {
-            connection.receive.shrink(&mut self.staging);
+        for connection in connections.values_mut() {
+            let receive = &mut connection.receive;
+            let gives = match connection.place {
+                Place::Idle => receive.is_base(),
+                Place::Queued => receive.is_oversized(),
+                _ => false,
+            };
+            if gives {
+                receive.shrink(&mut self.staging);
+            }
         }
     }
 
@@ -535,7 +549,7 @@ impl Core {
         let most = u64::from(self.config.credit_bytes);
         let writers = self.connections[class_place(Class::Readout)].max(1) as u64;
         let share = (LANE_CREDIT_BYTES / writers).clamp(CREDIT_BYTES_MIN.min(most), most);
-        let credit = if self.staging.is_tight() { (share / 4).max(CREDIT_BYTES_MIN / 4) } else { share };
+        let credit = if self.staging.is_tight() { (share / 4).max(CREDIT_BYTES_MIN / 4).min(share) } else { share };
         u32::try_from(credit).unwrap_or(u32::MAX)
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Only what has arrived whole is given to the lane, so a fragment needs a buffer of its size. Three budgets keep this from standing
 //! still: for buffers of [`READ_BYTES`], for larger ones, which are given as a whole to a connection whose fragment (or table) needs one,
-//! and for the rests that connections keep between reads. Who holds a buffer of the first two kinds needs nothing else to go on, and is
-//! closed when its peer does not; who keeps a rest waits for one of them.
+//! and for the rests that connections keep between reads. Who holds a larger buffer waits for nothing but its peer, and is closed when
+//! that does not go on; who waits for a larger one holds at most one of [`READ_BYTES`]; who waits for one of these holds a rest alone. So
+//! nobody waits for himself, nor two for each other.
 
 use crate::limits::{KEPT_BYTES, READ_BYTES, SPARE_BUFFERS_MAX};
 
@@ -88,9 +89,15 @@ impl Staging {
         Some((buffer, Counted::Grown))
     }
 
-    /// A copy of a rest, if there is room for it.
-    fn keep(&mut self, rest: &[u8]) -> Option<(Vec<u8>, Counted)> {
-        self.kept.take(rest.len()).then(|| (rest.to_vec(), Counted::Kept))
+    /// Memory for a rest of so many bytes, if there is room for it or it takes the place of a larger buffer.
+    fn keep(&mut self, bytes: usize, instead_of: Counted) -> Option<(Vec<u8>, Counted)> {
+        if !self.kept.take(bytes) {
+            if instead_of != Counted::Grown {
+                return None;
+            }
+            self.kept.used += bytes;
+        }
+        Some((vec![0; bytes], Counted::Kept))
     }
 
     fn give_back(&mut self, buffer: Vec<u8>, counted: Counted) {
@@ -181,22 +188,43 @@ impl Receive {
         self.end += bytes;
     }
 
-    /// Gives back what is not needed while nothing arrives.
-    pub(crate) fn settle(&mut self, staging: &mut Staging) {
+    /// Gives back what is not needed while a unit of `awaited` bytes arrives; 0: while nothing is read. A larger buffer stays with who
+    /// has one and needs it.
+    pub(crate) fn settle(&mut self, awaited: usize, staging: &mut Staging) {
         if self.is_empty() {
             self.clear(staging);
-        } else if self.len() <= KEPT_BYTES && self.counted != Counted::Grown {
+        } else if self.len() <= KEPT_BYTES && (self.counted != Counted::Grown || awaited <= READ_BYTES) {
             self.shrink(staging);
         }
     }
 
-    /// Keeps no more memory than what arrived needs; that is moved. A larger buffer stays: it was hard to get.
+    /// Whether it holds a larger buffer for what a usual one takes.
+    pub(crate) fn is_oversized(&self) -> bool {
+        self.counted == Counted::Grown && self.len() <= READ_BYTES
+    }
+
+    /// Whether it holds a buffer of the usual size.
+    pub(crate) fn is_base(&self) -> bool {
+        self.counted == Counted::Base
+    }
+
+    /// The bytes of a larger buffer that it holds.
+    pub(crate) fn grown_bytes(&self) -> usize {
+        if self.counted == Counted::Grown { self.buffer.len() } else { 0 }
+    }
+
+    /// Keeps no more memory than what arrived needs; that is moved.
     pub(crate) fn shrink(&mut self, staging: &mut Staging) {
-        if self.counted == Counted::Base
-            && let Some((kept, counted)) = staging.keep(self.bytes())
-        {
-            let length = kept.len();
-            self.replace(kept, counted, length, staging);
+        let length = self.len();
+        let smaller = match self.counted {
+            Counted::Base => staging.keep(length, Counted::Base),
+            Counted::Grown if length <= KEPT_BYTES => staging.keep(length, Counted::Grown),
+            Counted::Grown if length <= READ_BYTES => staging.take(length),
+            _ => None,
+        };
+        if let Some((mut buffer, counted)) = smaller {
+            buffer[..length].copy_from_slice(self.bytes());
+            self.replace(buffer, counted, length, staging);
         }
     }
 
@@ -233,12 +261,12 @@ mod tests {
         assert_eq!(receive(&mut one, &mut staging, 32, 100, &[7; 200]), 100);
         assert_eq!(staging.used(), READ_BYTES);
         one.consume(60);
-        one.settle(&mut staging);
+        one.settle(100, &mut staging);
         assert_eq!((staging.used(), one.bytes()), (40, &[7; 40][..]));
         assert_eq!(receive(&mut one, &mut staging, 100, 100, &[8; 200]), 60);
         assert_eq!((staging.used(), one.len()), (READ_BYTES, 100));
         one.consume(100);
-        one.settle(&mut staging);
+        one.settle(0, &mut staging);
         assert_eq!((staging.used(), one.buffer.capacity()), (0, 0));
     }
 

@@ -82,8 +82,14 @@ impl LaneThread {
             for message in self.inbox.take() {
                 self.take_message(message);
             }
+            if self.stopping {
+                // Every time: a lane that became unavailable while it stopped ends by being told so once more.
+                self.runner.lane().stop();
+            }
             let moved = self.runner.turn() > 0;
             self.take_replies(moved);
+            // Nobody who has an answer waits for the work of others.
+            self.write();
             if self.work() {
                 // What was put must get on its way before the thread sleeps.
                 let moved = self.runner.turn() > 0;
@@ -109,6 +115,11 @@ impl LaneThread {
             let id = event.token().0 as u64;
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.socket.note(event);
+                if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
+                    // Whatever it waits for, and though nothing is read from it meanwhile: it takes no answer any more.
+                    self.close(id);
+                    continue;
+                }
                 if event.is_writable() && self.service.has_to_send(id) {
                     self.to_write.push(id);
                 }
@@ -157,7 +168,6 @@ impl LaneThread {
             Message::Stop => {
                 self.stopping = true;
                 self.service.stop();
-                self.runner.lane().stop();
             }
         }
     }

@@ -75,6 +75,94 @@ fn many_that_wait_for_memory_in_the_middle_of_a_frame_all_go_on() {
 }
 
 #[test]
+fn a_larger_fragment_behind_a_large_one_gets_its_memory() {
+    let mut world = World::new(config());
+    let id = world.connect(Class::Readout);
+    world.send(id, &put_frame(5, &[fragment(1, 1, 300_000)]));
+    world.send(id, &put_frame(6, &[fragment(1, 2, 900_000)]));
+    world.run();
+    assert_eq!(world.take(id).len(), 2);
+    assert_eq!(world.service.staging_bytes(), 0);
+}
+
+#[test]
+fn writers_whose_fragments_grow_do_not_wait_for_each_other() {
+    for count in [2, 4, 30] {
+        let mut world = World::new(ServiceConfig { staging_bytes: 2 << 20, ..config() });
+        let writers: Vec<u64> = (0..count).map(|_| world.connect(Class::Readout)).collect();
+        for (writer, id) in writers.iter().enumerate() {
+            for (source, bytes) in [(0, 500_000), (1, 600_000), (2, 10), (3, 300_000), (4, 1_000_000), (5, 270_000)] {
+                world.send(*id, &put_frame(source.into(), &[fragment(writer as u64, source, bytes)]));
+            }
+        }
+        world.run();
+        for id in &writers {
+            assert_eq!(world.take(*id).len(), 6, "of {count} writers");
+        }
+        assert_eq!(world.service.staging_bytes(), 0);
+    }
+}
+
+#[test]
+fn who_does_not_read_its_answers_keeps_no_large_buffer_from_others() {
+    let mut world = World::new(config());
+    let (deaf, writer) = (world.connect(Class::Readout), world.connect(Class::Readout));
+    let (id, payload) = fragment(9, 9, 900_000);
+    world.lane.stored.insert(id, (payload, true));
+    world.peers.get_mut(&deaf).expect("open").deaf = true;
+    world.send(deaf, &put_frame(5, &[fragment(1, 1, 1_000_000)]));
+    for request in 6..30 {
+        world.ask(deaf, request, &Get { ids: vec![id] });
+    }
+    for _ in 0..10 {
+        world.lane.settle();
+        world.turn(true);
+    }
+    assert!(world.service.staging_bytes() <= 8 << 10, "{} bytes are held", world.service.staging_bytes());
+    world.send(writer, &put_frame(5, &[fragment(2, 1, 1_000_000)]));
+    world.run();
+    assert_eq!(world.take(writer).len(), 1);
+}
+
+#[test]
+fn small_fragments_behind_a_large_one_do_not_keep_its_memory_from_others() {
+    let mut world = World::new(config());
+    let writers: Vec<u64> = (0..3).map(|_| world.connect(Class::Readout)).collect();
+    for (writer, id) in writers.iter().enumerate().take(2) {
+        world.send(*id, &put_frame(1, &[fragment(1, writer as u32, 500_000)]));
+        for event in 2..1000 {
+            world.send(*id, &put_frame(event, &[fragment(event, writer as u32, 10_000)]));
+        }
+    }
+    world.turn(true);
+    world.send(writers[2], &put_frame(1, &[fragment(1, 2, 1_000_000)]));
+    for _ in 0..4 {
+        world.lane.settle();
+        world.turn(true);
+    }
+    assert!(!world.peers[&writers[0]].wire.is_empty(), "the others have more to send all the while");
+    assert_eq!(world.take(writers[2]).len(), 1);
+}
+
+#[test]
+fn a_peer_that_is_gone_while_it_waits_for_memory_leaves_nothing_behind() {
+    let mut world = World::new(config());
+    let (first, second) = (world.connect(Class::Readout), world.connect(Class::Readout));
+    let frame = put_frame(5, &[fragment(1, 1, 1_000_000)]);
+    for id in [first, second] {
+        world.send(id, &frame[..600_000]);
+        world.turn(false);
+    }
+    world.service.close(second);
+    world.peers.remove(&second);
+    world.turn(false);
+    world.service.close(first);
+    world.peers.remove(&first);
+    world.turn(false);
+    assert_eq!((world.service.staging_bytes(), world.service.requests_pending()), (0, 0));
+}
+
+#[test]
 fn a_frame_that_comes_in_drops_is_given_up_and_a_slow_one_is_not() {
     for (bytes_each, gives_up) in [(10, true), (20_000, false)] {
         let mut world = World::new(config());

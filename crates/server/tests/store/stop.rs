@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_client::{Class, Client, ClientConfig};
-use forebay_types::{FragmentId, ReadOutcome};
+use forebay_types::{DriveNumber, FragmentId, ReadOutcome};
 
 use crate::world::{World, payload};
 
@@ -71,4 +71,25 @@ fn a_server_without_clients_stops_at_once_and_starts_again() {
         world.start();
     }
     world.client(Class::Monitor).ping().expect("answered");
+}
+
+#[test]
+fn a_stop_ends_although_the_lanes_can_write_no_more() {
+    for round in 0..4u32 {
+        let mut world = World::new(2);
+        let mut writer = world.client(Class::Readout);
+        for event in 0..500 {
+            let id = FragmentId::new(round, event, 1);
+            writer.put(id, 1, &payload(id, 5000)).expect("taken");
+        }
+        // The last flushes and checkpoints meet drives that fail, too many to go on without them.
+        let (control, stop) = (world.server().control().clone(), world.server().stop_handle());
+        if round % 2 == 0 {
+            stop.stop();
+        }
+        for drive in 0..3 {
+            control.inject_fault(DriveNumber(drive)).expect("made to fail");
+        }
+        assert!(!world.stop().clean);
+    }
 }
