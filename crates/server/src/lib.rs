@@ -36,7 +36,7 @@ mod status;
 pub use config::ServerConfig;
 pub use lane_requests::LaneRequests;
 pub use server::{Server, ServerError, StartError, StopHandle, Stopped};
-pub use service::{Service, ServiceConfig, Step};
+pub use service::{Service, ServiceConfig, Stall, Step};
 
 /// Name and version, as the greeting and the status tell them.
 pub const SERVER_NAME: &str = concat!("forebay ", env!("CARGO_PKG_VERSION"));

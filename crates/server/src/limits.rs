@@ -98,6 +98,12 @@ pub const GREETING_TABLE_BYTES_MAX: usize = 4 << 10;
 /// The frame of a request on a control connection.
 pub const CONTROL_FRAME_BYTES_MAX: usize = 64 << 10;
 
+/// Requests of a control connection that are answered before others have their turn.
+pub const CONTROL_TURN_REQUESTS: usize = 16;
+
+/// A control connection that has so much to read is not served further; one more answer may exceed it.
+pub const CONTROL_OUT_BYTES_MAX: usize = 256 << 10;
+
 /// How long a connection that is closed by the server may take to read what it was told last.
 pub const LINGER: Duration = Duration::from_secs(2);
 

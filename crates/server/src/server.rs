@@ -13,7 +13,7 @@ use mio::Poll;
 use crate::config::ServerConfig;
 use crate::driver::acceptor::Acceptor;
 use crate::driver::control::ControlThread;
-use crate::driver::inbox::{Inbox, Message};
+use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
 use crate::service::ServiceConfig;
 
@@ -127,7 +127,10 @@ impl Server {
         for (seed, (inbox, poll)) in runners.into_iter().zip(lanes) {
             let config = service_config(&config, &info, &seed);
             let name = format!("forebay-lane-{}", config.lane);
-            let handle = spawn(&name, &stop, move || LaneThread::new(seed, config, poll, inbox)?.run())?;
+            let handle = spawn(&name, &stop, move || {
+                let _closed = CloseAtEnd(inbox.clone());
+                LaneThread::new(seed, config, poll, inbox)?.run()
+            })?;
             threads.push((name, handle));
         }
         let thread = ControlThread {
@@ -138,6 +141,7 @@ impl Server {
             info,
             started: Instant::now(),
             stopping: stop.stopping.clone(),
+            stall_timeout: config.stall_timeout(),
         };
         let control_thread = (control_inbox, spawn("forebay-status", &stop, move || thread.run())?);
         threads.push(("forebay-accept".to_owned(), spawn("forebay-accept", &stop, move || acceptor.run())?));

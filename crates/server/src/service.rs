@@ -22,6 +22,7 @@ pub(crate) use begin::unknown_kind;
 pub(crate) use lists::{encode_runs, run_infos, stream_infos};
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 use forebay_protocol::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_TABLE_BYTES_MAX};
 use forebay_protocol::{
@@ -75,6 +76,47 @@ pub enum Step {
     Again,
     /// Nothing: it waits for its peer, or for the lane.
     Wait,
+}
+
+/// Why a connection stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// The rest of a frame does not come.
+    HalfFrame {
+        /// Bytes that came of what is awaited.
+        arrived_bytes: usize,
+        /// The put whose fragments are awaited; `None`: the header or table of a request.
+        request: Option<u64>,
+        /// How long nothing, or next to nothing, came.
+        limit: Duration,
+    },
+    /// The peer takes nothing of what it is sent.
+    Unread {
+        /// Bytes that wait for it.
+        bytes: usize,
+        /// How long it took nothing.
+        limit: Duration,
+    },
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stall::HalfFrame { arrived_bytes, request: Some(request), limit } => write!(
+                f,
+                "stopped in the middle of put {request}: {arrived_bytes} bytes of the next fragment came, then too little for {limit:?}"
+            ),
+            Stall::HalfFrame { arrived_bytes, request: None, limit } => {
+                write!(
+                    f,
+                    "stopped in the middle of a request: {arrived_bytes} bytes of it came, then too little for {limit:?}"
+                )
+            }
+            Stall::Unread { bytes, limit } => {
+                write!(f, "did not read for {limit:?}: {bytes} bytes of answers wait for it")
+            }
+        }
+    }
 }
 
 /// How far a request came.
@@ -364,14 +406,22 @@ impl Service {
         self.connections.get(&id).is_some_and(|connection| !connection.out.is_empty())
     }
 
-    /// Connections that stopped in the middle of a frame, or do not read, for too long.
-    pub fn stalled(&self, now: Time) -> Vec<u64> {
+    /// Connections that stopped in the middle of a frame, or do not read, for too long; and which it is.
+    pub fn stalled(&self, now: Time) -> Vec<(u64, Stall)> {
         let limit = self.core.config.stall_timeout;
-        let stalled = |connection: &Connection| {
-            connection.awaits_since().is_some_and(|since| now >= since + limit)
-                || connection.out_since.is_some_and(|since| now >= since + limit * UNREAD_TIMES)
+        let over = |since: Option<Time>, limit| since.is_some_and(|since| now >= since + limit);
+        let stall = |connection: &Connection| {
+            if over(connection.awaits_since(), limit) {
+                let current = connection.current.and_then(|current| self.requests.get(&current));
+                let request = current.map(|request| request.number);
+                Some(Stall::HalfFrame { arrived_bytes: connection.receive.len(), request, limit })
+            } else if over(connection.out_since, limit * UNREAD_TIMES) {
+                Some(Stall::Unread { bytes: connection.out.len(), limit: limit * UNREAD_TIMES })
+            } else {
+                None
+            }
         };
-        self.connections.iter().filter(|(_, connection)| stalled(connection)).map(|(id, _)| *id).collect()
+        self.connections.iter().filter_map(|(id, connection)| Some((*id, stall(connection)?))).collect()
     }
 
     /// How far the next read of a connection may go: to the end of a fragment that the buffer holds, so that none of them is moved.

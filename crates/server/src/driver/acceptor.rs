@@ -11,7 +11,7 @@ use forebay_protocol::{ErrorCode, ErrorReply, Hello, LANE_CONTROL, Message as _}
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll};
 
-use super::inbox::{ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE};
+use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE};
 use super::socket::{Got, Socket};
 use crate::config::ServerConfig;
 use crate::greeting::{Greeting, NotGreeted};
@@ -188,10 +188,11 @@ impl Acceptor {
         };
         let guest = self.guests.remove(&id).expect("it greeted just now");
         let Hello { lane, class, name, .. } = hello;
-        tracing::debug!(peer = %guest.peer, lane, %class, name, "connected");
+        let client = ClientName { address: guest.peer, name: name.into() };
+        tracing::debug!(%client, lane, %class, "connected");
         let stream = guest.socket.remove(self.poll.registry());
         let inbox = if lane == LANE_CONTROL { &self.control } else { &self.lanes[usize::from(lane)] };
-        inbox.send(Message::Greeted(Greeted { stream, class, request, slot }));
+        inbox.send(Message::Greeted(Greeted { stream, client, class, request, slot }));
     }
 
     fn refuse(&mut self, id: u64, refusal: &NotGreeted) {

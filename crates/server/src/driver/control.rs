@@ -1,13 +1,14 @@
 //! The thread of control connections: those that name no lane. It asks the lanes' threads and puts their answers together.
 //!
-//! Requests of all control connections are served one after the other: each asks all lanes at once and waits for them, briefly. Lanes
-//! never wait for this thread.
+//! Requests of all control connections are served one after the other: each asks all lanes at once and waits for them, briefly; when a
+//! lane was waited for in vain, the other requests of that turn do not wait. Lanes never wait for this thread.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::limits::FRAME_PAYLOAD_BYTES_MAX;
@@ -18,9 +19,11 @@ use forebay_protocol::{
 use forebay_store::{ControlHandle, StoreInfo};
 use mio::{Events, Poll};
 
-use super::inbox::{ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, Told};
+use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, Told};
 use super::socket::{Got, Socket};
-use crate::limits::{CONTROL_FRAME_BYTES_MAX, LINGER, QUERY_TIMEOUT};
+use crate::limits::{
+    CONTROL_FRAME_BYTES_MAX, CONTROL_OUT_BYTES_MAX, CONTROL_TURN_REQUESTS, LINGER, QUERY_TIMEOUT, UNREAD_TIMES,
+};
 use crate::merge::{merge_runs, merge_streams};
 use crate::schedule::class_place;
 use crate::service::{encode_runs, unknown_kind};
@@ -29,15 +32,19 @@ use crate::status::{LaneReport, server_status};
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// A connection that has so much to read is not served further.
-const OUT_BYTES_MAX: usize = 4 << 20;
+/// The time between two looks at connections that stand still or leave.
+const LOOK: Duration = Duration::from_millis(500);
 
 struct Peer {
     socket: Socket,
+    client: ClientName,
     class: Class,
     received: FrameBuffer,
     out: Vec<u8>,
     sent: usize,
+    /// Since when it takes nothing of what it is sent, and since when the rest of a frame is awaited.
+    unread_since: Option<Instant>,
+    half_since: Option<Instant>,
     /// It was told its end; until then it may read it.
     closing: Option<Instant>,
     ended: bool,
@@ -53,33 +60,49 @@ pub(crate) struct ControlThread {
     pub(crate) info: StoreInfo,
     pub(crate) started: Instant,
     pub(crate) stopping: Arc<AtomicBool>,
+    pub(crate) stall_timeout: Duration,
 }
 
 /// The control thread at work.
 struct Control {
     thread: ControlThread,
     peers: BTreeMap<u64, Peer>,
+    /// A lane did not answer in time in this turn: nobody else waits for it.
+    is_late: Cell<bool>,
+}
+
+/// What a connection needs after it was served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Served {
+    /// It waits for its peer.
+    Rests,
+    /// There is more to answer.
+    Again,
+    Gone,
 }
 
 impl ControlThread {
     /// Serves until the stop.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
-        let mut control = Control { thread: self, peers: BTreeMap::new() };
+        let mut control = Control { thread: self, peers: BTreeMap::new(), is_late: Cell::new(false) };
         let mut next_id = FIRST_CONNECTION;
+        // In order: who was served in this turn comes behind who was not.
+        let mut ready: Vec<u64> = Vec::new();
         loop {
-            let timeout =
-                control.peers.values().any(|peer| peer.closing.is_some()).then_some(Duration::from_millis(100));
+            let waits = control.peers.values().any(Peer::is_timed).then_some(LOOK);
+            let timeout = if ready.is_empty() { waits } else { Some(Duration::ZERO) };
             match control.thread.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
-            let mut ready = Vec::new();
             for event in events.iter() {
                 let id = event.token().0 as u64;
                 if let Some(peer) = control.peers.get_mut(&id) {
                     peer.socket.note(event);
-                    ready.push(id);
+                    if !ready.contains(&id) {
+                        ready.push(id);
+                    }
                 }
             }
             for message in control.thread.inbox.take() {
@@ -93,25 +116,21 @@ impl ControlThread {
                     Message::Query(..) => unreachable!("only lanes are asked"),
                 }
             }
-            for id in ready {
-                if !control.serve(id) {
-                    control.peers.remove(&id);
-                }
-            }
-            let now = Instant::now();
-            control.peers.retain(|_, peer| {
-                !peer.closing.is_some_and(|until| now >= until || (peer.ended && peer.socket.drain()))
-            });
+            control.is_late.set(false);
+            ready = control.serve_all(ready);
+            control.see_off();
         }
     }
 }
 
 impl Control {
     fn open(&mut self, id: u64, greeted: Greeted) {
-        let Greeted { stream, class, request, slot } = greeted;
+        let Greeted { stream, client, class, request, slot } = greeted;
         let socket = match Socket::new(stream, id, self.thread.poll.registry()) {
             Ok(socket) => socket,
-            Err(error) => return tracing::warn!(%error, "a control connection could not be taken"),
+            Err(error) => {
+                return tracing::warn!(%error, "the control connection of {client} could not be taken: it connects again");
+            }
         };
         let info = &self.thread.info;
         let hello = HelloReply {
@@ -129,70 +148,116 @@ impl Control {
         let mut out = Vec::new();
         hello.encode(request, &mut out);
         let received = FrameBuffer::new();
-        self.peers.insert(id, Peer { socket, class, received, out, sent: 0, closing: None, ended: false, _slot: slot });
+        let peer = Peer {
+            socket,
+            client,
+            class,
+            received,
+            out,
+            sent: 0,
+            unread_since: None,
+            half_since: None,
+            closing: None,
+            ended: false,
+            _slot: slot,
+        };
+        self.peers.insert(id, peer);
     }
 
-    /// Reads, answers and writes; `false`: the connection is gone.
-    fn serve(&mut self, id: u64) -> bool {
-        loop {
-            let Some(mut peer) = self.peers.remove(&id) else { return true };
-            let more = peer.write().and_then(|()| peer.read());
-            let answered = more.is_some() && self.answer(&mut peer);
-            let written = peer.write();
-            let goes_on = answered || (more == Some(true) && peer.has_room());
-            self.peers.insert(id, peer);
-            if more.is_none() || written.is_none() {
+    /// Serves each of `ready` for a while; gives those that have more to be answered.
+    fn serve_all(&mut self, ready: Vec<u64>) -> Vec<u64> {
+        let mut again = Vec::new();
+        for id in ready {
+            let Some(mut peer) = self.peers.remove(&id) else { continue };
+            let served = self.serve(&mut peer);
+            if served != Served::Gone {
+                self.peers.insert(id, peer);
+            }
+            if served == Served::Again {
+                again.push(id);
+            }
+        }
+        again
+    }
+
+    /// Closes those that left, and those that stand still in the middle of a frame or do not read.
+    fn see_off(&mut self) {
+        let (now, stall_timeout) = (Instant::now(), self.thread.stall_timeout);
+        self.peers.retain(|_, peer| {
+            if peer.closing.is_some_and(|until| now >= until || (peer.ended && peer.socket.drain())) {
                 return false;
             }
-            if !goes_on {
-                return true;
+            let over = |since: Option<Instant>, limit| since.is_some_and(|since| now >= since + limit);
+            let stalled = over(peer.half_since, stall_timeout) || over(peer.unread_since, stall_timeout * UNREAD_TIMES);
+            if stalled {
+                tracing::warn!(
+                    "the control connection of {} stood still in the middle of a request, or did not read its answers, for too long, and \
+                     is closed: no data are concerned",
+                    peer.client
+                );
+            }
+            !stalled
+        });
+    }
+
+    /// Reads, answers some requests and writes.
+    fn serve(&self, peer: &mut Peer) -> Served {
+        let mut left = CONTROL_TURN_REQUESTS;
+        loop {
+            let Some(read) = peer.write().and_then(|()| peer.read()) else { return Served::Gone };
+            let before = left;
+            while left > 0 && peer.has_room() && self.answer(peer) {
+                left -= 1;
+            }
+            if peer.write().is_none() {
+                return Served::Gone;
+            }
+            let waits = left > 0 && peer.has_room() && !peer.received.is_empty();
+            peer.half_since = waits.then(|| peer.half_since.filter(|_| left == before).unwrap_or_else(Instant::now));
+            match left {
+                0 => return Served::Again,
+                _ if read && peer.has_room() => {}
+                _ => return Served::Rests,
             }
         }
     }
 
-    /// Answers what has arrived; whether there was anything.
+    /// Answers one request that has arrived; whether there was one.
     fn answer(&self, peer: &mut Peer) -> bool {
-        let mut answered = false;
-        while peer.has_room() {
-            let mut received = std::mem::take(&mut peer.received);
-            let taken = match received.next_frame() {
-                Ok(None) => {
-                    // What a frame announces is checked before it is waited for.
-                    let header = received.peek_header().ok().flatten();
-                    let large = header.filter(|header| header.frame_bytes() > CONTROL_FRAME_BYTES_MAX);
-                    if let Some(header) = large {
-                        peer.refuse(&FrameError::TooLarge {
-                            request: header.request,
-                            part: "frame on a control connection",
-                            bytes: u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX),
-                            max: CONTROL_FRAME_BYTES_MAX,
-                        });
-                        peer.closing = Some(Instant::now() + LINGER);
-                    }
-                    false
+        let mut received = std::mem::take(&mut peer.received);
+        let taken = match received.next_frame() {
+            Ok(None) => {
+                // What a frame announces is checked before it is waited for.
+                let header = received.peek_header().ok().flatten();
+                let large = header.filter(|header| header.frame_bytes() > CONTROL_FRAME_BYTES_MAX);
+                if let Some(header) = large {
+                    peer.refuse(&FrameError::TooLarge {
+                        request: header.request,
+                        part: "frame on a control connection",
+                        bytes: u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX),
+                        max: CONTROL_FRAME_BYTES_MAX,
+                    });
+                    peer.closing = Some(Instant::now() + LINGER);
                 }
-                Ok(Some(frame)) => {
-                    self.answer_frame(&frame, peer);
-                    true
-                }
-                Err(error) => {
-                    peer.refuse(&error);
-                    if error.closes_connection() {
-                        peer.closing = Some(Instant::now() + LINGER);
-                    }
-                    true
-                }
-            };
-            if received.is_empty() {
-                received = FrameBuffer::new();
+                false
             }
-            peer.received = received;
-            if !taken {
-                break;
+            Ok(Some(frame)) => {
+                self.answer_frame(&frame, peer);
+                true
             }
-            answered = true;
+            Err(error) => {
+                peer.refuse(&error);
+                if error.closes_connection() {
+                    peer.closing = Some(Instant::now() + LINGER);
+                }
+                true
+            }
+        };
+        if received.is_empty() {
+            received = FrameBuffer::new();
         }
-        answered
+        peer.received = received;
+        taken
     }
 
     fn answer_frame(&self, frame: &Frame<'_>, peer: &mut Peer) {
@@ -294,17 +359,24 @@ impl Control {
     /// What the lanes tell that answer in time.
     fn ask(&self, query: Query) -> Vec<(u16, Told)> {
         let lanes = self.thread.lanes.len();
+        let mut told = Vec::with_capacity(lanes);
+        if self.is_late.get() {
+            return told;
+        }
         let (sender, receiver) = sync_channel(lanes);
         for lane in &self.thread.lanes {
             lane.send(Message::Query(query, sender.clone()));
         }
         drop(sender);
         let until = Instant::now() + QUERY_TIMEOUT;
-        let mut told = Vec::with_capacity(lanes);
         while told.len() < lanes {
             match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(one) => told.push(one),
-                Err(_) => break,
+                Err(error) => {
+                    // A lane that has ended is no reason to wait less for the others.
+                    self.is_late.set(error == RecvTimeoutError::Timeout);
+                    break;
+                }
             }
         }
         told
@@ -313,7 +385,12 @@ impl Control {
 
 impl Peer {
     fn has_room(&self) -> bool {
-        self.closing.is_none() && self.out.len() - self.sent < OUT_BYTES_MAX
+        self.closing.is_none() && self.out.len() - self.sent < CONTROL_OUT_BYTES_MAX
+    }
+
+    /// Whether its time may run out.
+    fn is_timed(&self) -> bool {
+        self.closing.is_some() || self.unread_since.is_some() || self.half_since.is_some()
     }
 
     fn refuse(&mut self, error: &FrameError) {
@@ -344,11 +421,14 @@ impl Peer {
     fn write(&mut self) -> Option<()> {
         while self.sent < self.out.len() {
             match self.socket.write(std::iter::once(&self.out[self.sent..]))? {
-                0 => return Some(()),
-                bytes => self.sent += bytes,
+                0 => {
+                    self.unread_since.get_or_insert_with(Instant::now);
+                    return Some(());
+                }
+                bytes => (self.sent, self.unread_since) = (self.sent + bytes, None),
             }
         }
-        (self.out, self.sent) = (Vec::new(), 0);
+        (self.out, self.sent, self.unread_since) = (Vec::new(), 0, None);
         if self.closing.is_some() && !self.ended {
             self.ended = true;
             self.socket.end();

@@ -1,9 +1,11 @@
 //! Messages for a thread that waits in a poll.
 
+use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_protocol::{Class, RunInfo, StreamInfo};
 use mio::{Poll, Token, Waker};
@@ -19,9 +21,26 @@ pub(crate) const READY: Token = Token(1);
 /// The number of the first connection.
 pub(crate) const FIRST_CONNECTION: u64 = 2;
 
+/// Who is at the other end of a connection, as far as it says.
+pub(crate) struct ClientName {
+    pub(crate) address: SocketAddr,
+    pub(crate) name: Box<str>,
+}
+
+impl fmt::Display for ClientName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.name {
+            "" => write!(f, "{}", self.address),
+            // A name comes from the network, and goes to a terminal.
+            name => write!(f, "{} ({})", name.escape_debug(), self.address),
+        }
+    }
+}
+
 /// A connection that said who it is.
 pub(crate) struct Greeted {
     pub(crate) stream: std::net::TcpStream,
+    pub(crate) client: ClientName,
     pub(crate) class: Class,
     pub(crate) request: u64,
     pub(crate) slot: ConnectionSlot,
@@ -74,18 +93,35 @@ pub(crate) enum Message {
 
 /// Messages for a thread. Connections in it are bounded by the limit on all connections.
 pub(crate) struct Inbox {
-    messages: Mutex<Vec<Message>>,
+    /// `None`: the thread has ended, and nobody waits for an answer of it.
+    messages: Mutex<Option<Vec<Message>>>,
     waker: Waker,
+}
+
+/// Closes the inbox of a thread when that ends, however it does.
+pub(crate) struct CloseAtEnd(pub(crate) Arc<Inbox>);
+
+impl Drop for CloseAtEnd {
+    fn drop(&mut self) {
+        *self.0.messages() = None;
+    }
 }
 
 impl Inbox {
     /// For the thread that waits in `poll`.
     pub(crate) fn new(poll: &Poll) -> io::Result<Arc<Inbox>> {
-        Ok(Arc::new(Inbox { messages: Mutex::default(), waker: Waker::new(poll.registry(), WAKE)? }))
+        Ok(Arc::new(Inbox { messages: Mutex::new(Some(Vec::new())), waker: Waker::new(poll.registry(), WAKE)? }))
     }
 
+    fn messages(&self) -> MutexGuard<'_, Option<Vec<Message>>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a thread that has ended the message is dropped.
     pub(crate) fn send(&self, message: Message) {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        if let Some(messages) = &mut *self.messages() {
+            messages.push(message);
+        }
         self.wake();
     }
 
@@ -97,6 +133,6 @@ impl Inbox {
     }
 
     pub(crate) fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+        self.messages().as_mut().map(std::mem::take).unwrap_or_default()
     }
 }

@@ -10,7 +10,7 @@ use forebay_store::{LaneRunner, LaneSeed};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use super::inbox::{ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, READY, Told, WAKE};
+use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, READY, Told, WAKE};
 use super::socket::{Got, Socket};
 use crate::limits::{FAREWELL, LINGER};
 use crate::service::{Service, ServiceConfig, Step};
@@ -21,6 +21,7 @@ const LOOK_ROUND: Duration = Duration::from_secs(1);
 
 struct Peer {
     socket: Socket,
+    client: ClientName,
     slot: ConnectionSlot,
 }
 
@@ -173,16 +174,18 @@ impl LaneThread {
     }
 
     fn open(&mut self, greeted: Greeted) {
-        let Greeted { stream, class, request, slot } = greeted;
+        let Greeted { stream, client, class, request, slot } = greeted;
         let id = self.next_id;
         self.next_id += 1;
         match Socket::new(stream, id, self.poll.registry()) {
             Ok(socket) => {
-                self.peers.insert(id, Peer { socket, slot });
+                self.peers.insert(id, Peer { socket, client, slot });
                 self.service.open(id, class, request);
                 self.service.readable(id);
             }
-            Err(error) => tracing::warn!(lane = self.lane, %error, "a connection could not be taken"),
+            Err(error) => {
+                tracing::warn!(lane = self.lane, %error, "the connection of {client} could not be taken: it connects again")
+            }
         }
     }
 
@@ -254,12 +257,13 @@ impl LaneThread {
             return;
         }
         self.looked_round = now;
-        for id in self.service.stalled(self.runner.now()) {
+        for (id, stall) in self.service.stalled(self.runner.now()) {
+            let Some(peer) = self.peers.get(&id) else { continue };
             tracing::warn!(
                 lane = self.lane,
-                connection = id,
-                "a connection stood still in the middle of a frame, or did not read its answers, and is closed; its client \
-                 connects again and repeats what was not answered"
+                "{} {stall}; its connection is closed, which frees what it held. Nothing that was acknowledged is concerned: the client \
+                 connects again and repeats what was not answered",
+                peer.client
             );
             self.close(id);
         }

@@ -1,5 +1,7 @@
 //! Peers that do not behave.
 
+use std::time::Duration;
+
 use forebay_client::Class;
 use forebay_protocol::{
     ErrorCode, ErrorReply, Get, HEADER_BYTES, Hello, Kind, LANE_CONTROL, Message, PROTOCOL_VERSION, Ping, PutEntry,
@@ -122,6 +124,32 @@ fn malformed_greetings_and_frames_are_told_why() {
     assert_eq!(raw.receive().expect("told").message::<ErrorReply>().code, ErrorCode::WrongLane);
     // All the while others are served.
     world.client(Class::Monitor).ping().expect("answered");
+}
+
+#[test]
+fn control_connections_that_stand_still_are_given_up() {
+    let world = World::with(1, |world| world.config.stall_timeout_ms = 200);
+    let mut half = world.raw(LANE_CONTROL, Class::Monitor);
+    half.send(&put_frame(5, FragmentId::new(1, 1, 1), 1000)[..20]);
+    let mut whole = world.raw(LANE_CONTROL, Class::Monitor);
+    let mut deaf = world.raw(LANE_CONTROL, Class::Monitor);
+    deaf.stream.set_nonblocking(true).expect("set");
+    // Answers that nobody reads fill the socket and what the server holds; then it reads nothing more.
+    let mut status = Vec::new();
+    (0..128).for_each(|request| forebay_protocol::Status.encode(request, &mut status));
+    let refused = loop {
+        match std::io::Write::write(&mut deaf.stream, &status) {
+            Ok(_) => std::thread::yield_now(),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.kind() != std::io::ErrorKind::WouldBlock);
+    assert!(half.receive().is_none(), "half a request is given up");
+    whole.ask(9, &Ping);
+    assert_eq!(whole.receive().expect("an idle one is not").kind, Kind::Done);
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_client::{Class, Client, ClientConfig};
+use forebay_protocol::{LANE_CONTROL, Message as _, Status};
 use forebay_types::{DriveNumber, FragmentId, ReadOutcome};
 
-use crate::world::{World, payload};
+use crate::world::{Raw, World, payload};
 
 #[test]
 fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
@@ -71,6 +72,21 @@ fn a_server_without_clients_stops_at_once_and_starts_again() {
         world.start();
     }
     world.client(Class::Monitor).ping().expect("answered");
+}
+
+#[test]
+fn control_clients_that_keep_asking_do_not_delay_a_stop() {
+    let mut world = World::new(2);
+    let stop = world.server().stop_handle();
+    let mut asking: Vec<Raw> = (0..4).map(|_| world.raw(LANE_CONTROL, forebay_protocol::Class::Monitor)).collect();
+    let mut requests = Vec::new();
+    (0..128).for_each(|request| Status.encode(request, &mut requests));
+    // None of them reads: all that the server takes is asked for.
+    asking.iter_mut().for_each(|raw| raw.send(&requests));
+    stop.stop();
+    asking.iter_mut().for_each(|raw| drop(std::io::Write::write(&mut raw.stream, &requests)));
+    // The lanes are gone when the last of these are answered: nobody waits for them.
+    assert!(world.stop().clean);
 }
 
 #[test]
