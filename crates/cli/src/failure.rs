@@ -64,7 +64,7 @@ impl Failure {
         let message = format!("{what}: {outcome}");
         match outcome {
             DecideOutcome::NoSpace | DecideOutcome::Unavailable => Failure::retry(message),
-            DecideOutcome::ReadOnly => Failure::usage(message),
+            DecideOutcome::ReadOnly | DecideOutcome::TooManyStreams => Failure::usage(message),
             _ => Failure::data(message),
         }
     }

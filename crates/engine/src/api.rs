@@ -206,8 +206,12 @@ pub enum LaneEvent {
     },
     /// Recovery is over and the lane serves.
     Serving,
-    /// Everything is durable and closed; the lane does nothing more.
-    Stopped,
+    /// The lane does nothing more.
+    Stopped {
+        /// Whether everything is durable and closed. Else the next start finds what a crash leaves: the lane was stopped before it
+        /// had recovered, or it could not write any more.
+        whole: bool,
+    },
     /// The lane cannot go on; what is acknowledged is safe.
     Failed {
         /// Why, for the operator.

@@ -100,6 +100,8 @@ pub struct Lane {
     events: VecDeque<LaneEvent>,
     /// Drives that failed and that the control part has not taken out yet.
     failing: BTreeSet<DriveNumber>,
+    /// Recovery came to its end: the index has everything that is stored.
+    recovered: bool,
     next_sequence: u64,
     next_segment_counter: u64,
     fragment_bytes: u64,

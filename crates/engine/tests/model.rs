@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{Shape, World};
+use world::{PATIENT, Shape, World};
 
 const SEEDS: u64 = 60;
 
@@ -25,7 +25,7 @@ fn what_is_acknowledged_holds_through_crashes_and_lost_drives() {
     let mut totals = world::Totals::default();
     for seed in seeds {
         let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];
-        let result = std::panic::catch_unwind(|| World::new(seed, shape).run(700));
+        let result = std::panic::catch_unwind(|| World::new(seed, shape, PATIENT).run(700));
         match result {
             Ok(world) => totals.add(&world),
             Err(panic) => {

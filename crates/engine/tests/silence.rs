@@ -5,12 +5,12 @@ mod world;
 
 use std::time::Duration;
 
-use world::{Shape, World};
+use world::{PATIENT, Setup, Shape, World};
 
 const SHAPE: Shape = Shape { drives: 5, data: 4, parity: 1, losses: 1 };
 
 fn world() -> World {
-    World::with_drive_timeout(11, SHAPE, Duration::from_secs(1))
+    World::new(11, SHAPE, Setup { drive_timeout: Duration::from_secs(1), ..PATIENT })
 }
 
 #[test]

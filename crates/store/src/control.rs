@@ -109,6 +109,8 @@ pub(crate) struct ControlThread {
     mailboxes: Vec<Arc<Mailbox>>,
     drives: Vec<DriveInfo>,
     timeout: Duration,
+    /// No lane stopped before it had recovered, or with something that it could not write.
+    all_whole: bool,
     shared: Arc<Shared>,
 }
 
@@ -152,7 +154,7 @@ impl ControlThread {
         let shared = Shared { status: Mutex::new(status), changed: Condvar::new(), switch };
         // While lanes wait for it, a superblock is in no hurry: a drive is given up later than by a lane.
         let (drives, timeout) = (plan.drives.clone(), config.drive_timeout() * 5);
-        ControlThread { control, media, mailboxes, drives, timeout, shared: Arc::new(shared) }
+        ControlThread { control, media, mailboxes, drives, timeout, all_whole: true, shared: Arc::new(shared) }
     }
 
     /// Makes the start durable; gives the drives as the lanes are to see them.
@@ -207,12 +209,14 @@ impl ControlThread {
                 }
             }
             LaneEvent::Serving => self.update(|status| status.lanes_serving += 1),
-            LaneEvent::Stopped => {
+            LaneEvent::Stopped { whole } => {
+                self.all_whole &= whole;
                 self.update(|status| status.lanes_stopped += 1);
                 let all = usize::from(lock(&self.shared.status).lanes_stopped) == lanes;
                 let sound = lock(&self.shared.status).failure.is_none();
                 if all
                     && sound
+                    && self.all_whole
                     && let Some(control) = &mut self.control
                 {
                     control.stop_clean();

@@ -112,6 +112,9 @@ coded!(
         Unavailable = 5, "unavailable: too few drives are up; try again";
         /// The store is open for reading alone.
         ReadOnly = 6, "read-only: the store was started read-only";
+        /// The lane has given all numbers of streams away; the event stays as it is.
+        TooManyStreams = 7, "too many streams: the store knows as many as it can already and none is ever forgotten; the event stays \
+                             as it is, name streams that the store knows";
     }
 );
 
@@ -199,6 +202,7 @@ mod tests {
         assert_eq!(PutOutcome::from_code(200), None);
         assert_eq!(ReadOutcome::Lost.code(), 4);
         assert_eq!(DecideOutcome::ReadOnly.code(), 6);
+        assert_eq!(DecideOutcome::TooManyStreams.code(), 7);
     }
 
     #[test]

@@ -82,9 +82,9 @@ impl Lane {
             RecordKind::Accept => {
                 self.counters.events_accepted += 1;
                 self.counters.events_incomplete += u64::from(incomplete);
-                let needed = self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment);
-                assert!(needed, "an event is accepted once");
-                self.segments.revive(segment, 0);
+                if self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment) {
+                    self.segments.revive(segment, 0);
+                }
                 self.leases.end(key);
                 if let Some(event) = self.index.event_mut(key) {
                     event.flags.set(EventFlags::DECIDING, false);

@@ -153,9 +153,11 @@ impl Lane {
 
     /// Nothing can be written any more: whoever waits is told so. What is acknowledged stays readable as far as drives allow.
     pub(super) fn become_unavailable(&mut self, reason: String) {
-        if matches!(self.state, State::Unavailable(_)) {
-            return;
-        }
+        let stopping = match self.state {
+            State::Unavailable(_) | State::Stopped => return,
+            State::Stopping => true,
+            State::Recovering(_) | State::Preparing | State::Serving | State::ReadOnly => false,
+        };
         self.state = State::Unavailable(reason.clone());
         self.events.push_back(LaneEvent::Failed { reason });
         let mut replay: VecDeque<Replay> = VecDeque::new();
@@ -175,6 +177,10 @@ impl Lane {
         replay.append(&mut self.writer.replay);
         for refused in replay {
             self.refuse(refused);
+        }
+        if stopping {
+            // Whoever asked for the stop asks once: what could not be written is refused, the end comes all the same.
+            self.stopped(false);
         }
     }
 

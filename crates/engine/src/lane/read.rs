@@ -15,6 +15,9 @@ use crate::segments::POSITION_BYTES;
 impl Lane {
     /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
     pub fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
+        if self.serves_reads().is_err() {
+            return Fetch::Done(ReadOutcome::Unavailable, 0);
+        }
         let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
             let finished = self.finished.contains(id.key());
             return Fetch::Done(if finished { ReadOutcome::Deleted } else { ReadOutcome::NotFound }, 0);

@@ -179,6 +179,21 @@ impl Lane {
         if let Some(admission) = self.not_serving() {
             return admission;
         }
+        let accepts = matches!(verdict, Verdict::Accept(_));
+        if self.finished.contains(key) {
+            return Admission::Done(if accepts { DecideOutcome::Conflict } else { DecideOutcome::AlreadyDone });
+        }
+        if let Some(accepted) = self.accepted.get(key) {
+            let same = match verdict {
+                Verdict::Reject => false,
+                Verdict::Accept(names) => self.known_streams(names) == Some(accepted.streams),
+            };
+            return Admission::Done(if same { DecideOutcome::AlreadyDone } else { DecideOutcome::Conflict });
+        }
+        if self.index.event(key).is_none() {
+            // Before its streams get numbers: there are few, and they are given for ever.
+            return Admission::Done(DecideOutcome::NotFound);
+        }
         let streams = match verdict {
             Verdict::Reject => StreamSet::default(),
             Verdict::Accept(names) => match self.stream_set(names) {
@@ -186,14 +201,6 @@ impl Lane {
                 Err(admission) => return admission,
             },
         };
-        let accepts = matches!(verdict, Verdict::Accept(_));
-        if self.finished.contains(key) {
-            return Admission::Done(if accepts { DecideOutcome::Conflict } else { DecideOutcome::AlreadyDone });
-        }
-        if let Some(accepted) = self.accepted.get(key) {
-            let same = accepts && accepted.streams == streams;
-            return Admission::Done(if same { DecideOutcome::AlreadyDone } else { DecideOutcome::Conflict });
-        }
         let (kind, purpose) = match accepts {
             true => (RecordKind::Accept, Purpose::Acceptance),
             false => (RecordKind::Reject, Purpose::Release),
@@ -245,12 +252,21 @@ impl Lane {
         }
     }
 
+    /// The numbers of streams that all have one.
+    fn known_streams(&self, names: &[StreamName]) -> Option<StreamSet> {
+        let mut set = StreamSet::default();
+        for name in names {
+            set.insert(self.accepted.stream(name)?);
+        }
+        Some(set)
+    }
+
     /// The numbers of streams. A new name must stand in a durable checkpoint before a record uses its number.
     fn stream_set(&mut self, names: &[StreamName]) -> Result<StreamSet, Admission<DecideOutcome>> {
         let mut set = StreamSet::default();
         for name in names {
             let Some(stream) = self.accepted.intern(name) else {
-                return Err(Admission::Done(DecideOutcome::NoSpace));
+                return Err(Admission::Done(DecideOutcome::TooManyStreams));
             };
             set.insert(stream);
         }
@@ -345,15 +361,22 @@ impl Lane {
             event.flags.set(EventFlags::LEASED, false);
             self.counters.leases_expired += 1;
             let incomplete = event.expected > 0 && !event.is_complete();
-            let tired = u16::from(event.attempts) >= self.config.lease_attempts_max;
+            // They are counted to 255.
+            let tired = u16::from(event.attempts) >= self.config.lease_attempts_max.min(u16::from(u8::MAX));
             if tired {
                 let debug = DEBUG_STREAM.parse().expect("a name of a stream");
                 let admission = self.decide(Token::NONE, key, &Verdict::Accept(vec![debug]), incomplete);
-                if !matches!(admission, Admission::Busy) {
+                if is_settled(admission) {
                     continue;
                 }
             }
             self.leases.ready(key);
         }
     }
+}
+
+/// Whether a decision that nobody waits for is made, or not needed. Else it must be tried again: the event would be forgotten.
+fn is_settled(admission: Admission<DecideOutcome>) -> bool {
+    use DecideOutcome::{AlreadyDone, Conflict, Done, NotFound};
+    matches!(admission, Admission::Pending | Admission::Done(Done | AlreadyDone | Conflict | NotFound))
 }

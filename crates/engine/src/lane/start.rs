@@ -55,6 +55,7 @@ impl Lane {
             replies: Default::default(),
             events: Default::default(),
             failing: BTreeSet::new(),
+            recovered: false,
             next_sequence: 0,
             next_segment_counter: 0,
             fragment_bytes: 0,
@@ -110,7 +111,7 @@ impl Lane {
         self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
         self.queue_events();
         if self.config.read_only {
-            self.state = State::ReadOnly;
+            (self.state, self.recovered) = (State::ReadOnly, true);
             self.events.push_back(LaneEvent::Serving);
             return;
         }
@@ -178,7 +179,7 @@ impl Lane {
         }
         match self.state {
             State::Preparing if self.checkpointer.written > 0 && self.checkpointer.is_idle() => {
-                self.state = State::Serving;
+                (self.state, self.recovered) = (State::Serving, true);
                 self.events.push_back(LaneEvent::Serving);
             }
             State::Stopping if !self.checkpointer.last_wanted => {
@@ -187,8 +188,7 @@ impl Lane {
                 self.checkpoint_if_needed();
             }
             State::Stopping if self.checkpointer.is_idle() => {
-                self.state = State::Stopped;
-                self.events.push_back(LaneEvent::Stopped);
+                self.stopped(true);
             }
             _ => {}
         }
@@ -208,19 +208,23 @@ impl Lane {
         !matches!(self.state, State::Preparing) || self.checkpointer.written > 0 && self.is_quiet()
     }
 
-    /// Refuses what comes from now on, makes durable what came before, closes and ends.
+    /// Refuses what comes from now on, makes durable what came before, closes and ends. What is not recovered yet is left to the
+    /// next start. To be called once or more.
     pub fn stop(&mut self) {
         match self.state {
-            State::Serving | State::Preparing => {
+            State::Serving => {
                 self.state = State::Stopping;
                 self.retire_segment();
                 self.slots.forget_plans();
             }
             State::Stopping | State::Stopped => {}
-            State::Recovering(_) | State::ReadOnly | State::Unavailable(_) => {
-                self.state = State::Stopped;
-                self.events.push_back(LaneEvent::Stopped);
-            }
+            State::ReadOnly => self.stopped(true),
+            State::Recovering(_) | State::Preparing | State::Unavailable(_) => self.stopped(false),
         }
+    }
+
+    pub(super) fn stopped(&mut self, whole: bool) {
+        self.state = State::Stopped;
+        self.events.push_back(LaneEvent::Stopped { whole });
     }
 }

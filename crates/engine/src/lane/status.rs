@@ -39,6 +39,20 @@ impl Lane {
         matches!(self.state, State::Serving | State::ReadOnly)
     }
 
+    /// Whether the lane knows what is stored and answers for it: reads, lists and leases tell the truth. A lane that can write no more
+    /// still does, unless that came about before recovery was at its end: then it knows nothing, and *not found* would be a lie.
+    ///
+    /// # Errors
+    /// Why not, for whoever asked.
+    pub fn serves_reads(&self) -> Result<(), &str> {
+        match &self.state {
+            State::Recovering(_) | State::Preparing => Err("it is still recovering what was stored"),
+            State::Stopped => Err("it has stopped"),
+            State::Unavailable(reason) if !self.recovered => Err(reason),
+            State::Serving | State::ReadOnly | State::Stopping | State::Unavailable(_) => Ok(()),
+        }
+    }
+
     /// Whether the lane does nothing more.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, State::Stopped)

@@ -1,6 +1,8 @@
 //! The world of the model test: drives in memory, a lane on them, a model of what must hold.
 
+mod faults;
 mod model;
+mod requests;
 #[allow(dead_code, reason = "not every test silences drives")]
 mod silence;
 
@@ -101,7 +103,18 @@ impl Random {
     }
 }
 
-const DRIVE_BYTES: u64 = 6 << 20;
+/// What differs from test to test.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub drive_bytes: u64,
+    pub drive_timeout: Duration,
+    pub lease_attempts_max: u16,
+}
+
+/// Nothing here is slow: only an error takes a drive out.
+pub const PATIENT: Setup =
+    Setup { drive_bytes: 6 << 20, drive_timeout: Duration::from_secs(3600), lease_attempts_max: 200 };
+
 const STORE: StoreUuid = StoreUuid::from_bytes([7; 16]);
 
 /// Everything.
@@ -121,16 +134,14 @@ pub struct World {
     model: Model,
     next_token: u64,
     totals: Totals,
-    drive_timeout: Duration,
+    setup: Setup,
+    /// The lane said that it has stopped, and whether everything is durable and closed.
+    stopped_whole: Option<bool>,
+    may_fail: bool,
 }
 
 impl World {
-    pub fn new(seed: u64, shape: Shape) -> Self {
-        // Nothing here is slow: only an error takes a drive out.
-        Self::with_drive_timeout(seed, shape, Duration::from_secs(3600))
-    }
-
-    pub fn with_drive_timeout(seed: u64, shape: Shape, drive_timeout: Duration) -> Self {
+    pub fn new(seed: u64, shape: Shape, setup: Setup) -> Self {
         let geometry = Geometry {
             lanes: 1,
             data_shards: shape.data,
@@ -142,8 +153,8 @@ impl World {
             fragment_bytes_max: 60_000,
         };
         let layout =
-            DriveLayout::plan(DRIVE_BYTES, 1, geometry.slot_bytes, geometry.checkpoint_bytes).expect("it fits");
-        let drives = MemoryDrives::new(shape.drives, DRIVE_BYTES);
+            DriveLayout::plan(setup.drive_bytes, 1, geometry.slot_bytes, geometry.checkpoint_bytes).expect("it fits");
+        let drives = MemoryDrives::new(shape.drives, setup.drive_bytes);
         let infos: Vec<DriveInfo> = (0..shape.drives)
             .map(|n| DriveInfo {
                 number: DriveNumber(n),
@@ -169,7 +180,9 @@ impl World {
             model: Model::default(),
             next_token: 0,
             totals: Totals::default(),
-            drive_timeout,
+            setup,
+            stopped_whole: None,
+            may_fail: false,
         };
         world.start(false);
         world
@@ -212,9 +225,29 @@ impl World {
         }
     }
 
-    // ---- starting, stopping, faults ----
+    // ---- starting ----
 
     fn start(&mut self, crash_in_recovery: bool) {
+        self.open_lane();
+        let mut turns = 0;
+        let crash_at = if crash_in_recovery { self.random.below(40) } else { u64::MAX };
+        while !self.lane().is_serving() {
+            self.turn();
+            turns += 1;
+            if turns > crash_at {
+                self.totals.crashes_in_recovery += 1;
+                self.crash();
+                return self.start(false);
+            }
+            assert!(turns < 100_000, "the lane does not start: {:?}", self.lane().status());
+        }
+        self.model.after_crash();
+        let status = self.lane().status();
+        assert_eq!((status.flushes_lost, status.segments_unreadable), (0, 0), "nothing may be lost: {status:?}");
+    }
+
+    /// A process begins; the lane finds out what is there.
+    pub fn open_lane(&mut self) {
         self.epoch += 1;
         for drive in std::mem::take(&mut self.leaving) {
             // The control part had heard of it and the crash came before it was durable: it may be a member still.
@@ -237,9 +270,9 @@ impl World {
             flush_interval: Duration::ZERO,
             cache_bytes: if self.random.chance(50) { 0 } else { 1 << 20 },
             index_bytes: 1 << 20,
-            drive_timeout: self.drive_timeout,
+            drive_timeout: self.setup.drive_timeout,
             incomplete_after: Duration::from_millis(1),
-            lease_attempts_max: 200,
+            lease_attempts_max: self.setup.lease_attempts_max,
             read_only: false,
         };
         let mut media = MemoryMedia::new(&self.drives);
@@ -248,100 +281,19 @@ impl World {
             if ready.is_empty() || choose.chance(40) { None } else { Some(choose.below(ready.len() as u64) as usize) }
         })));
         self.lane = Some((Lane::new(config, self.now), media));
-        let mut turns = 0;
-        let crash_at = if crash_in_recovery { self.random.below(40) } else { u64::MAX };
-        while !self.lane().is_serving() {
-            self.turn();
-            turns += 1;
-            if turns > crash_at {
-                self.totals.crashes_in_recovery += 1;
-                self.crash();
-                return self.start(false);
-            }
-            assert!(turns < 100_000, "the lane does not start: {:?}", self.lane().status());
-        }
-        self.model.after_crash();
-        let status = self.lane().status();
-        assert_eq!((status.flushes_lost, status.segments_unreadable), (0, 0), "nothing may be lost: {status:?}");
     }
 
     fn info(&mut self, drive: DriveNumber) -> &mut DriveInfo {
         self.infos.iter_mut().find(|d| d.number == drive).expect("a drive of the store")
     }
 
-    fn crash(&mut self) {
-        let Some((lane, mut media)) = self.lane.take() else { return };
-        drop(lane);
-        self.totals.crashes += 1;
-        let mut random = Random(self.random.next());
-        let mut torn = 0;
-        media.crash(|_| match random.below(4) {
-            0 => KeepPart::Whole,
-            1 => KeepPart::Nothing,
-            2 => {
-                torn += 1;
-                KeepPart::First { blocks: 1 + random.below(3) as usize }
-            }
-            _ => {
-                torn += 1;
-                KeepPart::Some { seed: random.next() }
-            }
-        });
-        self.totals.torn_writes += torn;
-    }
-
-    fn stop(&mut self) {
-        self.totals.stops += 1;
-        self.lane().stop();
-        let mut turns = 0;
-        while !self.lane().is_stopped() {
-            self.turn();
-            turns += 1;
-            assert!(turns < 100_000, "the lane does not stop: {:?}", self.lane().status());
-        }
-        self.lane = None;
-        self.start(false);
-    }
-
-    /// A drive dies for good, as long as parity allows it.
-    fn lose_a_drive(&mut self) {
-        let faults = self.lost.len() + usize::from(self.corrupted.is_some_and(|c| !self.lost.contains(&c)));
-        if faults >= self.shape.losses {
-            return;
-        }
-        let drive = DriveNumber(self.random.below(u64::from(self.shape.drives)) as u16);
-        if self.lost.contains(&drive) {
-            return;
-        }
-        self.totals.drives_lost += 1;
-        self.lost.push(drive);
-        self.drives.fail_drive(drive);
-    }
-
-    /// Part of what a drive holds turns into noise; the same drive each time, and it counts as lost.
-    fn corrupt_a_drive(&mut self) {
-        let others = self.lost.iter().filter(|d| Some(**d) != self.corrupted).count();
-        if others + 1 > self.shape.losses || self.lost.len() + 1 > self.shape.losses {
-            return;
-        }
-        let drive = self.corrupted.unwrap_or(DriveNumber(self.random.below(u64::from(self.shape.drives)) as u16));
-        if self.lost.contains(&drive) {
-            return;
-        }
-        self.corrupted = Some(drive);
-        self.totals.drives_corrupted += 1;
-        let start = self.random.below(DRIVE_BYTES / 4096) * 4096;
-        let end = (start + (1 + self.random.below(64)) * 4096).min(DRIVE_BYTES);
-        self.drives.corrupt(drive, start..end, self.random.0);
-    }
-
     // ---- the driver ----
 
-    fn lane(&mut self) -> &mut Lane {
+    pub fn lane(&mut self) -> &mut Lane {
         &mut self.lane.as_mut().expect("the lane runs").0
     }
 
-    fn turn(&mut self) {
+    pub fn turn(&mut self) {
         self.now = self.now + Duration::from_micros(self.random.below(300));
         let (lane, media) = self.lane.as_mut().expect("the lane runs");
         let mut completions: Vec<Completion> = Vec::new();
@@ -368,8 +320,9 @@ impl World {
                     assert!(self.lost.contains(&drive), "drive {drive} is sound, and taken out: {reason}");
                     self.leaving.push(drive);
                 }
-                LaneEvent::Failed { reason } => panic!("the lane failed: {reason}"),
-                LaneEvent::Serving | LaneEvent::Stopped => {}
+                LaneEvent::Failed { reason } => assert!(self.may_fail, "the lane failed: {reason}"),
+                LaneEvent::Stopped { whole } => self.stopped_whole = Some(whole),
+                LaneEvent::Serving => {}
             }
         }
         while let Some(reply) = lane.next_reply() {
@@ -381,195 +334,6 @@ impl World {
         for _ in 0..2000 {
             self.turn();
         }
-    }
-
-    // ---- requests ----
-
-    fn token(&mut self) -> Token {
-        self.next_token += 1;
-        Token(self.next_token)
-    }
-
-    fn some_key(&mut self) -> EventKey {
-        // Few events near the front of the numbers: collisions are what is wanted.
-        let newest = self.model.newest_event;
-        let event = newest.saturating_sub(self.random.below(40)) + self.random.below(4);
-        self.model.newest_event = newest.max(event);
-        EventKey::new(1, event)
-    }
-
-    fn put(&mut self) {
-        let key = self.some_key();
-        let id = key.fragment(SourceId(self.random.below(3) as u32));
-        let bytes = match self.random.below(10) {
-            0 => 0,
-            1 => self.geometry.fragment_bytes_max as u64,
-            2..5 => self.random.below(300),
-            _ => self.random.below(12_000),
-        };
-        let other = self.random.chance(3);
-        let payload = payload(id, self.model.size_of(id, bytes as usize), other);
-        self.put_bytes(id, &payload);
-    }
-
-    fn put_bytes(&mut self, id: FragmentId, payload: &[u8]) -> bool {
-        let token = self.token();
-        let put = Put { id, expected: 3, crc: crc32c(payload) };
-        self.totals.puts += 1;
-        match self.lane().put(token, &put, payload) {
-            Admission::Busy => false,
-            Admission::Pending => {
-                self.model.put_pending(token, id, payload);
-                true
-            }
-            Admission::Done(outcome) => self.model.put_done(id, payload, outcome, &mut self.totals),
-        }
-    }
-
-    /// Puts until there is no space.
-    fn fill(&mut self) {
-        if !self.random.chance(20) {
-            return;
-        }
-        for _ in 0..3000 {
-            let key = EventKey::new(1, self.model.newest_event + 1);
-            self.model.newest_event += 1;
-            let id = key.fragment(SourceId(0));
-            let payload = payload(id, 40_000, false);
-            let before = self.totals.puts_refused;
-            self.put_bytes(id, &payload);
-            self.turn();
-            if self.totals.puts_refused > before {
-                self.totals.fills += 1;
-                break;
-            }
-        }
-        // A full store can be emptied.
-        let keys: Vec<EventKey> = self.model.undecided();
-        for key in keys {
-            let token = self.token();
-            for _ in 0..200 {
-                match self.lane().delete(token, key) {
-                    Admission::Busy => self.turn(),
-                    Admission::Pending => {
-                        self.model.decision_pending(token, key, Decided::Gone);
-                        self.turn();
-                        break;
-                    }
-                    Admission::Done(outcome) => {
-                        self.model.decision_done(key, Decided::Gone, outcome);
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    fn decide(&mut self) {
-        let key = self.some_key();
-        let accept = self.random.chance(40);
-        let verdict = if accept { Verdict::Accept(self.streams()) } else { Verdict::Reject };
-        let token = self.token();
-        let decided =
-            if let Verdict::Accept(streams) = &verdict { Decided::Accepted(streams.clone()) } else { Decided::Gone };
-        match self.lane().decide(token, key, &verdict, false) {
-            Admission::Busy => {}
-            Admission::Pending => self.model.decision_pending(token, key, decided),
-            Admission::Done(outcome) => self.model.decision_done(key, decided, outcome),
-        }
-    }
-
-    fn streams(&mut self) -> Vec<StreamName> {
-        let names = ["physics", "calibration", "express"];
-        let first = self.random.below(3) as usize;
-        let mut streams: Vec<StreamName> = vec![names[first].parse().expect("a stream")];
-        if self.random.chance(40) {
-            streams.push(names[(first + 1) % 3].parse().expect("a stream"));
-        }
-        streams
-    }
-
-    fn release(&mut self) {
-        let Some((key, stream)) = self.model.some_accepted(self.random.next()) else { return };
-        let token = self.token();
-        match self.lane().release(token, key, &stream) {
-            Admission::Busy => {}
-            Admission::Pending => self.model.decision_pending(token, key, Decided::Released(stream)),
-            Admission::Done(outcome) => self.model.decision_done(key, Decided::Released(stream), outcome),
-        }
-    }
-
-    fn delete(&mut self) {
-        let key = self.some_key();
-        let token = self.token();
-        match self.lane().delete(token, key) {
-            Admission::Busy => {}
-            Admission::Pending => self.model.decision_pending(token, key, Decided::Gone),
-            Admission::Done(outcome) => self.model.decision_done(key, Decided::Gone, outcome),
-        }
-    }
-
-    fn get(&mut self) {
-        let id = self.some_key().fragment(SourceId(self.random.below(3) as u32));
-        self.get_one(id);
-    }
-
-    fn get_one(&mut self, id: FragmentId) {
-        self.totals.reads += 1;
-        let token = self.token();
-        let mut payload = Vec::new();
-        match self.lane().get(token, id, &mut payload) {
-            Fetch::Done(outcome, _) => self.model.check_read(id, outcome, &payload),
-            Fetch::Pending => self.model.read_pending(token, id),
-        }
-    }
-
-    fn lease(&mut self) {
-        let mut events: Vec<LeasedEvent> = Vec::new();
-        let (filter, now) = (self.random.below(3), self.now);
-        self.lane().lease(filter, 3, Duration::from_micros(200), None, &mut events);
-        for event in events {
-            self.model.leased(event.key, now);
-        }
-    }
-
-    // ---- the end ----
-
-    fn read_everything(&mut self) {
-        for id in self.model.everything_put() {
-            self.get_one(id);
-            for _ in 0..3 {
-                self.turn();
-            }
-        }
-        self.settle();
-        self.model.assert_all_read();
-        let accepted = self.model.accepted_events();
-        for (stream, events) in accepted {
-            let page = self.lane().accepted(&stream, None, usize::MAX);
-            let listed: Vec<EventKey> = page.events.iter().map(|e| e.key).collect();
-            assert_eq!(listed, events, "accepted events of {stream}");
-        }
-    }
-
-    /// All events are deleted: all of the space comes back.
-    fn empty_the_store(&mut self) {
-        let keys = self.model.unfinished();
-        for key in keys {
-            let mut turns = 0;
-            while let Admission::Busy = self.lane().delete(Token::NONE, key) {
-                self.turn();
-                turns += 1;
-                assert!(turns < 10_000, "a deletion is never taken: {:?}", self.lane().status());
-            }
-            self.turn();
-        }
-        self.settle();
-        self.stop();
-        self.settle();
-        let status = self.lane().status();
-        assert_eq!((status.events, status.fragments, status.segments), (0, 0, 0), "{status:?}");
-        assert_eq!(status.slots_free, status.slots_total, "all space is back: {status:?}");
     }
 }
 

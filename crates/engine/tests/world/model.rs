@@ -171,7 +171,11 @@ impl Model {
                 totals.puts_durable += 1;
                 self.stored(id, payload);
             }
-            Reply::Refused { token, outcome, .. } => panic!("{token:?} was refused: {outcome:?}"),
+            Reply::Refused { token, outcome, .. } => {
+                assert_eq!(outcome, PutOutcome::Unavailable);
+                let refused = self.pending.remove(&token);
+                assert!(matches!(refused, Some(Pending::Put(..))), "{token:?} is no put");
+            }
             Reply::Decided { token, outcome } => {
                 let Some(Pending::Decision(key, decided)) = self.pending.remove(&token) else {
                     panic!("{token:?} is no decision")

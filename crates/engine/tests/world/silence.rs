@@ -55,4 +55,24 @@ impl World {
     pub fn members(&self) -> usize {
         self.infos.iter().filter(|info| info.member).count()
     }
+
+    /// No drive has a checkpoint any more.
+    pub fn corrupt_checkpoints(&mut self) {
+        for info in &self.infos {
+            for place in 0..2 {
+                let start = self.geometry.layout(info.slots).checkpoint_offset(0, place);
+                self.drives.corrupt(info.number, start..start + 4096, 1);
+            }
+        }
+    }
+
+    /// The lane may say that it cannot go on.
+    pub fn expect_failure(&mut self) {
+        self.may_fail = true;
+    }
+
+    /// What the lane said when it stopped.
+    pub fn stopped_whole(&self) -> Option<bool> {
+        self.stopped_whole
+    }
 }
