@@ -23,6 +23,8 @@ pub(crate) enum Place {
     Reads,
     /// For memory to receive into.
     Staging,
+    /// For memory for replies, which others do not read.
+    Replies,
     /// For its peer to read.
     Out,
     /// For the answers to what it asked.
@@ -58,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) reads_bytes: usize,
     /// Bytes of work that are left in this turn.
     pub(crate) allowance: usize,
+    /// Bytes of work that were done in this turn.
+    pub(crate) worked: usize,
     /// How far from the first byte not taken the next read may go.
     pub(crate) read_limit: usize,
     /// Since when the rest of a frame is awaited, and how much of it came since.
@@ -82,6 +86,7 @@ impl Connection {
             records_unanswered: 0,
             reads_bytes: 0,
             allowance: 0,
+            worked: 0,
             read_limit: 0,
             awaits_since: None,
             arrived: 0,

@@ -23,7 +23,13 @@ pub const WORK_BYTES: usize = 1 << 20;
 /// What a record or a small request counts for in [`WORK_BYTES`], beyond its payload.
 pub const RECORD_WORK_BYTES: usize = 256;
 
-/// Bytes of work of each class (readout, filter, mover, monitor) between two turns of the lane, while other classes wait.
+/// What a list (leases, accepted events, streams, runs, the state) counts for in [`WORK_BYTES`], beyond its bytes.
+pub const LIST_WORK_BYTES: usize = 16 << 10;
+
+/// What a stream of a decision that is not that of the decision before counts for in [`WORK_BYTES`].
+pub const STREAM_WORK_BYTES: usize = 32;
+
+/// Bytes of work of each class (readout, filter, mover, monitor) between two turns of the lane.
 pub const CLASS_WORK_BYTES: [usize; 4] = [4 << 20, 1 << 20, 1 << 20, 256 << 10];
 
 /// Payload of a frame of a reply before the next frame is begun; one more fragment may exceed it.
@@ -42,22 +48,29 @@ pub const RECORDS_MAX: usize = 4 * BATCH_RECORDS_MAX;
 pub const READS_MAX: usize = 1024;
 
 /// Bytes of reads from drives that a lane has under way; one more fragment may exceed it.
-pub const READS_BYTES_MAX: usize = 64 << 20;
+pub const READS_BYTES_MAX: usize = 16 << 20;
 
 /// A reply chunk that is longer takes no further frame.
 pub const CHUNK_BYTES: usize = 64 << 10;
 
 /// A reply chunk of a connection that waits for nothing is kept for others if its memory is not larger.
-pub const SPARE_CHUNK_BYTES_MAX: usize = 4 << 20;
+pub const SPARE_CHUNK_BYTES_MAX: usize = 2 * REPLY_BYTES + (256 << 10);
 
 /// Reply chunks that are kept.
-pub const SPARE_CHUNKS_MAX: usize = 8;
+pub const SPARE_CHUNKS_MAX: usize = 4;
 
 /// A lane whose connections together have more than so many full buffers to send serves each a frame at a time.
-pub const OUT_BUFFERS_MAX: usize = 4;
+pub const OUT_BUFFERS_MAX: usize = 2;
+
+/// A lane whose connections together have more than so many full buffers and one long frame to send makes no long replies until some of
+/// these are read. One more buffer and what drives were asked for before ([`READS_BYTES_MAX`]) may exceed it.
+pub const OUT_BUFFERS_TOGETHER: usize = 3;
 
 /// A connection that takes nothing of what it is sent is closed after so many stall timeouts.
 pub const UNREAD_TIMES: u32 = 6;
+
+/// When others wait for the memory of its answers, it is closed after this part of the stall timeout.
+pub const UNREAD_PART: u32 = 5;
 
 /// The least progress of a frame within the stall timeout, unless it ends.
 pub const PROGRESS_BYTES: usize = 16 << 10;
@@ -116,3 +129,4 @@ pub const FAREWELL: Duration = Duration::from_secs(2);
 const _: () = assert!(KEPT_BYTES < READ_BYTES);
 const _: () = assert!(READS_MAX <= 1 << 16, "reads are numbered with 16 bits");
 const _: () = assert!(BATCH_RECORDS_MAX <= 1 << 16, "the records of a request are numbered with 16 bits");
+const _: () = assert!(OUT_BUFFERS_MAX < OUT_BUFFERS_TOGETHER, "each is slowed before all are stopped");

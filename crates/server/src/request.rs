@@ -67,31 +67,16 @@ impl PutBody {
 pub(crate) enum Tell {
     Delete(Vec<EventKey>),
     Release(StreamName, Vec<EventKey>),
-    /// Each decision names its verdict.
-    Decide(Vec<Verdict>, Vec<(EventKey, u16, bool)>),
+    /// The decisions as they came, and the verdict that was made last, with its streams: most decisions share a few verdicts, and those
+    /// that do not are made one by one, not all at once.
+    Decide(Decide, Option<(u64, Verdict)>),
 }
 
 impl Tell {
-    /// The decisions of a request. Most of them share a few verdicts.
-    pub(crate) fn decide(message: &Decide) -> Tell {
-        let mut known: Vec<u64> = Vec::new();
-        let mut verdicts = Vec::new();
-        let mut entries = Vec::with_capacity(message.entries.len());
-        for entry in &message.entries {
-            let at = known.iter().rposition(|streams| *streams == entry.streams).unwrap_or_else(|| {
-                known.push(entry.streams);
-                verdicts.push(message.verdict(entry));
-                known.len() - 1
-            });
-            entries.push((entry.key, at as u16, entry.incomplete));
-        }
-        Tell::Decide(verdicts, entries)
-    }
-
     pub(crate) fn len(&self) -> usize {
         match self {
             Tell::Delete(events) | Tell::Release(_, events) => events.len(),
-            Tell::Decide(_, entries) => entries.len(),
+            Tell::Decide(decide, _) => decide.entries.len(),
         }
     }
 
@@ -99,7 +84,7 @@ impl Tell {
     pub(crate) fn keys(&self) -> impl Iterator<Item = EventKey> {
         (0..self.len()).map(|at| match self {
             Tell::Delete(events) | Tell::Release(_, events) => events[at],
-            Tell::Decide(_, entries) => entries[at].0,
+            Tell::Decide(decide, _) => decide.entries[at].key,
         })
     }
 }

@@ -38,8 +38,12 @@ impl Schedule {
         self.queues[class_place(class)].push_front(id);
     }
 
-    /// The next connection: of the first class that has one and something left of its share. A lower class may use what
-    /// it wants only as long as nobody else waits.
+    /// What is left to a class in this turn.
+    pub(crate) fn left(&self, class: Class) -> usize {
+        self.left[class_place(class)]
+    }
+
+    /// The next connection: of the first class that has one and something left of its share of this turn.
     pub(crate) fn pop(&mut self) -> Option<u64> {
         let place = (0..4).find(|place| !self.queues[*place].is_empty() && self.left[*place] > 0)?;
         self.queues[place].pop_front()

@@ -16,13 +16,15 @@ mod finish;
 mod lists;
 mod puts;
 mod reads;
+mod stall;
 mod tells;
+mod waiting;
 
 pub(crate) use begin::unknown_kind;
 pub(crate) use lists::{encode_runs, run_infos, stream_infos};
+pub use stall::Stall;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 use forebay_protocol::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_TABLE_BYTES_MAX};
 use forebay_protocol::{
@@ -34,8 +36,7 @@ use std::time::Duration;
 use crate::connection::{Connection, Place, Skip};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{
-    BUSY_BELOW_PER_MILLE, BUSY_MS, BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, OUT_BUFFERS_MAX,
-    UNREAD_TIMES, WORK_BYTES,
+    BUSY_BELOW_PER_MILLE, BUSY_MS, BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES,
 };
 use crate::outgoing::Chunks;
 use crate::request::{Body, Request};
@@ -78,47 +79,6 @@ pub enum Step {
     Wait,
 }
 
-/// Why a connection stands still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stall {
-    /// The rest of a frame does not come.
-    HalfFrame {
-        /// Bytes that came of what is awaited.
-        arrived_bytes: usize,
-        /// The put whose fragments are awaited; `None`: the header or table of a request.
-        request: Option<u64>,
-        /// How long nothing, or next to nothing, came.
-        limit: Duration,
-    },
-    /// The peer takes nothing of what it is sent.
-    Unread {
-        /// Bytes that wait for it.
-        bytes: usize,
-        /// How long it took nothing.
-        limit: Duration,
-    },
-}
-
-impl fmt::Display for Stall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Stall::HalfFrame { arrived_bytes, request: Some(request), limit } => write!(
-                f,
-                "stopped in the middle of put {request}: {arrived_bytes} bytes of the next fragment came, then too little for {limit:?}"
-            ),
-            Stall::HalfFrame { arrived_bytes, request: None, limit } => {
-                write!(
-                    f,
-                    "stopped in the middle of a request: {arrived_bytes} bytes of it came, then too little for {limit:?}"
-                )
-            }
-            Stall::Unread { bytes, limit } => {
-                write!(f, "did not read for {limit:?}: {bytes} bytes of answers wait for it")
-            }
-        }
-    }
-}
-
 /// How far a request came.
 enum Advance {
     /// The lane was asked for all of it.
@@ -143,9 +103,10 @@ struct Core {
     /// The lane was too busy for one of them since it last moved: the others need not try.
     lane_is_busy: bool,
     busy_since: Time,
-    /// Waiting for reads and for memory, in the order of arrival.
+    /// Waiting for reads, for memory to receive into and for memory for replies, in the order of arrival.
     for_reads: VecDeque<u64>,
     for_staging: VecDeque<u64>,
+    for_replies: VecDeque<u64>,
     /// Memory was wanted and not there; and whether it was asked back in this turn.
     wants_memory: bool,
     reclaimed: bool,
@@ -185,6 +146,7 @@ impl Service {
             busy_since: Time::default(),
             for_reads: VecDeque::new(),
             for_staging: VecDeque::new(),
+            for_replies: VecDeque::new(),
             wants_memory: false,
             reclaimed: false,
             dirty: Vec::new(),
@@ -232,6 +194,7 @@ impl Service {
         connection.receive.clear(&mut self.core.staging);
         self.core.out_bytes -= connection.out_counted;
         self.core.wake_for_staging(&mut self.connections);
+        self.core.wake_for_replies(&mut self.connections);
         if let Some(current) = connection.current {
             let request = self.requests.get_mut(&current).expect("what a connection is at is kept");
             request.offered = true;
@@ -297,7 +260,8 @@ impl Service {
         loop {
             let id = self.core.schedule.pop()?;
             if let Some(connection) = self.connections.get_mut(&id) {
-                connection.allowance = WORK_BYTES;
+                connection.allowance = WORK_BYTES.min(self.core.schedule.left(connection.class));
+                connection.worked = 0;
                 return Some(id);
             }
         }
@@ -348,7 +312,9 @@ impl Service {
         };
         let class = connection.class;
         self.core.touch(id, connection);
-        self.core.schedule.worked(class, before.saturating_sub(connection.allowance));
+        let worked = before.saturating_sub(connection.allowance);
+        connection.worked += worked;
+        self.core.schedule.worked(class, worked);
         let step = self.core.settle(id, connection, advance, readable);
         if self.core.wants_memory {
             self.core.reclaim(&mut self.connections);
@@ -394,6 +360,7 @@ impl Service {
         connection.out_since = (!connection.out.is_empty()).then_some(self.core.now);
         self.core.count_out(connection);
         self.core.wake_for_out(id, connection);
+        self.core.wake_for_replies(&mut self.connections);
     }
 
     /// Whether nothing more is served to a connection: when all is sent it is to be closed.
@@ -404,24 +371,6 @@ impl Service {
     /// Whether a connection has something to be sent.
     pub fn has_to_send(&self, id: u64) -> bool {
         self.connections.get(&id).is_some_and(|connection| !connection.out.is_empty())
-    }
-
-    /// Connections that stopped in the middle of a frame, or do not read, for too long; and which it is.
-    pub fn stalled(&self, now: Time) -> Vec<(u64, Stall)> {
-        let limit = self.core.config.stall_timeout;
-        let over = |since: Option<Time>, limit| since.is_some_and(|since| now >= since + limit);
-        let stall = |connection: &Connection| {
-            if over(connection.awaits_since(), limit) {
-                let current = connection.current.and_then(|current| self.requests.get(&current));
-                let request = current.map(|request| request.number);
-                Some(Stall::HalfFrame { arrived_bytes: connection.receive.len(), request, limit })
-            } else if over(connection.out_since, limit * UNREAD_TIMES) {
-                Some(Stall::Unread { bytes: connection.out.len(), limit: limit * UNREAD_TIMES })
-            } else {
-                None
-            }
-        };
-        self.connections.iter().filter_map(|(id, connection)| Some((*id, stall(connection)?))).collect()
     }
 
     /// How far the next read of a connection may go: to the end of a fragment that the buffer holds, so that none of them is moved.
@@ -438,148 +387,6 @@ impl Service {
 }
 
 impl Core {
-    /// Queues a connection for its turn.
-    fn queue(&mut self, id: u64, connection: &mut Connection) {
-        connection.place = Place::Queued;
-        self.schedule.push(connection.class, id);
-    }
-
-    /// How much a connection may have to send before it is not served further. When readers that do not read hold a lot together,
-    /// each gets a frame at a time.
-    fn out_bytes_max(&self) -> usize {
-        let together = self.out_bytes > OUT_BUFFERS_MAX.saturating_mul(self.config.out_buffer_bytes);
-        if together { 1 } else { self.config.out_buffer_bytes.max(1) }
-    }
-
-    /// Whether a connection has so much to send that nothing more is read for it.
-    fn is_full(&self, connection: &Connection) -> bool {
-        connection.out.len() + connection.reads_bytes >= self.out_bytes_max()
-    }
-
-    /// A connection that waited for its peer to read may go on when half of that is read.
-    fn wake_for_out(&mut self, id: u64, connection: &mut Connection) {
-        let bytes = connection.out.len() + connection.reads_bytes;
-        if connection.place == Place::Out && bytes < self.out_bytes_max().div_ceil(2) {
-            self.queue(id, connection);
-        }
-    }
-
-    fn count_out(&mut self, connection: &mut Connection) {
-        self.out_bytes = self.out_bytes - connection.out_counted + connection.out.len();
-        connection.out_counted = connection.out.len();
-    }
-
-    /// Notes that a connection may have something new to send.
-    fn touch(&mut self, id: u64, connection: &mut Connection) {
-        self.count_out(connection);
-        if connection.out.is_empty() && !connection.closing {
-            return;
-        }
-        connection.out_since.get_or_insert(self.now);
-        if !connection.dirty {
-            connection.dirty = true;
-            self.dirty.push(id);
-        }
-    }
-
-    /// Puts a connection where it waits.
-    fn settle(&mut self, id: u64, connection: &mut Connection, advance: Advance, readable: bool) -> Step {
-        let awaited = if let Advance::Needs(unit) = advance { unit } else { 0 };
-        let place = match advance {
-            Advance::Done => unreachable!("what is done is followed by the next request"),
-            Advance::Again => {
-                self.queue(id, connection);
-                return Step::Again;
-            }
-            Advance::Needs(unit) => {
-                if !readable {
-                    connection.awaits_peer(self.now);
-                    Place::Idle
-                } else if connection.allowance == 0 {
-                    self.queue(id, connection);
-                    connection.receive.settle(awaited, &mut self.staging);
-                    return Step::Again;
-                } else if connection.receive.prepare(unit, &mut self.staging) {
-                    connection.place = Place::Idle;
-                    return Step::Read;
-                } else {
-                    self.wants_memory = !self.reclaimed;
-                    Place::Staging
-                }
-            }
-            Advance::Park(place) => place,
-        };
-        connection.place = place;
-        // Who waits for anything but its peer keeps no larger buffer from others.
-        connection.receive.settle(if place == Place::Idle { awaited } else { 0 }, &mut self.staging);
-        if place != Place::Idle {
-            connection.moved_on();
-        }
-        match place {
-            Place::Busy => self.busy[usize::from(connection.allowance < WORK_BYTES)].push_back(id),
-            Place::Reads => self.for_reads.push_back(id),
-            Place::Staging => self.for_staging.push_back(id),
-            Place::Idle | Place::Out | Place::Answers => {}
-            Place::Queued => unreachable!("nobody waits for being queued"),
-        }
-        Step::Wait
-    }
-
-    fn has_busy(&self) -> bool {
-        self.busy.iter().any(|busy| !busy.is_empty())
-    }
-
-    /// Those that the lane was too busy for have their turn before others.
-    fn wake_busy(&mut self, connections: &mut BTreeMap<u64, Connection>) {
-        self.lane_is_busy = false;
-        for id in self.busy.iter_mut().flat_map(|busy| busy.drain(..)).rev() {
-            if let Some(connection) = connections.get_mut(&id) {
-                connection.place = Place::Queued;
-                self.schedule.push_front(connection.class, id);
-            }
-        }
-    }
-
-    fn wake_for_reads(&mut self, connections: &mut BTreeMap<u64, Connection>) {
-        if !self.may_read() {
-            return;
-        }
-        while let Some(id) = self.for_reads.pop_front() {
-            if let Some(connection) = connections.get_mut(&id) {
-                self.queue(id, connection);
-            }
-        }
-    }
-
-    /// Asks memory back: from connections that wait for their peers, which keep what arrived and no more, and from those that hold a
-    /// larger buffer for a small rest.
-    fn reclaim(&mut self, connections: &mut BTreeMap<u64, Connection>) {
-        (self.wants_memory, self.reclaimed) = (false, true);
-        for connection in connections.values_mut() {
-            let receive = &mut connection.receive;
-            let gives = match connection.place {
-                Place::Idle => receive.is_base(),
-                Place::Queued => receive.is_oversized(),
-                _ => false,
-            };
-            if gives {
-                receive.shrink(&mut self.staging);
-            }
-        }
-    }
-
-    /// Those for whom there is still no room will wait again.
-    fn wake_for_staging(&mut self, connections: &mut BTreeMap<u64, Connection>) {
-        if !self.staging.take_released() {
-            return;
-        }
-        while let Some(id) = self.for_staging.pop_front() {
-            if let Some(connection) = connections.get_mut(&id) {
-                self.queue(id, connection);
-            }
-        }
-    }
-
     /// Refuses a request whose payload, if it has one, is not taken.
     fn refuse(&mut self, connection: &mut Connection, request: u64, error: ErrorReply, payload_bytes: usize) {
         if payload_bytes == 0 {

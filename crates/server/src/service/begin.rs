@@ -10,7 +10,7 @@ use forebay_types::placement::lane_of;
 use super::{Advance, Core};
 use crate::connection::{Connection, Place, check_table};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{LOOK_AHEAD_BYTES, RECORD_WORK_BYTES};
+use crate::limits::{LIST_WORK_BYTES, LOOK_AHEAD_BYTES, RECORD_WORK_BYTES};
 use crate::put_table::read_put_table;
 use crate::request::{Body, EventBody, GetBody, PutBody, Readings, Request, Tell, TellBody};
 
@@ -48,6 +48,9 @@ impl Core {
                 return Advance::Done;
             }
         };
+        if is_list(header.kind) && !self.has_room_for_replies() {
+            return Advance::Park(Place::Replies);
+        }
         let unit = HEADER_BYTES + header.table_bytes as usize;
         let Some(frame) = connection.receive.bytes().get(..unit) else { return needs(connection, unit) };
         let begun = self.read_request(&header, &frame[HEADER_BYTES..], lane);
@@ -63,7 +66,13 @@ impl Core {
                 connection.unanswered += 1;
                 connection.records_unanswered += records;
             }
-            Ok(Begun::Answer(answer)) => answer(self, connection, header.request),
+            Ok(Begun::Answer(answer)) => {
+                let before = connection.out.len();
+                answer(self, connection, header.request);
+                let bytes = connection.out.len() - before;
+                let work = bytes + if is_list(header.kind) { LIST_WORK_BYTES } else { 0 };
+                connection.allowance = connection.allowance.saturating_sub(work);
+            }
             Err(Refusal::Frame(error)) => self.refuse_frame(connection, header.request, &error, payload_bytes),
             Err(Refusal::Request(error)) => self.refuse(connection, header.request, error, payload_bytes),
         }
@@ -115,7 +124,7 @@ impl Core {
                 let Release { stream, events } = Release::read_table(table)?;
                 self.tell(Tell::Release(stream, events))
             }
-            Kind::Decide => self.tell(Tell::decide(&Decide::read_table(table)?)),
+            Kind::Decide => self.tell(Tell::Decide(Decide::read_table(table)?, None)),
             Kind::Get => {
                 self.check_reads(lane)?;
                 let Get { ids } = Get::read_table(table)?;
@@ -194,6 +203,12 @@ impl Core {
         );
         Err(ErrorReply { code: ErrorCode::NotServing, retryable: true, sentence }.into())
     }
+}
+
+/// Whether a request is answered at once with what may be much, and takes a walk through what the lane knows.
+fn is_list(kind: u16) -> bool {
+    use Kind::{Accepted, Lease, Runs, Status, Streams};
+    matches!(Kind::from_code(kind), Some(Lease | Accepted | Streams | Runs | Status))
 }
 
 fn needs(connection: &mut Connection, unit: usize) -> Advance {

@@ -65,6 +65,8 @@ impl Core {
     fn read_waits(&self, connection: &Connection) -> Option<Advance> {
         if self.is_full(connection) {
             Some(Advance::Park(Place::Out))
+        } else if !self.has_room_for_replies() {
+            Some(Advance::Park(Place::Replies))
         } else if !self.may_read() {
             Some(Advance::Park(Place::Reads))
         } else if connection.allowance == 0 {

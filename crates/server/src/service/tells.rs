@@ -6,7 +6,7 @@ use forebay_types::DecideOutcome;
 use super::{Advance, Core};
 use crate::connection::Connection;
 use crate::lane_requests::LaneRequests;
-use crate::limits::RECORD_WORK_BYTES;
+use crate::limits::{RECORD_WORK_BYTES, STREAM_WORK_BYTES};
 use crate::request::{Tell, TellBody, token};
 
 impl Core {
@@ -22,6 +22,7 @@ impl Core {
             if connection.allowance == 0 {
                 return Advance::Again;
             }
+            let work = RECORD_WORK_BYTES + prepare(&mut body.what, body.next);
             let outcome = match offer(&body.what, body.next, token(key, body.next), lane) {
                 Admission::Done(outcome) => outcome,
                 Admission::Pending => {
@@ -34,7 +35,7 @@ impl Core {
             };
             body.outcomes.push(outcome);
             body.next += 1;
-            connection.allowance = connection.allowance.saturating_sub(RECORD_WORK_BYTES);
+            connection.allowance = connection.allowance.saturating_sub(work);
         }
         Advance::Done
     }
@@ -47,13 +48,25 @@ impl Core {
     }
 }
 
+/// Makes the verdict of a decision, unless it is that of the one before; the work that it was.
+fn prepare(what: &mut Tell, at: usize) -> usize {
+    let Tell::Decide(decide, verdict) = what else { return 0 };
+    let entry = &decide.entries[at];
+    if verdict.as_ref().is_some_and(|(streams, _)| *streams == entry.streams) {
+        return 0;
+    }
+    *verdict = Some((entry.streams, decide.verdict(entry)));
+    entry.streams.count_ones() as usize * STREAM_WORK_BYTES
+}
+
 fn offer(what: &Tell, at: usize, token: Token, lane: &mut impl LaneRequests) -> Admission<DecideOutcome> {
     match what {
         Tell::Delete(events) => lane.delete(token, events[at]),
         Tell::Release(stream, events) => lane.release(token, events[at], stream),
-        Tell::Decide(verdicts, entries) => {
-            let (key, verdict, incomplete) = entries[at];
-            lane.decide(token, key, &verdicts[usize::from(verdict)], incomplete)
+        Tell::Decide(decide, verdict) => {
+            let entry = &decide.entries[at];
+            let (_, verdict) = verdict.as_ref().expect("made just before");
+            lane.decide(token, entry.key, verdict, entry.incomplete)
         }
     }
 }

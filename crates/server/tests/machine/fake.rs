@@ -1,5 +1,6 @@
 //! A pretended lane, and a pretended wire to it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use forebay_engine::{
     AcceptedPage, Admission, EventView, Fetch, LaneCounters, LaneStatus, LeasedEvent, Put, Reply, RunView, StreamView,
     Token,
 };
-use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HEADER_BYTES, HelloReply, Kind, Message, decode_header};
+use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HelloReply, Kind, Message};
 use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
 use forebay_types::{
     DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid, StreamName, Time,
@@ -39,6 +40,10 @@ pub struct FakeLane {
     pub not_serving: bool,
     pub slots_free: u64,
     pub offers: usize,
+    /// Verdicts that it was told, in order.
+    pub verdicts: Vec<Verdict>,
+    /// How often it was asked for lists of what it knows.
+    pub lists: Cell<usize>,
 }
 
 impl FakeLane {
@@ -96,6 +101,7 @@ impl LaneRequests for FakeLane {
 
     fn decide(&mut self, token: Token, key: EventKey, verdict: &Verdict, _: bool) -> Admission<DecideOutcome> {
         assert!(!matches!(verdict, Verdict::Accept(streams) if streams.is_empty()));
+        self.verdicts.push(verdict.clone());
         self.decision(token, key)
     }
 
@@ -137,6 +143,7 @@ impl LaneRequests for FakeLane {
     }
 
     fn accepted(&self, _: &StreamName, _: Option<EventKey>, _: usize) -> AcceptedPage {
+        self.lists.set(self.lists.get() + 1);
         AcceptedPage::default()
     }
 
@@ -378,6 +385,4 @@ pub fn fragment(event: u64, source: u32, bytes: usize) -> (FragmentId, Vec<u8>) 
 pub fn seal_header(frame: &mut [u8]) {
     let crc = crc32c(&frame[..28]).to_le_bytes();
     frame[28..32].copy_from_slice(&crc);
-    let header = frame.first_chunk::<HEADER_BYTES>().expect("a frame");
-    drop(decode_header(header));
 }

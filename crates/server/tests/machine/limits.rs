@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_protocol::{Class, Get, Kind, Ping};
+use forebay_protocol::{Accepted, Class, Get, Kind, Ping};
 use forebay_server::{ServiceConfig, Stall};
 use forebay_types::{FragmentId, Time};
 
@@ -224,6 +224,69 @@ fn a_reader_that_does_not_read_is_not_served_further_and_delays_nobody() {
     assert_eq!(frames.iter().filter(|frame| !frame.more).count(), 50);
     let payload: usize = frames.iter().map(|frame| frame.payload.len()).sum();
     assert_eq!(payload, 50 * 100 * 100_000);
+}
+
+#[test]
+fn many_that_do_not_read_hold_no_more_together_than_a_few_and_are_given_up_for_others() {
+    let out_buffer_bytes = 1 << 20;
+    let mut world = World::new(ServiceConfig { out_buffer_bytes, ..config() });
+    for event in 0..100 {
+        let (id, payload) = fragment(event, 1, 100_000);
+        world.lane.stored.insert(id, (payload, event % 2 == 0));
+    }
+    let all = || Get { ids: (0..100).map(|event| FragmentId::new(1, event, 1)).collect() };
+    let deaf: Vec<u64> = (0..100).map(|_| world.connect(Class::Filter)).collect();
+    for id in &deaf {
+        world.peers.get_mut(id).expect("open").deaf = true;
+        world.ask(*id, 5, &all());
+    }
+    for _ in 0..100 {
+        world.lane.settle();
+        world.turn(true);
+    }
+    let held: usize = deaf.iter().flat_map(|id| world.service.pieces_to_send(*id)).map(<[u8]>::len).sum();
+    let bound = 4 * out_buffer_bytes + (2 << 20) + (16 << 20);
+    assert!(held < bound, "{held} bytes wait for who does not read");
+    // Writers and those who look are served all the same; another reader when the first of these are given up.
+    let (reader, writer) = (world.connect(Class::Filter), world.connect(Class::Readout));
+    world.ask(reader, 6, &all());
+    world.ask(reader, 7, &forebay_protocol::Status);
+    world.send(writer, &put_frame(7, &[fragment(200, 1, 1000)]));
+    for _ in 0..10 {
+        world.lane.settle();
+        world.turn(true);
+    }
+    assert_eq!((world.take(writer).len(), world.take(reader).len()), (1, 0));
+    let mut given_up = 0;
+    for round in 1..150u64 {
+        world.now = Time(0) + Duration::from_secs(3 * round);
+        for (id, _) in world.service.stalled(world.now) {
+            assert!(deaf.contains(&id), "{id} reads");
+            world.service.close(id);
+            world.peers.remove(&id);
+            given_up += 1;
+        }
+        world.lane.settle();
+        world.turn(true);
+    }
+    assert_eq!(given_up, 100);
+    let frames = world.take(reader);
+    assert_eq!(frames.iter().map(|frame| frame.payload.len()).filter(|bytes| *bytes > 1000).sum::<usize>(), 10_000_000);
+}
+
+#[test]
+fn lists_take_their_share_of_a_turn() {
+    let mut world = World::new(config());
+    let (monitor, writer) = (world.connect(Class::Monitor), world.connect(Class::Readout));
+    let stream: forebay_types::StreamName = "physics".parse().expect("a name");
+    for request in 0..2000 {
+        world.ask(monitor, request, &Accepted { stream: stream.clone(), after: None, max: 16_384 });
+    }
+    world.send(writer, &put_frame(7, &[fragment(1, 1, 1000)]));
+    world.turn(false);
+    assert!((1..=17).contains(&world.lane.lists.get()), "{} lists in a turn", world.lane.lists.get());
+    world.run();
+    assert_eq!((world.take(monitor).len(), world.take(writer).len()), (2000, 1));
 }
 
 #[test]

@@ -147,6 +147,27 @@ proptest! {
 }
 
 #[test]
+fn each_decision_has_the_verdict_that_it_names() {
+    let mut world = World::new(config());
+    let id = world.connect(Class::Filter);
+    let streams: Vec<forebay_types::StreamName> =
+        (0..64).map(|stream| format!("stream{stream}").parse().expect("a name")).collect();
+    let masks: Vec<u64> =
+        (0..3000u64).map(|n| if n % 5 == 0 { 0 } else { (n / 2).wrapping_mul(0x9E37_79B9_7F4A_7C15) }).collect();
+    let entry = |(event, streams): (usize, &u64)| DecideEntry {
+        key: EventKey::new(1, event as u64),
+        streams: *streams,
+        incomplete: false,
+    };
+    let decide = Decide { streams, entries: masks.iter().enumerate().map(entry).collect() };
+    world.ask(id, 5, &decide);
+    world.run();
+    assert_eq!(world.take(id)[0].message::<DecideReply>().outcomes.len(), 3000);
+    let expected: Vec<_> = decide.entries.iter().map(|entry| decide.verdict(entry)).collect();
+    assert_eq!(world.lane.verdicts, expected);
+}
+
+#[test]
 fn a_fragment_that_the_store_does_not_take_costs_no_memory_and_harms_no_other() {
     let mut world = World::new(config());
     let id = world.connect(Class::Readout);
