@@ -103,10 +103,11 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     let interrupt = Interrupt::catch()?;
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
+    let listener = Server::bind(&server).map_err(start_failure)?;
     let opened = forebay_store::open(&command.drives, &store).map_err(|error| open_failure(error, &command.drives))?;
     opened.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let ready = Ready::of(&opened);
-    let server = Server::start(opened, server).map_err(start_failure)?;
+    let server = Server::start(opened, listener).map_err(start_failure)?;
     watch_signals(interrupt, signals, server.stop_handle())?;
     if command.stop_at_stdin_end {
         watch_stdin(server.stop_handle())?;
@@ -259,6 +260,6 @@ fn start_failure(error: StartError) -> Failure {
     match &error {
         StartError::Insecure { .. } => Failure::usage(error),
         StartError::Listen { source, .. } if source.kind() != std::io::ErrorKind::AddrInUse => Failure::usage(error),
-        StartError::Listen { .. } | StartError::System(_) => Failure::retry(error),
+        StartError::Listen { .. } | StartError::System { .. } => Failure::retry(error),
     }
 }

@@ -23,7 +23,7 @@ mod driver;
 mod greeting;
 mod lane_requests;
 pub mod limits;
-mod merge;
+mod open_files;
 mod outgoing;
 mod put_table;
 mod request;
@@ -35,7 +35,7 @@ mod status;
 
 pub use config::ServerConfig;
 pub use lane_requests::LaneRequests;
-pub use server::{Server, ServerError, StartError, StopHandle, Stopped};
+pub use server::{Listener, Server, ServerError, StartError, StopHandle, Stopped};
 pub use service::{Service, ServiceConfig, Stall, Step};
 
 /// Name and version, as the greeting and the status tell them.

@@ -15,12 +15,13 @@ use crate::driver::acceptor::Acceptor;
 use crate::driver::control::ControlThread;
 use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
+use crate::open_files::raise_open_files;
 use crate::service::ServiceConfig;
 
 /// How long the mark of a clean stop may take when the lanes have stopped.
 const MARK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a server was not started. The store is as it was: its lanes were not started.
+/// Why a server was not started. What was acknowledged earlier is on the drives as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Others could connect, and nobody would check who they are.
@@ -33,7 +34,7 @@ pub enum StartError {
         listen: SocketAddr,
     },
     /// The address is taken, or not one of this machine.
-    #[error("cannot listen on {listen}: {source}. Is another server running there?")]
+    #[error("cannot listen on {listen}: {source}; no drive was touched. {}", listen_advice(.source.kind(), *.listen))]
     Listen {
         /// Where it was to listen.
         listen: SocketAddr,
@@ -41,8 +42,36 @@ pub enum StartError {
         source: io::Error,
     },
     /// The system gave no thread or no poll.
-    #[error("the server could not be started: {0}")]
-    System(#[from] io::Error),
+    #[error(
+        "the server could not be started, nothing was served: {what}: {source}. The next start finds the drives as after a stop that was not in \
+         order, and loses nothing. See `ulimit -n` (open files) and `pids.max` of the control group (threads)"
+    )]
+    System {
+        /// What was refused.
+        what: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+fn listen_advice(kind: io::ErrorKind, listen: SocketAddr) -> String {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "Another program listens there (`ss -ltnp sport = :{}`): stop it, or pick another --listen",
+                listen.port()
+            )
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "That is no address of this machine (`ip address`): pick another --listen".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => "Ports below 1024 need a privilege: pick another --listen".to_owned(),
+        _ => "Pick another --listen".to_owned(),
+    }
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |source| StartError::System { what, source }
 }
 
 /// A part of the server ended in a way that it should not.
@@ -65,11 +94,16 @@ pub struct Stopped {
     pub clean: bool,
 }
 
-/// A running server.
+/// An address that is taken for a server.
+pub struct Listener {
+    socket: TcpListener,
+    config: ServerConfig,
+}
+
+/// A running server. Dropping it leaves it running: see [`Server::stop`].
 pub struct Server {
     address: SocketAddr,
     control: ControlHandle,
-    read_only: bool,
     stop: StopHandle,
     threads: Vec<(String, JoinHandle<io::Result<()>>)>,
     control_thread: (Arc<Inbox>, JoinHandle<io::Result<()>>),
@@ -92,13 +126,23 @@ impl StopHandle {
 }
 
 impl Server {
-    /// Listens and serves `opened`.
+    /// Takes the address, so that a store is opened, which writes to its drives, only when it can be served. Clients that connect
+    /// before [`Server::start`] wait.
     ///
     /// # Errors
-    /// [`StartError`].
-    pub fn start(opened: OpenedStore, config: ServerConfig) -> Result<Server, StartError> {
+    /// [`StartError::Insecure`] and [`StartError::Listen`].
+    pub fn bind(config: &ServerConfig) -> Result<Listener, StartError> {
+        raise_open_files(config.connections_max);
+        Ok(Listener { socket: listen(config)?, config: config.clone() })
+    }
+
+    /// Serves `opened`.
+    ///
+    /// # Errors
+    /// [`StartError::System`].
+    pub fn start(opened: OpenedStore, listener: Listener) -> Result<Server, StartError> {
         let control = opened.control.clone();
-        let started = Server::start_threads(opened, config);
+        let started = Server::start_threads(opened, listener);
         if started.is_err() {
             // The drives are free when the error is told.
             control.wait_until(MARK_TIMEOUT, |status| status.ended);
@@ -106,31 +150,31 @@ impl Server {
         started
     }
 
-    fn start_threads(opened: OpenedStore, config: ServerConfig) -> Result<Server, StartError> {
+    fn start_threads(opened: OpenedStore, listener: Listener) -> Result<Server, StartError> {
         let OpenedStore { runners, control, info, .. } = opened;
-        let listener = listen(&config)?;
-        let address = listener.local_addr()?;
+        let Listener { socket, config } = listener;
+        let address = socket.local_addr().map_err(system("the address of the listening socket"))?;
         let mut threads = Vec::new();
         let mut lanes = Vec::new();
         for _ in &runners {
-            let poll = Poll::new()?;
-            lanes.push((Inbox::new(&poll)?, poll));
+            lanes.push(inbox()?);
         }
         let inboxes: Vec<Arc<Inbox>> = lanes.iter().map(|(inbox, _)| inbox.clone()).collect();
-        let (control_poll, accept_poll) = (Poll::new()?, Poll::new()?);
-        let (control_inbox, accept_inbox) = (Inbox::new(&control_poll)?, Inbox::new(&accept_poll)?);
+        let ((control_inbox, control_poll), (accept_inbox, accept_poll)) = (inbox()?, inbox()?);
         // Nobody is let in any more before the lanes are told.
         let all: Arc<[Arc<Inbox>]> = std::iter::once(accept_inbox.clone()).chain(inboxes.iter().cloned()).collect();
         let stop = StopHandle { stopping: Arc::default(), inboxes: all };
         let acceptor =
-            Acceptor::new(listener, config.clone(), inboxes.clone(), control_inbox.clone(), accept_poll, accept_inbox)?;
+            Acceptor::new(socket, config.clone(), inboxes.clone(), control_inbox.clone(), accept_poll, accept_inbox)
+                .map_err(system("a poll"))?;
         for (seed, (inbox, poll)) in runners.into_iter().zip(lanes) {
             let config = service_config(&config, &info, &seed);
             let name = format!("forebay-lane-{}", config.lane);
             let handle = spawn(&name, &stop, move || {
                 let _closed = CloseAtEnd(inbox.clone());
                 LaneThread::new(seed, config, poll, inbox)?.run()
-            })?;
+            })
+            .map_err(system("a thread"))?;
             threads.push((name, handle));
         }
         let thread = ControlThread {
@@ -143,10 +187,12 @@ impl Server {
             stopping: stop.stopping.clone(),
             stall_timeout: config.stall_timeout(),
         };
-        let control_thread = (control_inbox, spawn("forebay-status", &stop, move || thread.run())?);
-        threads.push(("forebay-accept".to_owned(), spawn("forebay-accept", &stop, move || acceptor.run())?));
+        let handle = spawn("forebay-status", &stop, move || thread.run()).map_err(system("a thread"))?;
+        let control_thread = (control_inbox, handle);
+        let handle = spawn("forebay-accept", &stop, move || acceptor.run()).map_err(system("a thread"))?;
+        threads.push(("forebay-accept".to_owned(), handle));
         tracing::info!(%address, store = %info.store, lanes = info.lanes, epoch = info.epoch, "listening");
-        Ok(Server { address, control, read_only: info.read_only, stop, threads, control_thread })
+        Ok(Server { address, control, stop, threads, control_thread })
     }
 
     /// Where it listens.
@@ -178,7 +224,7 @@ impl Server {
     /// # Errors
     /// When a thread ends by itself; the others are stopped then.
     pub fn wait(self) -> Result<Stopped, ServerError> {
-        let Server { control, read_only, threads, control_thread, .. } = self;
+        let Server { control, threads, control_thread, .. } = self;
         let mut failed = None;
         for (name, handle) in threads {
             failed = failed.or(end_of(name, handle));
@@ -190,12 +236,15 @@ impl Server {
             return Err(error);
         }
         control.wait_until(MARK_TIMEOUT, |status| status.ended);
-        let clean = control.status().clean;
-        if !clean && !read_only {
-            tracing::warn!("the drives do not carry the mark of a clean stop; the next start looks for torn flushes");
-        }
-        Ok(Stopped { clean })
+        Ok(Stopped { clean: control.status().clean })
     }
+}
+
+/// The inbox of a thread and the poll that it waits in.
+fn inbox() -> Result<(Arc<Inbox>, Poll), StartError> {
+    let poll = Poll::new().map_err(system("a poll"))?;
+    let inbox = Inbox::new(&poll).map_err(system("a poll"))?;
+    Ok((inbox, poll))
 }
 
 fn listen(config: &ServerConfig) -> Result<TcpListener, StartError> {

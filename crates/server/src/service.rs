@@ -20,8 +20,7 @@ mod stall;
 mod tells;
 mod waiting;
 
-pub(crate) use begin::unknown_kind;
-pub(crate) use lists::{encode_runs, run_infos, stream_infos};
+pub(crate) use begin::{greeted_already, unknown_kind};
 pub use stall::Stall;
 
 use std::collections::{BTreeMap, VecDeque};

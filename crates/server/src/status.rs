@@ -36,6 +36,11 @@ impl LaneReport {
         LaneReport { status: lane.status(), connections: connections.into(), staging_bytes }
     }
 
+    /// The number of the lane.
+    pub(crate) fn lane(&self) -> u16 {
+        self.status.lane
+    }
+
     /// The answer to Status on a connection of the lane.
     pub(crate) fn to_json(&self) -> String {
         let mut report = object(self);

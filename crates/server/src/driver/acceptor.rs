@@ -16,9 +16,32 @@ use super::socket::{Got, Socket};
 use crate::config::ServerConfig;
 use crate::greeting::{Greeting, NotGreeted};
 use crate::limits::{GREETING_TIMEOUT, GREETINGS_MAX, LINGER};
+use crate::open_files::open_files_max;
 
 /// After so long accepting is tried again when the system could give no socket.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The same is said again after so long.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// Something that may happen often and is said seldom.
+#[derive(Default)]
+struct Seldom {
+    told: Option<Instant>,
+    since: u64,
+}
+
+impl Seldom {
+    /// It happened; how often since it was last said, if it is to be said now.
+    fn happened(&mut self) -> Option<u64> {
+        self.since += 1;
+        if self.told.is_some_and(|told| told.elapsed() < TOLD) {
+            return None;
+        }
+        self.told = Some(Instant::now());
+        Some(std::mem::take(&mut self.since))
+    }
+}
 
 struct Guest {
     socket: Socket,
@@ -42,6 +65,10 @@ pub(crate) struct Acceptor {
     next_id: u64,
     /// There may be connections that were not accepted.
     backlog: bool,
+    /// The system gave no socket.
+    failed: bool,
+    failures: Seldom,
+    refusals: Seldom,
 }
 
 impl Acceptor {
@@ -71,6 +98,9 @@ impl Acceptor {
             guests: BTreeMap::new(),
             next_id: FIRST_CONNECTION,
             backlog: true,
+            failed: false,
+            failures: Seldom::default(),
+            refusals: Seldom::default(),
         })
     }
 
@@ -110,18 +140,28 @@ impl Acceptor {
     fn timeout(&self) -> Option<Duration> {
         let first = self.guests.values().map(|guest| guest.until).min();
         let guests = first.map(|until| until.saturating_duration_since(Instant::now()));
-        let retry = (self.backlog && self.guests.len() < GREETINGS_MAX).then_some(ACCEPT_RETRY);
+        let pause = if self.failed { ACCEPT_RETRY } else { Duration::ZERO };
+        let retry = (self.backlog && self.guests.len() < GREETINGS_MAX).then_some(pause);
         [guests, retry].into_iter().flatten().min()
     }
 
     fn accept(&mut self, ready: &mut Vec<u64>) {
+        self.failed = false;
         while self.backlog && self.guests.len() < GREETINGS_MAX {
             match self.listener.accept() {
                 Ok((stream, peer)) => self.welcome(stream.into(), peer, ready),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.backlog = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted; tried again in a moment");
+                    self.failed = true;
+                    if let Some(times) = self.failures.happened() {
+                        tracing::warn!(
+                            times,
+                            "a connection could not be accepted: {error}. New clients wait, those that are connected go on; the process may \
+                             have {} files open (LimitNOFILE= of systemd, ulimit -n): connections-max and some more are needed",
+                            open_files_max()
+                        );
+                    }
                     return;
                 }
             }
@@ -130,7 +170,13 @@ impl Acceptor {
 
     fn welcome(&mut self, stream: std::net::TcpStream, peer: SocketAddr, ready: &mut Vec<u64>) {
         if !self.config.admits(peer.ip()) {
-            tracing::warn!(%peer, "a connection from outside of the networks named with --insecure-network was refused");
+            if let Some(times) = self.refusals.happened() {
+                tracing::warn!(
+                    %peer,
+                    times,
+                    "a connection from outside of the networks named with --insecure-network was refused"
+                );
+            }
             return;
         }
         let id = self.next_id;
@@ -180,7 +226,7 @@ impl Acceptor {
     fn hand_over(&mut self, id: u64, hello: Hello, request: u64) {
         let Some(slot) = ConnectionSlot::take(&self.connections, self.config.connections_max) else {
             let sentence = format!(
-                "this server has {} connections, which is all it takes (connections-max); try again",
+                "this server has {} connections, which is all it takes (connections-max): nothing was done; try again",
                 self.config.connections_max
             );
             let error = ErrorReply { code: ErrorCode::Overloaded, retryable: true, sentence };

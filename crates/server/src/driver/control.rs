@@ -14,19 +14,18 @@ use std::time::{Duration, Instant};
 use forebay_protocol::limits::FRAME_PAYLOAD_BYTES_MAX;
 use forebay_protocol::{
     Class, Done, ErrorCode, ErrorReply, Frame, FrameBuffer, FrameError, HelloReply, InjectFault, Kind, LANE_CONTROL,
-    Message as _, PROTOCOL_VERSION, Ping, RunInfo, Runs, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+    Message as _, PROTOCOL_VERSION, Ping, Status, StatusReply,
 };
 use forebay_store::{ControlHandle, StoreInfo};
 use mio::{Events, Poll};
 
-use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, Told};
+use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message};
 use super::socket::{Got, Socket};
 use crate::limits::{
     CONTROL_FRAME_BYTES_MAX, CONTROL_OUT_BYTES_MAX, CONTROL_TURN_REQUESTS, LINGER, QUERY_TIMEOUT, UNREAD_TIMES,
 };
-use crate::merge::{merge_runs, merge_streams};
 use crate::schedule::class_place;
-use crate::service::{encode_runs, unknown_kind};
+use crate::service::{greeted_already, unknown_kind};
 use crate::status::{LaneReport, server_status};
 
 /// Bytes that are read at once.
@@ -281,14 +280,6 @@ impl Control {
                 Status::decode(table, payload).map_err(of_frame)?;
                 StatusReply { json: self.status(class) }.encode(request, out);
             }
-            Some(Kind::Streams) => {
-                Streams::decode(table, payload).map_err(of_frame)?;
-                StreamsReply { streams: self.streams()? }.encode(request, out);
-            }
-            Some(Kind::Runs) => {
-                Runs::decode(table, payload).map_err(of_frame)?;
-                encode_runs(request, &self.runs()?, out);
-            }
             Some(Kind::InjectFault) => {
                 let InjectFault { drive } = InjectFault::decode(table, payload).map_err(of_frame)?;
                 let refused = |sentence| ErrorReply { code: ErrorCode::Refused, retryable: false, sentence };
@@ -297,12 +288,12 @@ impl Control {
                 Done.encode(request, out);
             }
             Some(Kind::Hello) => {
-                let sentence = "a greeting comes first and but once".to_owned();
-                return Err(ErrorReply { code: ErrorCode::NotGreeted, retryable: false, sentence });
+                return Err(greeted_already());
             }
             Some(kind) if !kind.is_reply() => {
-                let sentence =
-                    format!("{kind} is a request for a lane, and this connection names none: nothing was done");
+                let sentence = format!(
+                    "{kind} is a request for a lane, and this connection names none: nothing was done; ask on a connection that names one"
+                );
                 return Err(ErrorReply { code: ErrorCode::WrongLane, retryable: false, sentence });
             }
             _ => return Err(unknown_kind(header.kind)),
@@ -313,10 +304,9 @@ impl Control {
     /// The state of the server, asked for by a connection of `class`, which is not among the others meanwhile.
     fn status(&self, class: Class) -> String {
         let mut reports: Vec<Option<LaneReport>> = self.thread.lanes.iter().map(|_| None).collect();
-        for (lane, told) in self.ask(Query::Status) {
-            if let Told::Status(report) = told {
-                reports[usize::from(lane)] = Some(*report);
-            }
+        for report in self.ask() {
+            let lane = usize::from(report.lane());
+            reports[lane] = Some(report);
         }
         let mut connections = [0; 4];
         connections[class_place(class)] += 1;
@@ -326,38 +316,8 @@ impl Control {
         server_status(uptime_s, stopping, &self.thread.store.status(), connections, &reports)
     }
 
-    fn streams(&self) -> Result<Vec<StreamInfo>, ErrorReply> {
-        let told = self.ask_all(Query::Streams)?;
-        Ok(merge_streams(told.into_iter().flat_map(|told| match told {
-            Told::Streams(streams) => streams,
-            _ => unreachable!("lanes answer what they are asked"),
-        })))
-    }
-
-    fn runs(&self) -> Result<Vec<RunInfo>, ErrorReply> {
-        let told = self.ask_all(Query::Runs)?;
-        Ok(merge_runs(told.into_iter().flat_map(|told| match told {
-            Told::Runs(runs) => runs,
-            _ => unreachable!("lanes answer what they are asked"),
-        })))
-    }
-
-    /// What all lanes tell, or that one of them does not.
-    fn ask_all(&self, query: Query) -> Result<Vec<Told>, ErrorReply> {
-        let told = self.ask(query);
-        if told.len() == self.thread.lanes.len() {
-            return Ok(told.into_iter().map(|(_, told)| told).collect());
-        }
-        let sentence = format!(
-            "only {} of {} lanes answered within {QUERY_TIMEOUT:?}; the others stop or have too much to do: try again",
-            told.len(),
-            self.thread.lanes.len()
-        );
-        Err(ErrorReply { code: ErrorCode::Overloaded, retryable: true, sentence })
-    }
-
     /// What the lanes tell that answer in time.
-    fn ask(&self, query: Query) -> Vec<(u16, Told)> {
+    fn ask(&self) -> Vec<LaneReport> {
         let lanes = self.thread.lanes.len();
         let mut told = Vec::with_capacity(lanes);
         if self.is_late.get() {
@@ -365,7 +325,7 @@ impl Control {
         }
         let (sender, receiver) = sync_channel(lanes);
         for lane in &self.thread.lanes {
-            lane.send(Message::Query(query, sender.clone()));
+            lane.send(Message::Query(sender.clone()));
         }
         drop(sender);
         let until = Instant::now() + QUERY_TIMEOUT;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_protocol::{Class, RunInfo, StreamInfo};
+use forebay_protocol::Class;
 use mio::{Poll, Token, Waker};
 
 use crate::status::LaneReport;
@@ -66,27 +66,12 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// What the control thread wants to know of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Query {
-    Status,
-    Streams,
-    Runs,
-}
-
-/// What a lane tells of itself.
-pub(crate) enum Told {
-    Status(Box<LaneReport>),
-    Streams(Vec<StreamInfo>),
-    Runs(Vec<RunInfo>),
-}
-
 /// What a thread is told.
 pub(crate) enum Message {
     /// A connection is for it.
     Greeted(Greeted),
-    /// The control thread asks; it has one question at a time, so that nothing piles up.
-    Query(Query, SyncSender<(u16, Told)>),
+    /// The control thread asks a lane for its state; it has one question at a time, so that nothing piles up.
+    Query(SyncSender<LaneReport>),
     /// Come to an end.
     Stop,
 }

@@ -10,7 +10,7 @@ use forebay_store::{LaneRunner, LaneSeed};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, Query, READY, Told, WAKE};
+use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE};
 use super::socket::{Got, Socket};
 use crate::limits::{FAREWELL, LINGER};
 use crate::service::{Service, ServiceConfig, Step};
@@ -18,6 +18,9 @@ use crate::status::LaneReport;
 
 /// How often connections that stand still are looked for.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
+
+/// How often it is said that a stop takes long.
+const STOP_TOLD: Duration = Duration::from_secs(10);
 
 struct Peer {
     socket: Socket,
@@ -43,8 +46,22 @@ pub(crate) struct LaneThread {
     next_id: u64,
     to_write: Vec<u64>,
     looked_round: Instant,
-    stopping: bool,
-    stopped_at: Option<Instant>,
+    stopping: Option<Stopping>,
+}
+
+/// A stop under way.
+struct Stopping {
+    since: Instant,
+    told: Instant,
+    /// When the lane had stopped.
+    lane_stopped: Option<Instant>,
+}
+
+impl Stopping {
+    fn now() -> Stopping {
+        let now = Instant::now();
+        Stopping { since: now, told: now, lane_stopped: None }
+    }
 }
 
 impl LaneThread {
@@ -70,8 +87,7 @@ impl LaneThread {
             next_id: FIRST_CONNECTION,
             to_write: Vec::new(),
             looked_round: Instant::now(),
-            stopping: false,
-            stopped_at: None,
+            stopping: None,
         })
     }
 
@@ -83,7 +99,7 @@ impl LaneThread {
             for message in self.inbox.take() {
                 self.take_message(message);
             }
-            if self.stopping {
+            if self.stopping.is_some() {
                 // Every time: a lane that became unavailable while it stopped ends by being told so once more.
                 self.runner.lane().stop();
             }
@@ -140,8 +156,10 @@ impl LaneThread {
         }
         let now = self.runner.now();
         let retry = self.service.next_retry().map(|at| at.since(now));
-        let has_peers = !self.peers.is_empty() || !self.leaving.is_empty() || self.stopping;
-        let round = has_peers.then(|| if self.stopping { LOOK_ROUND / 50 } else { LOOK_ROUND });
+        let round = match self.stopping {
+            Some(_) => Some(LOOK_ROUND / 50),
+            None => (!self.peers.is_empty() || !self.leaving.is_empty()).then_some(LOOK_ROUND),
+        };
         [self.runner.next_wakeup(), retry, round].into_iter().flatten().min()
     }
 
@@ -153,21 +171,14 @@ impl LaneThread {
     fn take_message(&mut self, message: Message) {
         match message {
             Message::Greeted(greeted) => self.open(greeted),
-            Message::Query(query, answer) => {
+            Message::Query(answer) => {
                 let connections = self.service.connections();
-                let lane = self.runner.lane();
-                let told = match query {
-                    Query::Status => {
-                        Told::Status(Box::new(LaneReport::of(lane, connections, self.service.staging_bytes())))
-                    }
-                    Query::Streams => Told::Streams(crate::service::stream_infos(lane)),
-                    Query::Runs => Told::Runs(crate::service::run_infos(lane)),
-                };
+                let report = LaneReport::of(self.runner.lane(), connections, self.service.staging_bytes());
                 // Who asked may have stopped waiting.
-                let _ = answer.try_send((self.lane, told));
+                let _ = answer.try_send(report);
             }
             Message::Stop => {
-                self.stopping = true;
+                self.stopping.get_or_insert_with(Stopping::now);
                 self.service.stop();
             }
         }
@@ -271,12 +282,24 @@ impl LaneThread {
 
     /// Whether the stop has come to its end: all is durable, and answered as far as peers read.
     fn is_over(&mut self) -> bool {
-        if !self.stopping || !self.runner.lane().is_stopped() {
+        let Some(stopping) = &mut self.stopping else { return false };
+        let lane = self.runner.lane();
+        if !lane.is_stopped() {
+            if stopping.told.elapsed() >= STOP_TOLD {
+                stopping.told = Instant::now();
+                tracing::warn!(
+                    lane = self.lane,
+                    "the stop has taken {:.0?}: {} operations are on their way to the drives. What was acknowledged is safe; a second signal \
+                     ends the server at once",
+                    stopping.since.elapsed(),
+                    lane.operations_in_flight()
+                );
+            }
             return false;
         }
-        let stopped_at = *self.stopped_at.get_or_insert_with(Instant::now);
+        let lane_stopped = *stopping.lane_stopped.get_or_insert_with(Instant::now);
         let answered =
             self.service.requests_pending() == 0 && self.peers.keys().all(|id| !self.service.has_to_send(*id));
-        answered || stopped_at.elapsed() > FAREWELL
+        answered || lane_stopped.elapsed() > FAREWELL
     }
 }

@@ -150,7 +150,7 @@ impl Core {
             Kind::Lease | Kind::Accepted | Kind::Streams | Kind::Runs | Kind::Status => {
                 self.read_list(kind, table, lane)
             }
-            Kind::Hello => Err(error(ErrorCode::NotGreeted, "a greeting comes first and but once").into()),
+            Kind::Hello => Err(greeted_already().into()),
             Kind::InjectFault => Err(error(
                 ErrorCode::Refused,
                 "drives are made to fail on a control connection (lane 65535), not on that of a lane",
@@ -247,6 +247,13 @@ impl From<ErrorReply> for Refusal {
 
 fn error(code: ErrorCode, sentence: &str) -> ErrorReply {
     ErrorReply { code, retryable: false, sentence: sentence.to_owned() }
+}
+
+/// The answer to a second greeting.
+pub(crate) fn greeted_already() -> ErrorReply {
+    let sentence =
+        "this connection has greeted already, and keeps its lane and class: nothing was done; connect anew for others";
+    error(ErrorCode::NotGreeted, sentence)
 }
 
 /// The answer to a kind of frame that this version does not know.

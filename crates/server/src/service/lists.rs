@@ -100,7 +100,7 @@ fn answer_runs(runs: Vec<RunInfo>) -> Begun {
 }
 
 /// Appends runs in as many frames as they need.
-pub(crate) fn encode_runs(request: u64, runs: &[RunInfo], into: &mut Vec<u8>) {
+fn encode_runs(request: u64, runs: &[RunInfo], into: &mut Vec<u8>) {
     let mut parts = runs.chunks(BATCH_RECORDS_MAX).peekable();
     if parts.peek().is_none() {
         RunsReply { runs: Vec::new() }.encode(request, into);
@@ -127,12 +127,12 @@ fn accepted(asked: Accepted, lane: &impl LaneRequests) -> AcceptedReply {
 }
 
 /// The streams of a lane as they are told.
-pub(crate) fn stream_infos(lane: &impl LaneRequests) -> Vec<StreamInfo> {
+fn stream_infos(lane: &impl LaneRequests) -> Vec<StreamInfo> {
     lane.streams().into_iter().map(|view| StreamInfo { name: view.name, accepted: view.events }).collect()
 }
 
 /// The runs of a lane as they are told: finished events are known too.
-pub(crate) fn run_infos(lane: &impl LaneRequests) -> Vec<RunInfo> {
+fn run_infos(lane: &impl LaneRequests) -> Vec<RunInfo> {
     let info = |view: forebay_engine::RunView| {
         let (first, last) = view.range.unwrap_or_default();
         RunInfo {

@@ -116,6 +116,8 @@ fn malformed_greetings_and_frames_are_told_why() {
     let mut control = world.raw(LANE_CONTROL, Class::Monitor);
     control.ask(4, &Get { ids: vec![FragmentId::new(1, 1, 1)] });
     assert_eq!(control.receive().expect("told").message::<ErrorReply>().code, ErrorCode::WrongLane);
+    control.ask(4, &forebay_protocol::Runs);
+    assert_eq!(control.receive().expect("told").message::<ErrorReply>().code, ErrorCode::WrongLane);
     control.send(&put_frame(5, FragmentId::new(1, 1, 1), 100_000)[..1000]);
     assert_eq!(control.receive().expect("told").message::<ErrorReply>().code, ErrorCode::TooLarge);
     // Who is not in lane 0 is told so.
@@ -191,12 +193,27 @@ fn a_drive_that_fails_under_load_costs_nothing() {
 }
 
 #[test]
+fn an_address_that_is_taken_is_told_before_a_drive_is_touched() {
+    let mut world = World::new(1);
+    world.stop();
+    let other = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let listen = other.local_addr().expect("bound");
+    let refused = Server::bind(&ServerConfig { listen, ..ServerConfig::default() }).err().expect("refused");
+    assert!(matches!(refused, StartError::Listen { .. }), "{refused}");
+    let told = refused.to_string();
+    assert!(told.contains("no drive was touched") && told.contains(&listen.port().to_string()), "{told}");
+    world.start();
+    let status: serde_json::Value =
+        serde_json::from_str(&world.client(Class::Monitor).status().expect("answered")).expect("JSON");
+    assert_eq!(status["started_clean"], true);
+}
+
+#[test]
 fn it_listens_to_others_only_when_told_so() {
     let mut world = World::new(1);
     world.stop();
     let config = ServerConfig { listen: "0.0.0.0:0".parse().expect("an address"), ..ServerConfig::default() };
-    let opened = world.opened();
-    let refused = Server::start(opened, config.clone()).err().expect("refused");
+    let refused = Server::bind(&config).err().expect("refused");
     assert!(matches!(refused, StartError::Insecure { .. }) && refused.to_string().contains("--insecure-network"));
     world.config = ServerConfig { insecure_network: vec!["192.0.2.0/24".parse().expect("a network")], ..config };
     world.start();

@@ -58,7 +58,8 @@ impl World {
     }
 
     pub fn start(&mut self) {
-        self.server = Some(Server::start(self.opened(), self.config.clone()).expect("the server starts"));
+        let listener = Server::bind(&self.config).expect("the address is free");
+        self.server = Some(Server::start(self.opened(), listener).expect("the server starts"));
     }
 
     pub fn stop(&mut self) -> Stopped {
