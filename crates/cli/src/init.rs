@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use forebay_store::{InitError, InitOptions, InitReport};
+use forebay_store::{InitError, InitOptions, InitProgress, InitReport, Sampled};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -19,8 +19,20 @@ Examples:
   forebay init --data 1 --parity 0 --drive-bytes 10GB /mnt/cephfs/forebay/d0
       leaves the protection to the file system
 
-A drive that holds anything that is not known is refused, and what was found is named. Nothing is written before all
-drives have been looked at. Sizes: 4096, 64KiB, 1GiB (powers of 1024), 10GB (powers of 1000).";
+A drive that is not all zero is refused, and what was found, and where, is named. Files are read whole, but for their holes;
+devices of up to 64 GiB too. Of larger devices these parts are read, which takes minutes on a disk: the first 4 GiB, the last
+GiB and 16,384 places of 64 KiB spread evenly; the report says so. Nothing is written before all drives have been looked at.
+
+Files are written with zeros from their first byte to the last, those with holes too, so that a file system that fills up
+later takes no drive away. When something fails on the way, the files that were made are removed again.
+
+Lanes and slots follow the kind of the drives: disks (as the kernel says of the device, or of that under the file system) get
+one lane and large slots, everything else a lane for each core.
+
+Sizes: 4096, 64KiB, 1GiB (powers of 1024), 10GB (powers of 1000).
+
+Exit codes: 2 when a drive holds something, cannot be written or the options make no store; 3 when there is no space, a drive
+is in use, or it fails.";
 
 /// The options of `init`.
 #[derive(Debug, Args)]
@@ -34,7 +46,7 @@ pub struct InitCommand {
     #[arg(long, value_name = "M")]
     parity: u8,
 
-    /// Size of drives that are files and are not there yet [default: none, such drives are refused]
+    /// Size of drives that are files; with --force those that exist get it too [default: none, files that are not there yet are refused]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     drive_bytes: Option<u64>,
 
@@ -62,7 +74,7 @@ pub struct InitCommand {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "10KiB")]
     fragment_bytes_mean: u64,
 
-    /// Destroy what the drives hold [default: refuse drives that hold something]
+    /// Destroy what the drives hold [default: refuse drives that are not all zero]
     #[arg(long)]
     force: bool,
 
@@ -93,9 +105,12 @@ pub fn run(command: &InitCommand, output: &Output) -> Result<(), Failure> {
         "fragment_bytes_max": geometry.fragment_bytes_max,
         "capacity_bytes": report.capacity_bytes,
         "index_bytes_needed": report.index_bytes_needed,
+        "drives_sampled": report.sampled.len(),
+        "warnings": report.warnings,
         "seconds": seconds,
     }));
     output.line(&describe(command, &report, seconds));
+    report.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
     Ok(())
 }
 
@@ -104,10 +119,21 @@ pub fn run(command: &InitCommand, output: &Output) -> Result<(), Failure> {
 /// # Errors
 /// Why none was made.
 pub fn with_progress(drives: &[PathBuf], options: &InitOptions, output: &Output) -> Result<InitReport, Failure> {
-    // What is to be zeroed is known only inside; the whole is the most that it can be.
-    let total = options.drive_bytes.unwrap_or(0).saturating_mul(drives.len() as u64);
-    let mut progress = output.progress(total, "zeroing drives {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-    let mut tell = |bytes| progress.update(bytes, || format!("zeroing drives: {} written", human_bytes(bytes)));
+    const LOOKING: &str = "{spinner} {msg}";
+    const ZEROING: &str = "zeroing drives {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let (mut looking, mut zeroing) = (None, None);
+    let mut tell = |progress| match progress {
+        InitProgress::Looking { read_bytes, total_bytes } => {
+            let (read, total) = (human_bytes(read_bytes), human_bytes(total_bytes));
+            let words = || format!("looking at what the drives hold: {read} of {total} read");
+            looking.get_or_insert_with(|| output.progress(total_bytes, LOOKING)).update(read_bytes, words);
+        }
+        InitProgress::Zeroing { written_bytes, total_bytes } => {
+            drop(looking.take());
+            let words = || format!("zeroing drives: {} written", human_bytes(written_bytes));
+            zeroing.get_or_insert_with(|| output.progress(total_bytes, ZEROING)).update(written_bytes, words);
+        }
+    };
     forebay_store::init(drives, options, &mut tell).map_err(failure)
 }
 
@@ -133,11 +159,7 @@ fn options(command: &InitCommand) -> Result<InitOptions, Failure> {
 }
 
 fn failure(error: InitError) -> Failure {
-    match &error {
-        // The drive or its file system failed, not the command line.
-        InitError::Prepare(_) | InitError::Open(_) | InitError::Write { .. } => Failure::retry(error),
-        _ => Failure::usage(error),
-    }
+    if error.is_retryable() { Failure::retry(error) } else { Failure::usage(error) }
 }
 
 fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String {
@@ -148,12 +170,14 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         1 => "survives the loss of any drive".to_owned(),
         parity => format!("survives the loss of any {parity} drives"),
     };
+    let sampled: String = report.sampled.iter().map(describe_sampled).collect();
     format!(
         "made store {store} on {count} drives in {seconds:.1} s\n\
          \x20 protection  {data}+{parity}, {protection}\n\
          \x20 capacity    about {capacity} of fragments ({bytes} bytes)\n\
          \x20 lanes       {lanes}, slots of {slot}, fragments of at most {fragment}\n\
          \x20 index       at most {index} of memory for fragments of {mean} on average\n\
+         {sampled}\
          serve it with:  forebay serve {paths}",
         store = report.store,
         count = command.drives.len(),
@@ -167,5 +191,14 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         index = human_bytes(report.index_bytes_needed),
         mean = human_bytes(command.fragment_bytes_mean),
         paths = drives.join(" "),
+    )
+}
+
+fn describe_sampled(drive: &Sampled) -> String {
+    format!(
+        "  looked at   {}: {} of {} were read and are zero, not the rest\n",
+        drive.path.display(),
+        human_bytes(drive.read_bytes),
+        human_bytes(drive.bytes)
     )
 }

@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use serde::{Deserialize, Serialize};
 
+use crate::identity::directory_of;
 use crate::request::Transfer;
 use crate::{AlignedBuffer, BLOCK_BYTES, MediaError};
 
@@ -48,6 +49,17 @@ pub enum DriveKind {
     SolidState,
     /// The operating system does not say: memory, network and pooled file systems.
     Unknown,
+}
+
+impl DriveKind {
+    /// The kind of what `path` lies on; of the directory when there is no such file yet.
+    pub fn of(path: &Path) -> DriveKind {
+        let found = fs::metadata(path).or_else(|_| fs::metadata(directory_of(path)));
+        found.map_or(DriveKind::Unknown, |metadata| {
+            let device = metadata.file_type().is_block_device();
+            kind_of(if device { metadata.rdev() } else { metadata.dev() })
+        })
+    }
 }
 
 /// An opened drive.

@@ -31,7 +31,7 @@
 //!
 //! [`open_media`] chooses between [`UringMedia`] and [`PoolMedia`] over opened [`DriveFile`]s; [`MemoryMedia`] keeps
 //! its drives in memory, for tests. [`inspect`](inspect()) says what a path holds before a store is made on it, and
-//! [`create_zeroed`] makes a file to be a drive. Nothing here knows what the bytes on a drive mean.
+//! [`create_zeroed`] and [`overwrite_zeroed`] make a file to be a drive. Nothing here knows what the bytes on a drive mean.
 //!
 //! Every implementation runs the same suite, [`conformance`].
 
@@ -39,6 +39,7 @@ mod buffer;
 pub mod conformance;
 mod drives;
 mod fault;
+mod identity;
 mod inspect;
 mod memory;
 mod open;
@@ -58,11 +59,12 @@ pub use drives::{Access, DirectIo, DriveFile, DriveKind, OpenDriveError};
 pub use fault::{FaultSwitch, FaultyMedia};
 use forebay_types::DriveNumber;
 pub use forebay_types::limits::BLOCK_BYTES;
-pub use inspect::{Contents, InspectError, MAGIC_BYTES, inspect};
+pub use identity::{DriveIdentity, given_twice};
+pub use inspect::{Contents, InspectError, Inspection, MAGIC_BYTES, inspect};
 pub use memory::{Choose, Delivery, KeepPart, MemoryDrives, MemoryMedia, PendingOperation};
 pub use open::{Backend, MediaConfig, OpenMediaError, open_media};
 pub use pool::PoolMedia;
-pub use prepare::{PrepareError, create_zeroed};
+pub use prepare::{MadeFile, PrepareError, create_zeroed, overwrite_zeroed};
 pub use uring::UringMedia;
 
 /// Names an operation in its completion. The engine chooses it and uses none twice while it is in flight.

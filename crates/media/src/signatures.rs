@@ -97,24 +97,28 @@ const FILES: &[Signature] = &[
     (0, b"\xff\xd8\xff", "JPEG image"),
 ];
 
-/// What this is, when it is something known.
-pub(crate) fn recognise(sample: &Sample) -> Option<String> {
+/// What was found, and at which byte its mark lies.
+type Found = (String, u64);
+
+/// What this is, when it is something known, and at which byte its mark lies.
+pub(crate) fn recognise(sample: &Sample) -> Option<Found> {
     let fixed = |table: &[Signature]| {
-        table.iter().find(|(offset, magic, _)| sample.has(*offset, magic)).map(|(_, _, what)| (*what).to_owned())
+        let found = table.iter().find(|(offset, magic, _)| sample.has(*offset, magic));
+        found.map(|(offset, _, what)| ((*what).to_owned(), *offset))
     };
     fixed(VOLUMES)
         .or_else(|| ext(sample))
-        .or_else(|| swap(sample).map(str::to_owned))
+        .or_else(|| swap(sample))
         .or_else(|| raid(sample))
-        .or_else(|| lvm(sample).map(str::to_owned))
-        .or_else(|| zfs(sample).map(str::to_owned))
-        .or_else(|| partitions(sample).map(str::to_owned))
+        .or_else(|| lvm(sample))
+        .or_else(|| zfs(sample))
+        .or_else(|| partitions(sample))
         .or_else(|| fixed(FILES))
-        .or_else(|| is_text(&sample.head).then(|| "text file".to_owned()))
+        .or_else(|| is_text(&sample.head).then(|| ("text file".to_owned(), 0)))
 }
 
 /// ext2, 3 and 4 share a superblock at byte 1024 and differ in their features.
-fn ext(sample: &Sample) -> Option<String> {
+fn ext(sample: &Sample) -> Option<Found> {
     const SUPERBLOCK: u64 = 1024;
     const HAS_JOURNAL: u32 = 0x4;
     const INCOMPAT_OF_EXT4: u32 = 0x40 | 0x80 | 0x200;
@@ -130,19 +134,19 @@ fn ext(sample: &Sample) -> Option<String> {
     } else {
         "ext2"
     };
-    Some(format!("{version} file system"))
+    Some((format!("{version} file system"), SUPERBLOCK + 56))
 }
 
 /// The mark is at the end of the first page, whatever a page was.
-fn swap(sample: &Sample) -> Option<&'static str> {
+fn swap(sample: &Sample) -> Option<Found> {
     let marks: [&[u8]; 2] = [b"SWAPSPACE2", b"SWAP-SPACE"];
-    let pages = [4096, 8192, 16384, 32768, 65536u64];
-    let found = pages.iter().any(|page| marks.iter().any(|mark| sample.has(page - 10, mark)));
-    found.then_some("swap space")
+    let mut places = [4096, 8192, 16384, 32768, 65536u64].into_iter().map(|page| page - 10);
+    let place = places.find(|place| marks.iter().any(|mark| sample.has(*place, mark)))?;
+    Some(("swap space".to_owned(), place))
 }
 
 /// Linux software RAID: version 1.1 at the start, 1.2 after 4 KiB, 1.0 and 0.90 at the end.
-fn raid(sample: &Sample) -> Option<String> {
+fn raid(sample: &Sample) -> Option<Found> {
     const MAGIC: u32 = 0xa92b_4efc;
     let sectors = sample.bytes / 512;
     let places = [
@@ -154,35 +158,36 @@ fn raid(sample: &Sample) -> Option<String> {
     let is_member = |place: u64| {
         sample.at::<4>(place).is_some_and(|magic| magic == MAGIC.to_le_bytes() || magic == MAGIC.to_be_bytes())
     };
-    let (_, version) = places.into_iter().find(|(place, _)| place.is_some_and(is_member))?;
-    Some(format!("member of a Linux software RAID (superblock {version})"))
+    let (place, version) = places.into_iter().find(|(place, _)| place.is_some_and(is_member))?;
+    Some((format!("member of a Linux software RAID (superblock {version})"), place?))
 }
 
 /// The label is in one of the first four sectors.
-fn lvm(sample: &Sample) -> Option<&'static str> {
-    let is_label = |sector: u64| sample.has(sector * 512, b"LABELONE") && sample.has(sector * 512 + 24, b"LVM2 001");
-    (0..4).any(is_label).then_some("LVM2 physical volume")
+fn lvm(sample: &Sample) -> Option<Found> {
+    let is_label = |place: &u64| sample.has(*place, b"LABELONE") && sample.has(place + 24, b"LVM2 001");
+    let place = [0, 512, 1024, 1536].into_iter().find(is_label)?;
+    Some(("LVM2 physical volume".to_owned(), place))
 }
 
 /// Four labels of 256 KiB, two at each end, each with a ring of überblocks in its second half.
-fn zfs(sample: &Sample) -> Option<&'static str> {
+fn zfs(sample: &Sample) -> Option<Found> {
     const LABEL: u64 = 256 << 10;
     const MAGIC: u64 = 0x00ba_b10c;
     let end = sample.bytes - sample.bytes % LABEL;
     let labels = [Some(0), Some(LABEL), end.checked_sub(2 * LABEL), end.checked_sub(LABEL)];
     let mut blocks =
         labels.into_iter().flatten().flat_map(|label| (LABEL / 2..LABEL).step_by(1024).map(move |at| label + at));
-    let found = blocks.any(|place| {
-        sample.at::<8>(place).is_some_and(|magic| magic == MAGIC.to_le_bytes() || magic == MAGIC.to_be_bytes())
-    });
-    found.then_some("member of a ZFS pool")
+    let place = blocks.find(|place| {
+        sample.at::<8>(*place).is_some_and(|magic| magic == MAGIC.to_le_bytes() || magic == MAGIC.to_be_bytes())
+    })?;
+    Some(("member of a ZFS pool".to_owned(), place))
 }
 
-fn partitions(sample: &Sample) -> Option<&'static str> {
-    let gpt = b"EFI PART";
-    let backup = |sector: u64| sample.bytes.checked_sub(sector).is_some_and(|place| sample.has(place, gpt));
-    if sample.has(512, gpt) || sample.has(4096, gpt) || backup(512) || backup(4096) {
-        return Some("GPT partition table");
+fn partitions(sample: &Sample) -> Option<Found> {
+    let backup = |sector: u64| sample.bytes.checked_sub(sector);
+    let places = [Some(512), Some(4096), backup(512), backup(4096)];
+    if let Some(place) = places.into_iter().flatten().find(|place| sample.has(*place, b"EFI PART")) {
+        return Some(("GPT partition table".to_owned(), place));
     }
     if !sample.has(510, &[0x55, 0xaa]) {
         return None;
@@ -190,7 +195,8 @@ fn partitions(sample: &Sample) -> Option<&'static str> {
     let entries: [[u8; 16]; 4] = [446, 462, 478, 494].map(|place| sample.at(place).unwrap_or_default());
     let is_well_formed = entries.iter().all(|entry| entry[0] & 0x7f == 0);
     let is_used = entries.iter().any(|entry| entry[4] != 0);
-    Some(if is_well_formed && is_used { "MBR partition table" } else { "boot sector" })
+    let what = if is_well_formed && is_used { "MBR partition table" } else { "boot sector" };
+    Some((what.to_owned(), 510))
 }
 
 /// Whether it reads as text as far as it was looked at, apart from zeros that follow.
@@ -215,6 +221,10 @@ mod tests {
     const BYTES: u64 = 4 << 20;
 
     fn with(parts: &[(u64, &[u8])]) -> Option<String> {
+        found(parts).map(|(what, _)| what)
+    }
+
+    fn found(parts: &[(u64, &[u8])]) -> Option<Found> {
         let mut all = vec![0; BYTES as usize];
         for (offset, bytes) in parts {
             all[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
@@ -226,7 +236,7 @@ mod tests {
     #[test]
     fn every_fixed_signature_is_found_at_its_place_and_not_beside_it() {
         for (offset, magic, what) in VOLUMES.iter().chain(FILES) {
-            assert_eq!(with(&[(*offset, magic)]).as_deref(), Some(*what));
+            assert_eq!(found(&[(*offset, magic)]), Some(((*what).to_owned(), *offset)));
             assert_ne!(with(&[(*offset + 1, magic)]).as_deref(), Some(*what));
         }
     }
@@ -245,21 +255,21 @@ mod tests {
         let raid: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
         for (offset, version) in [(0, "1.1"), (4096, "1.2"), (BYTES - 8192, "1.0"), (BYTES - 65536, "0.90")] {
             let what = format!("member of a Linux software RAID (superblock {version})");
-            assert_eq!(with(&[(offset, raid)]), Some(what));
+            assert_eq!(found(&[(offset, raid)]), Some((what, offset)));
         }
         let uberblock: &[u8] = &[0x0c, 0xb1, 0xba, 0];
-        let zfs = Some("member of a ZFS pool".to_owned());
+        let zfs = |place| Some(("member of a ZFS pool".to_owned(), place));
         for offset in [131_072, 131_072 + 1024, 393_216, BYTES - 131_072, BYTES - 393_216] {
-            assert_eq!(with(&[(offset, uberblock)]), zfs, "{offset}");
+            assert_eq!(found(&[(offset, uberblock)]), zfs(offset), "{offset}");
         }
         let (label, kind): (&[u8], &[u8]) = (b"LABELONE", b"LVM2 001");
-        assert_eq!(with(&[(512, label), (536, kind)]).as_deref(), Some("LVM2 physical volume"));
+        assert_eq!(found(&[(512, label), (536, kind)]), Some(("LVM2 physical volume".to_owned(), 512)));
     }
 
     #[test]
     fn partition_tables_and_swap_are_found() {
         for offset in [512, 4096, BYTES - 512, BYTES - 4096] {
-            assert_eq!(with(&[(offset, b"EFI PART")]).as_deref(), Some("GPT partition table"), "{offset}");
+            assert_eq!(found(&[(offset, b"EFI PART")]), Some(("GPT partition table".to_owned(), offset)));
         }
         let mark: (u64, &[u8]) = (510, &[0x55, 0xaa]);
         assert_eq!(with(&[mark, (450, &[0x83])]).as_deref(), Some("MBR partition table"));

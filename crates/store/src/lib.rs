@@ -11,6 +11,6 @@ mod runner;
 
 pub use config::StoreConfig;
 pub use control::{ControlHandle, ControlStatus, DriveStatus};
-pub use init::{InitError, InitOptions, InitReport, init};
+pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};
 pub use runner::LaneRunner;

@@ -1,0 +1,104 @@
+//! How a store is laid out on its drives.
+
+use forebay_format::{DriveLayout, Geometry, UNIT_BYTES_MAX};
+use forebay_media::DriveKind;
+use forebay_types::StoreUuid;
+use forebay_types::limits::{BLOCK_BYTES, FRAGMENT_BYTES_MAX, LANES_MAX};
+
+use super::look::NewDrive;
+use super::{InitError, InitOptions, InitReport, random};
+use crate::config::machine_memory_bytes;
+
+/// Index memory that a fragment takes at most.
+const INDEX_BYTES_PER_FRAGMENT: u64 = 64;
+
+const MIB: u64 = 1 << 20;
+
+/// What the options leave open is chosen by the kind and the size of the drives: one disk among them makes it a store on disks.
+pub(super) fn choose_geometry(drives: &[NewDrive], options: &InitOptions) -> Result<Geometry, InitError> {
+    let smallest = drives.iter().map(|drive| drive.bytes).min().unwrap_or(0);
+    let rotational = drives.iter().any(|drive| drive.kind == DriveKind::Rotational);
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let lanes = match options.lanes {
+        Some(lanes) if lanes == 0 || usize::from(lanes) > LANES_MAX => {
+            return Err(InitError::Options(format!("--lanes must be 1 to {LANES_MAX}")));
+        }
+        Some(lanes) => lanes,
+        // The heads of disks shall stream: few lanes. Each lane wants some slots.
+        None if rotational => 1,
+        None => cores.min(8).min((smallest / (256 * MIB)).max(1)) as u16,
+    };
+    let share = smallest / u64::from(lanes) / 32;
+    let largest_slot = if rotational { 256 * MIB } else { 64 * MIB };
+    let slot_bytes = options.slot_bytes.unwrap_or_else(|| previous_power_of_two(share).clamp(MIB, largest_slot));
+    let unit_bytes = options.unit_bytes.unwrap_or(32 << 10);
+    let data_shards_min = options.data_min.unwrap_or(options.data.div_ceil(2));
+    let place = smallest / 64 / (2 * u64::from(lanes));
+    let checkpoint_bytes = (place.clamp(256 << 10, 256 * MIB) / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+    let narrowest = slot_bytes / 2 * u64::from(data_shards_min);
+    let geometry = Geometry {
+        lanes,
+        data_shards: options.data,
+        parity_shards: options.parity,
+        data_shards_min,
+        unit_bytes,
+        slot_bytes,
+        checkpoint_bytes,
+        fragment_bytes_max: u32::try_from(narrowest.min(FRAGMENT_BYTES_MAX as u64)).expect("bounded just now"),
+    };
+    let block = BLOCK_BYTES as u64;
+    let blocks = u64::from(unit_bytes).is_multiple_of(block) && slot_bytes.is_multiple_of(block);
+    if unit_bytes > UNIT_BYTES_MAX {
+        let wrong = format!("--unit-bytes is {unit_bytes} and may be at most {UNIT_BYTES_MAX}");
+        return Err(InitError::Options(wrong));
+    }
+    if !blocks || unit_bytes == 0 || slot_bytes < 4 * u64::from(unit_bytes) + 8 * BLOCK_BYTES as u64 {
+        let wrong =
+            format!("a slot of {slot_bytes} bytes with units of {unit_bytes}: both must be multiples of {BLOCK_BYTES}");
+        return Err(InitError::Options(format!("{wrong}, and a slot must hold some units")));
+    }
+    if slot_bytes.saturating_mul(u64::from(options.data)) > 32 << 30 {
+        return Err(InitError::Options(format!(
+            "{} slots of {slot_bytes} bytes: a segment holds at most 32 GiB",
+            options.data
+        )));
+    }
+    Ok(geometry)
+}
+
+fn previous_power_of_two(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { 1 << bytes.ilog2() }
+}
+
+/// The slots of each drive.
+pub(super) fn slots_of(drives: &[NewDrive], geometry: &Geometry) -> Result<Vec<u32>, InitError> {
+    let plan = |drive: &NewDrive| {
+        DriveLayout::plan(drive.bytes, geometry.lanes, geometry.slot_bytes, geometry.checkpoint_bytes)
+            .map(|layout| layout.slots)
+            .map_err(|source| InitError::Layout { path: drive.path.clone(), source })
+    };
+    drives.iter().map(plan).collect()
+}
+
+/// The store, once it is known that its index fits in memory.
+pub(super) fn check_memory(slots: &[u32], geometry: Geometry, options: &InitOptions) -> Result<InitReport, InitError> {
+    let raw_bytes: u64 = slots.iter().map(|slots| u64::from(*slots) * geometry.slot_bytes).sum();
+    let shards = u64::from(geometry.data_shards) + u64::from(geometry.parity_shards);
+    let capacity_bytes = raw_bytes / shards * u64::from(geometry.data_shards);
+    let fragments = capacity_bytes / options.fragment_bytes_mean;
+    let needed_bytes = fragments.saturating_mul(INDEX_BYTES_PER_FRAGMENT);
+    let memory_bytes = options.index_bytes.unwrap_or_else(|| machine_memory_bytes() / 4);
+    if needed_bytes > memory_bytes {
+        let mean_bytes = options.fragment_bytes_mean;
+        return Err(InitError::IndexMemory { capacity_bytes, fragments, mean_bytes, needed_bytes, memory_bytes });
+    }
+    let store = StoreUuid::from_random_bytes(random());
+    Ok(InitReport {
+        store,
+        geometry,
+        capacity_bytes,
+        index_bytes_needed: needed_bytes,
+        sampled: Vec::new(),
+        warnings: Vec::new(),
+    })
+}
