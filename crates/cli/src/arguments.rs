@@ -1,6 +1,6 @@
 //! The command line as a whole.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{delete, demo, filter, get, init, put, readout, record, serve, status};
 
@@ -46,6 +46,23 @@ pub struct Arguments {
     /// Log less to stderr; errors of the command itself are always printed
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     pub quiet: u8,
+}
+
+impl Arguments {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it; help and version too.
+    pub fn read() -> Result<Arguments, clap::Error> {
+        // A number below 0 is a wrong value, not an unknown option.
+        let command = Arguments::command().mut_subcommands(|command| {
+            command.mut_args(|argument| {
+                let takes_value = argument.get_action().takes_values();
+                argument.allow_negative_numbers(takes_value)
+            })
+        });
+        Arguments::from_arg_matches(&command.try_get_matches()?)
+    }
 }
 
 /// The subcommands.
@@ -103,6 +120,7 @@ mod tests {
                 let takes_value = argument.get_num_args().is_none_or(|range| range.takes_values());
                 let told = !argument.get_default_values().is_empty()
                     || argument.is_required_set()
+                    || argument.is_positional()
                     || help.contains("default")
                     || !matches!(argument.get_action(), clap::ArgAction::Set | clap::ArgAction::Append)
                     || !takes_value;

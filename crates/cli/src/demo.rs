@@ -4,6 +4,7 @@
 //! and the recorder and destroys the drive, [`ledger`] adds up what became of every event.
 
 mod ledger;
+mod left;
 mod path;
 mod place;
 mod plan;
@@ -19,7 +20,7 @@ use forebay_store::InitOptions;
 use crate::failure::Failure;
 use crate::init;
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::size::{human_bytes, human_count, parse_bytes};
 
 use place::Place;
@@ -53,7 +54,9 @@ its streams. lost: fragments written and not acknowledged, events without a deci
 mismatched: events that came out other than they went in, or twice, or that nobody accepted.
 
 Exit codes: 0 when nothing is lost or mismatched and the books balance; 1 otherwise, or when an input is damaged (its good
-events run through first); 2 when an input or directory cannot be used; 3 when there is no room, or it was interrupted.";
+events run through first); 2 when an input or directory cannot be used; 3 when there is no room, or it was interrupted or could not
+start its server. Whatever ends the demo, its scratch directory is removed; that of one that was killed (kill -9) by the next
+demo.";
 
 /// The options of `demo`.
 #[derive(Debug, Args)]
@@ -95,7 +98,7 @@ pub struct DemoCommand {
 pub fn run(command: &DemoCommand, output: &Output) -> Result<(), Failure> {
     let interrupt = Interrupt::catch()?;
     let plan = Plan::make(command)?;
-    let place = Place::make(command, &plan)?;
+    let place = Place::make(command, &plan, output)?;
     output.line(&format!("input     {}", plan.describe()));
     output.line(&format!("scratch   {}", place.scratch().display()));
     let result = run_in(command, &plan, &place, output, &interrupt);
@@ -111,13 +114,14 @@ fn run_in(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     make_store(command, place, output)?;
+    go_on(interrupt)?;
     let mut server = ChildServer::start(place).map_err(|failure| naming_log(failure, place))?;
     output.line(&format!("server    process {} on {}", server.pid(), server.address()));
     let run = path::run(command, plan, place, &mut server, output, interrupt);
     let (run, status) = match run {
         Ok(done) => done,
         // Whoever asked for the end needs no log.
-        Err(failure) if interrupt.is_set() => return Err(failure),
+        Err(failure) if go_on(interrupt).is_err() => return Err(failure),
         Err(failure) => return Err(with_log(failure, server, place)),
     };
     if let Err(why) = server.stop() {
@@ -138,6 +142,21 @@ fn run_in(
         Some(failure) => Err(Failure { told_json: true, ..failure }),
         None => Ok(()),
     }
+}
+
+/// Whether somebody still wants it and sees it.
+///
+/// # Errors
+/// When not.
+fn go_on(interrupt: &Interrupt) -> Result<(), Failure> {
+    let why = if interrupt.is_set() {
+        "interrupted"
+    } else if output::stdout_failure().is_some() {
+        "nobody sees what the demo shows"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::retry(format!("{why}; everything that the demo made is removed")))
 }
 
 fn make_store(command: &DemoCommand, place: &Place, output: &Output) -> Result<(), Failure> {

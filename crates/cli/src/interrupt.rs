@@ -1,9 +1,10 @@
-//! Ctrl-C and SIGTERM for commands that work for a while: the first asks them to end in order, the second ends them at once.
+//! Ctrl-C, SIGTERM and a terminal that goes away, for commands that work for a while: the first asks them to end in order, the second
+//! ends them at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{Exit, Failure};
 
@@ -18,11 +19,15 @@ impl Interrupt {
     /// When the system does not let them be caught.
     pub fn catch() -> Result<Interrupt, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: what sees the flag set by the first signal ends the process at the second.
-            signal_hook::flag::register_conditional_shutdown(signal, Exit::Retry as i32, flag.clone())
-                .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-                .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
+        let failed = |error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started"));
+        for signal in signals() {
+            // In this order: what sees the flag set by the first signal ends the process at the second. A terminal that goes
+            // away may say so twice.
+            if signal != SIGHUP {
+                let exit = Exit::Retry as i32;
+                signal_hook::flag::register_conditional_shutdown(signal, exit, flag.clone()).map_err(failed)?;
+            }
+            signal_hook::flag::register(signal, flag.clone()).map_err(failed)?;
         }
         Ok(Interrupt(flag))
     }
@@ -31,4 +36,18 @@ impl Interrupt {
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed)
     }
+}
+
+/// The signals that ask for the end.
+pub fn signals() -> Vec<i32> {
+    // Whoever had it ignored (nohup) wants the command to outlive the terminal.
+    let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    [SIGINT, SIGTERM].into_iter().chain(hang_up).collect()
+}
+
+/// Whether the process was started with a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = text.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }

@@ -21,40 +21,53 @@ mod serve;
 mod size;
 mod status;
 
+use std::panic::catch_unwind;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use arguments::{Arguments, Command};
 use failure::Failure;
 use output::Output;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => return output::usage_error(&error),
     };
-    let output = Output::new(arguments.json);
+    let output = Output::new(arguments.json, arguments.quiet > 0);
     output::start_logging(&arguments);
-    let result = match &arguments.command {
-        Command::Init(options) => init::run(options, &output),
-        Command::Serve(options) => serve::run(options, &output),
-        Command::Put(options) => put::run(options, &output),
-        Command::Get(options) => get::run(options, &output),
-        Command::Delete(options) => delete::run(options, &output),
-        Command::Readout(options) => readout::run(options, &output),
-        Command::Filter(options) => filter::run(options, &output),
-        Command::Record(options) => record::run(options, &output),
-        Command::Demo(options) => demo::run(options, &output),
-        Command::Status(options) => status::run(options, &output),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => finish(&failure, &output),
+    // What a command holds is given back on the way here, by a panic too.
+    let result = catch_unwind(|| run(&arguments.command, &output)).unwrap_or_else(|_| {
+        Err(Failure::retry(
+            "the program ended by a mistake of its own, told above. What the store acknowledged is safe; please report it with these words",
+        ))
+    });
+    finish(result, &output)
+}
+
+fn run(command: &Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Init(options) => init::run(options, output),
+        Command::Serve(options) => serve::run(options, output),
+        Command::Put(options) => put::run(options, output),
+        Command::Get(options) => get::run(options, output),
+        Command::Delete(options) => delete::run(options, output),
+        Command::Readout(options) => readout::run(options, output),
+        Command::Filter(options) => filter::run(options, output),
+        Command::Record(options) => record::run(options, output),
+        Command::Demo(options) => demo::run(options, output),
+        Command::Status(options) => status::run(options, output),
     }
 }
 
-fn finish(failure: &Failure, output: &Output) -> ExitCode {
-    output.failure(failure);
-    ExitCode::from(failure.exit as u8)
+/// Tells what went wrong, with the command and with what it prints.
+fn finish(result: Result<(), Failure>, output: &Output) -> ExitCode {
+    let failure = result.err();
+    if let Some(failure) = &failure {
+        output.failure(failure);
+    }
+    let unprinted = output::stdout_failure();
+    if let Some(failure) = unprinted {
+        output.note(&format!("forebay: {}", failure.message));
+    }
+    failure.as_ref().or(unprinted).map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.exit as u8))
 }

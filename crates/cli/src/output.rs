@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,17 +19,22 @@ const PLAIN_EVERY: Duration = Duration::from_secs(2);
 /// The bar that is drawn now: logs must not break it.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
+/// The first error of stdout. What is printed after it is dropped, and the command ends with it.
+static STDOUT_FAILURE: OnceLock<Failure> = OnceLock::new();
+
 /// How a command speaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// One JSON object on stdout and nothing else there.
     pub json: bool,
+    /// No progress.
+    pub quiet: bool,
 }
 
 impl Output {
     /// As the command line says.
-    pub fn new(json: bool) -> Output {
-        Output { json }
+    pub fn new(json: bool, quiet: bool) -> Output {
+        Output { json, quiet }
     }
 
     /// A line of words on stdout; nothing with `--json`.
@@ -91,7 +96,7 @@ impl Output {
 
     /// A progress of `length` steps, drawn with `template` on a terminal, in plain lines elsewhere.
     pub fn progress(&self, length: u64, template: &str) -> Progress {
-        let bar = if io::stderr().is_terminal() {
+        let bar = if io::stderr().is_terminal() && !self.quiet {
             let style = ProgressStyle::with_template(template).expect("the templates here are good");
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr()).with_style(style);
             *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
@@ -99,7 +104,8 @@ impl Output {
         } else {
             None
         };
-        Progress { bar, length, told: Instant::now() }
+        let start = Instant::now();
+        Progress { bar, length, quiet: self.quiet, start, told: start }
     }
 }
 
@@ -107,6 +113,8 @@ impl Output {
 pub struct Progress {
     bar: Option<ProgressBar>,
     length: u64,
+    quiet: bool,
+    start: Instant,
     told: Instant,
 }
 
@@ -118,9 +126,9 @@ impl Progress {
                 bar.set_position(done.min(self.length));
                 bar.set_message(words());
             }
-            None if self.told.elapsed() >= PLAIN_EVERY => {
+            None if !self.quiet && self.told.elapsed() >= PLAIN_EVERY => {
                 self.told = Instant::now();
-                let _ = writeln!(io::stderr(), "{}", words());
+                let _ = writeln!(io::stderr(), "forebay: {:.0} s: {}", self.start.elapsed().as_secs_f64(), words());
             }
             None => {}
         }
@@ -136,12 +144,28 @@ impl Drop for Progress {
     }
 }
 
-/// Writes bytes to stdout; a reader that went away ends the program as it ends others.
+/// Writes bytes to stdout. Whether that went well is known by [`stdout_failure`].
 pub fn write_stdout(bytes: &[u8]) {
-    let mut stdout = io::stdout().lock();
-    if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(Exit::Usage as i32);
+    if STDOUT_FAILURE.get().is_some() {
+        return;
     }
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        STDOUT_FAILURE.get_or_init(|| {
+            let what = match error.kind() {
+                io::ErrorKind::BrokenPipe => "whoever read stdout has closed it".to_owned(),
+                _ => format!("stdout cannot be written: {error}"),
+            };
+            Failure::retry(format!(
+                "{what}. What the command did is done, only what it prints is not whole. Give stdout another place and run it again"
+            ))
+        });
+    }
+}
+
+/// Why stdout does not have everything, if it does not. Commands that go on for long look at it, and end; `main` tells it.
+pub fn stdout_failure() -> Option<&'static Failure> {
+    STDOUT_FAILURE.get()
 }
 
 /// Does something while the bar, if there is one, is away.
@@ -157,14 +181,19 @@ fn suspended(action: impl FnOnce()) {
 pub fn usage_error(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // Help for a closed stdout has no reader.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return match error.print() {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Output::new(false, false).note(&format!("forebay: stdout cannot be written: {error}"));
+                ExitCode::from(Exit::Retry as u8)
+            }
+            _ => ExitCode::SUCCESS,
+        };
     }
     let json = std::env::args().any(|argument| argument == "--json");
     if json {
         let words = error.render().to_string();
         let first = words.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Output::new(true).object(&Failure::usage(first).json());
+        Output::new(true, false).object(&Failure::usage(first).json());
     }
     let _ = error.print();
     ExitCode::from(Exit::Usage as u8)
@@ -208,13 +237,16 @@ impl<'a> MakeWriter<'a> for LogWriter {
 struct LogLine;
 
 impl Write for LogLine {
+    /// Nothing is told of a stderr that takes no more: the logger would panic in the thread that served, and a server must
+    /// not end because its log cannot be read.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut written = Ok(());
-        suspended(|| written = io::stderr().write_all(bytes));
-        written.map(|()| bytes.len())
+        suspended(|| {
+            let _ = io::stderr().write_all(bytes);
+        });
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }

@@ -12,7 +12,7 @@ use forebay_client::{Class, Client};
 
 use crate::connect::AskOptions;
 use crate::failure::Failure;
-use crate::output::{Output, write_stdout};
+use crate::output::{Output, stdout_failure, write_stdout};
 
 pub use report::Report;
 
@@ -96,6 +96,9 @@ fn watch(command: &StatusCommand, mut client: Client, first: String, output: &Ou
                 before = None;
                 output.note(&format!("forebay: {error}"));
             }
+        }
+        if stdout_failure().is_some() {
+            return Ok(());
         }
         std::thread::sleep(WATCH.saturating_sub(asked.elapsed()));
         json = client.status();

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use common::{Ran, damaged_file, faser_file, forebay, scratch, test_data};
 use rustix::process::{Pid, Signal, kill_process};
@@ -163,37 +163,71 @@ fn real_events_of_every_file_come_out_as_they_went_in() {
     }
 }
 
-/// A demo in the middle of its work, and the address of its server.
-fn demo_under_way(directory: &Path) -> (Child, String) {
+/// A demo in the middle of its work, the address of its server, and what it prints after that.
+fn demo_under_way(directory: &Path) -> (Child, String, BufReader<ChildStdout>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    command.args(["demo", "--events", "100000", "--drive-bytes", "128MiB", "--dir"]).arg(directory);
+    command.args(["demo", "--events", "3000", "--drive-bytes", "256MiB", "--dir"]).arg(directory);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut demo = command.spawn().expect("the demo starts");
-    let lines = BufReader::new(demo.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-    let address =
-        lines.filter(|line| line.starts_with("server")).find_map(|line| line.rsplit(' ').next().map(str::to_owned));
-    (demo, address.expect("it tells its server's address"))
+    let mut stdout = BufReader::new(demo.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.starts_with("server") {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).expect("read"), 0, "it tells its server's address");
+    }
+    let address = line.trim_end().rsplit(' ').next().expect("an address").to_owned();
+    (demo, address, stdout)
 }
 
 #[test]
 fn an_interrupted_demo_leaves_nothing() {
-    let directory = scratch();
-    let (mut demo, address) = demo_under_way(directory.path());
-    let pid = Pid::from_raw(demo.id().cast_signed()).expect("a process");
-    kill_process(pid, Signal::INT).expect("a signal");
-    assert_eq!(demo.wait().expect("it ends").code(), Some(3));
-    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
-    assert!(TcpStream::connect(address).is_err(), "its server has ended before it");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let directory = scratch();
+        let (mut demo, address, _stdout) = demo_under_way(directory.path());
+        let pid = Pid::from_raw(demo.id().cast_signed()).expect("a process");
+        kill_process(pid, signal).expect("a signal");
+        assert_eq!(demo.wait().expect("it ends").code(), Some(3), "{signal:?}");
+        assert_eq!(files(directory.path()), Vec::<PathBuf>::new(), "{signal:?}");
+        assert!(TcpStream::connect(address).is_err(), "its server has ended before it");
+    }
 }
 
 #[test]
-fn no_server_outlives_a_demo_that_is_killed() {
+fn a_demo_that_nobody_reads_ends_and_leaves_nothing() {
     let directory = scratch();
-    let (mut demo, address) = demo_under_way(directory.path());
+    let (mut demo, address, stdout) = demo_under_way(directory.path());
+    // As `forebay demo | head` does. The next line comes when half of the events are acknowledged.
+    drop(stdout);
+    assert_eq!(demo.wait().expect("it ends").code(), Some(3));
+    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
+    assert!(TcpStream::connect(address).is_err(), "its server has ended before it");
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["demo", "--drive-bytes", "128MiB", "--dir"]).arg(directory.path());
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("opened");
+    let output = command.stdin(Stdio::null()).stdout(full).output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && stderr.contains("stdout cannot be written"), "{output:?}");
+    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_a_killed_demo_leaves_is_removed_by_the_next_one() {
+    let directory = scratch();
+    let (mut demo, address, _stdout) = demo_under_way(directory.path());
+    let own = files(directory.path());
+    // One that lives keeps its directory.
+    let dir = directory.path().display().to_string();
+    let next = ["demo", "--json", "--events", "5", "--drive-bytes", "128MiB", "--dir", &dir];
+    forebay(next).expect(0);
+    assert_eq!(files(directory.path()), own);
     demo.kill().expect("killed");
     demo.wait().expect("it ends");
-    // The server sees it, makes durable what it has, and ends.
+    // No server outlives it: it sees it, makes durable what it has, and ends.
     while TcpStream::connect(&address).is_ok() {
         std::thread::yield_now();
     }
+    assert_eq!(files(directory.path()), own);
+    forebay(next).expect(0).says(&own[0].display().to_string());
+    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
 }

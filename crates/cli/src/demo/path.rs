@@ -18,7 +18,7 @@ use forebay_types::DriveNumber;
 use super::place::Place;
 use super::plan::{Part, Plan};
 use super::server::ChildServer;
-use super::{DemoCommand, VICTIM};
+use super::{DemoCommand, VICTIM, go_on};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{Output, Progress};
@@ -214,9 +214,7 @@ impl Watch<'_> {
         let done = workers.events_done();
         let (drive, expected) = (self.drive, self.plan.events_expected);
         self.progress.update(done, || workers.words(expected, drive));
-        if self.interrupt.is_set() {
-            return Err(Failure::retry("interrupted; everything that the demo made is removed"));
-        }
+        go_on(self.interrupt)?;
         if let Some(status) = self.server.ended() {
             return Err(Failure::data(format!("the server ended in the middle of the run: {status}")));
         }

@@ -1,11 +1,12 @@
 //! Where the demo works: a scratch directory for the drives and the server, and a directory for the shipped files.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::left;
 use super::plan::Plan;
 use super::{DATA, DemoCommand, PARITY};
 use crate::failure::Failure;
@@ -23,6 +24,8 @@ const SLACK_BYTES: u64 = 256 << 20;
 pub struct Place {
     scratch: TempDir,
     out: Option<PathBuf>,
+    /// Says that the scratch directory is in use.
+    lock: Option<File>,
 }
 
 impl Place {
@@ -30,19 +33,25 @@ impl Place {
     ///
     /// # Errors
     /// A directory that cannot be used, or no room.
-    pub fn make(command: &DemoCommand, plan: &Plan) -> Result<Place, Failure> {
+    pub fn make(command: &DemoCommand, plan: &Plan, output: &Output) -> Result<Place, Failure> {
         if let Some(out) = &command.out {
             prepare_out(out)?;
         }
         let drives = u64::from(DATA + PARITY).saturating_mul(command.drive_bytes);
         let shipped = if command.out.is_some() { 0 } else { (plan.bytes as f64 * SHIPPED_FRACTION) as u64 };
         let needed = drives.saturating_add(shipped).saturating_add(SLACK_BYTES);
+        // First, since they hold the room that is looked for.
+        match &command.dir {
+            Some(directory) => left::remove(directory, output),
+            None => [Path::new(MEMORY), &std::env::temp_dir()].iter().for_each(|parent| left::remove(parent, output)),
+        }
         let parent = parent(command, needed)?;
-        let scratch = tempfile::Builder::new().prefix("forebay-demo-").tempdir_in(&parent);
+        let scratch = tempfile::Builder::new().prefix(left::PREFIX).tempdir_in(&parent);
         let scratch = scratch.map_err(|error| {
             Failure::file("make a directory in", &parent, &error, "nothing was started; name another one by --dir")
         })?;
-        let place = Place { scratch, out: command.out.clone() };
+        let lock = left::lock(scratch.path());
+        let place = Place { scratch, out: command.out.clone(), lock };
         let out = place.out();
         fs::create_dir_all(&out).map_err(|error| Failure::file("make", &out, &error, "nothing was started"))?;
         Ok(place)
@@ -83,6 +92,7 @@ impl Place {
     pub fn finish(self, keep: bool, output: &Output) {
         if keep {
             let path = self.scratch.keep();
+            left::unlock(&path, self.lock);
             output.note(&format!("kept {}", path.display()));
             return;
         }

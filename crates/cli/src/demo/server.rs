@@ -73,9 +73,10 @@ impl ChildServer {
         let ready: Option<serde_json::Value> = serde_json::from_str(&line).ok();
         let address = ready.as_ref().and_then(|ready| ready.get("address")?.as_str().map(str::to_owned));
         address.ok_or_else(|| {
-            let words = ready.and_then(|ready| ready.get("error")?.as_str().map(str::to_owned));
-            let words = words.unwrap_or_else(|| "it said nothing".to_owned());
-            Failure::retry(format!("the demo's server did not start: {words}"))
+            let words = ready.as_ref().and_then(|ready| ready.get("error")?.as_str());
+            let message = format!("the demo's server did not start: {}", words.unwrap_or("it said nothing"));
+            // Whatever its reason is: the store was made for it just now, and nothing is in it.
+            Failure::retry(message)
         })
     }
 
