@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
+/// Every key with its default and what it means.
+pub const EXAMPLE: &str = include_str!("../forebay.example.toml");
+
 /// A configuration file. What it does not say has the defaults; what is not known is refused.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
@@ -28,7 +31,7 @@ impl FileConfig {
             .map_err(|error| Failure::file("read the configuration", path, &error, "the server was not started"))?;
         FileConfig::parse(&text).map_err(|why| {
             let path = path.display();
-            Failure::usage(format!("{path}: {why}\nThe server was not started and no drive was touched; `forebay serve --help` names an example"))
+            Failure::usage(format!("{path}: {why}\nThe server was not started and no drive was touched; `forebay serve --print-config` prints every key"))
         })
     }
 
@@ -41,8 +44,6 @@ impl FileConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const EXAMPLE: &str = include_str!("../forebay.example.toml");
 
     /// Every key of a table, with its path, and its value.
     fn keys(table: &toml::Table, prefix: &str, into: &mut Vec<(String, toml::Value)>) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use forebay_client::{Class, Client, ClientConfig};
 
 use crate::arguments::DEFAULT_ADDRESS;
@@ -24,7 +25,7 @@ pub struct AskOptions {
     pub server: ServerOptions,
 
     /// Give up after so many seconds without an answer
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive_seconds)]
     pub timeout: Duration,
 }
 
@@ -40,6 +41,11 @@ impl AskOptions {
     }
 }
 
+/// Threads or connections of one command: at least one, and not so many that they only stand in each other's way.
+pub fn parse_threads() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=256)
+}
+
 /// Reads a time in seconds, such as `0.5` or `30`.
 ///
 /// # Errors
@@ -47,4 +53,15 @@ impl AskOptions {
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0 && *seconds <= 1e9);
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds, such as 0.5 or 30".to_owned())
+}
+
+/// As [`parse_seconds`], for what would end before it has begun with no time at all.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_positive_seconds(text: &str) -> Result<Duration, String> {
+    parse_seconds(text)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "expected seconds above 0, such as 0.5 or 30".to_owned())
 }

@@ -1,5 +1,7 @@
 //! `forebay delete`: drops an event.
 
+use std::time::Instant;
+
 use clap::Args;
 use forebay_client::Class;
 use forebay_types::{DecideOutcome, EventKey};
@@ -33,13 +35,16 @@ pub struct DeleteCommand {
 /// Why it is not deleted.
 pub fn run(command: &DeleteCommand, output: &Output) -> Result<(), Failure> {
     let key = command.event;
-    let outcomes = command.ask.connect(Class::Mover)?.delete(&[key])?;
+    let mut client = command.ask.connect(Class::Mover)?;
+    let start = Instant::now();
+    let outcomes = client.delete(&[key])?;
+    let seconds = start.elapsed().as_secs_f64();
     let outcome = outcomes.into_iter().next().expect("one outcome for one event");
     if !outcome.is_done() {
         return Err(Failure::decide(format_args!("event {key} was not deleted"), outcome));
     }
-    let word = if outcome == DecideOutcome::AlreadyDone { "already deleted" } else { "deleted" };
-    output.object(&serde_json::json!({ "event": key.to_string(), "outcome": word }));
-    output.line(&format!("{key}: {word}"));
+    let word = if outcome == DecideOutcome::AlreadyDone { "already-deleted" } else { "deleted" };
+    output.object(&serde_json::json!({ "id": key.to_string(), "outcome": word, "seconds": seconds }));
+    output.line(&format!("{key}: {} after {:.1} ms", word.replace('-', " "), seconds * 1e3));
     Ok(())
 }

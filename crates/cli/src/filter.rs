@@ -13,7 +13,7 @@ use forebay_emulators::filter::{
 use forebay_emulators::{HashLedger, StreamRule};
 use forebay_types::{RunId, SourceId};
 
-use crate::connect::{AskOptions, parse_seconds};
+use crate::connect::{AskOptions, parse_seconds, parse_threads};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -44,7 +44,7 @@ pub struct FilterCommand {
     stream: Vec<StreamRule>,
 
     /// Readers, each with two connections
-    #[arg(long, value_name = "COUNT", default_value = "2")]
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = parse_threads())]
     readers: usize,
 
     /// Decides, together with the event, what is accepted
@@ -60,23 +60,23 @@ pub struct FilterCommand {
     steps: Option<StepSources>,
 
     /// With --steps: the fraction of the rejected events that is rejected after the first step, 0 to 1
-    #[arg(long, value_name = "FRACTION", default_value = "0.5")]
+    #[arg(long, value_name = "FRACTION", default_value = "0.5", value_parser = parse_fraction, requires = "steps")]
     early: f64,
 
-    /// End when no event was undecided for so many seconds [default: run until Ctrl-C]
+    /// End when no event was undecided for so many seconds; not with --events [default: run until Ctrl-C]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "events")]
     until_idle: Option<Duration>,
 
-    /// End when about so many events are decided [default: run until Ctrl-C]
-    #[arg(long, value_name = "COUNT")]
+    /// End when about so many events are decided; not with --until-idle [default: run until Ctrl-C]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     events: Option<u64>,
 
-    /// An event that is not decided after so many seconds goes to another filter
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30")]
+    /// An event that is not decided after so many seconds, at least 1, goes to another filter
+    #[arg(long, value_name = "SECONDS", value_parser = parse_lease, default_value = "30")]
     lease: Duration,
 
     /// Events that are leased at once
-    #[arg(long, value_name = "COUNT", default_value = "64")]
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch_events: u32,
 
     /// A file with the hashes that the readout kept, to compare with [default: none]
@@ -167,8 +167,19 @@ fn words(progress: &FilterProgress, time: Duration) -> String {
 fn parse_stream(text: &str) -> Result<StreamRule, String> {
     let (name, fraction) = text.split_once('=').ok_or("expected NAME=FRACTION, as in physics=0.1")?;
     let name = name.parse().map_err(|error: forebay_types::StreamNameError| error.to_string())?;
-    let fraction = fraction.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
-    Ok(StreamRule { name, fraction: fraction.ok_or("expected a fraction from 0 to 1 after the =")? })
+    let fraction = parse_fraction(fraction).map_err(|error| format!("{error} after the ="))?;
+    Ok(StreamRule { name, fraction })
+}
+
+fn parse_fraction(text: &str) -> Result<f64, String> {
+    let fraction = text.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
+    fraction.ok_or_else(|| "expected a fraction from 0 to 1".to_owned())
+}
+
+/// With shorter leases events would be given to others while they are read, and end in `debug`.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let lease = parse_seconds(text).ok().filter(|lease| *lease >= Duration::from_secs(1));
+    lease.ok_or_else(|| "expected seconds, at least 1".to_owned())
 }
 
 fn parse_steps(text: &str) -> Result<StepSources, String> {

@@ -4,15 +4,16 @@ use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::Args;
 use forebay_client::Class;
-use forebay_types::FragmentId;
+use forebay_types::{FragmentId, crc32c};
 
 use crate::connect::AskOptions;
 use crate::failure::Failure;
 use crate::output::{Output, write_stdout};
-use crate::size::human_count;
+use crate::size::{hex, human_count};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -50,7 +51,10 @@ pub fn run(command: &GetCommand, output: &Output) -> Result<(), Failure> {
     if to_stdout && output.json {
         return Err(Failure::usage("--json and FILE - both want stdout; nothing was read. Name a file"));
     }
-    let bytes = command.ask.connect(Class::Monitor)?.get(id)?;
+    let mut client = command.ask.connect(Class::Monitor)?;
+    let start = Instant::now();
+    let bytes = client.get(id)?;
+    let seconds = start.elapsed().as_secs_f64();
     if to_stdout {
         write_stdout(&bytes);
         return Ok(());
@@ -58,8 +62,14 @@ pub fn run(command: &GetCommand, output: &Output) -> Result<(), Failure> {
     write(&command.file, &bytes).map_err(|error| {
         Failure::file("write", &command.file, &error, "the fragment is still in the store; give another FILE")
     })?;
-    output.object(&serde_json::json!({ "id": id.to_string(), "bytes": bytes.len() }));
-    output.line(&format!("{id}: {} bytes", human_count(bytes.len() as u64)));
+    output.object(&serde_json::json!({
+        "id": id.to_string(),
+        "outcome": "found",
+        "bytes": bytes.len(),
+        "crc32c": hex(crc32c(&bytes)),
+        "seconds": seconds,
+    }));
+    output.line(&format!("{id}: {} bytes after {:.1} ms", human_count(bytes.len() as u64), seconds * 1e3));
     Ok(())
 }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use forebay_client::{Class, PutResult};
 use forebay_types::limits::FRAGMENT_BYTES_MAX;
-use forebay_types::{FragmentId, PutOutcome};
+use forebay_types::{FragmentId, PutOutcome, crc32c};
 
 use crate::connect::AskOptions;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size::human_count;
+use crate::size::{hex, human_count};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -32,8 +32,8 @@ pub struct PutCommand {
     ask: AskOptions,
 
     /// How many fragments the event should have, this one included [default: not known]
-    #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
-    expected: u16,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    expected: Option<u16>,
 
     /// The fragment, RUN/EVENT/SOURCE, each decimal or 0x...
     #[arg(value_name = "RUN/EVENT/SOURCE")]
@@ -52,7 +52,7 @@ pub fn run(command: &PutCommand, output: &Output) -> Result<(), Failure> {
     let PutCommand { id, .. } = *command;
     let bytes = read(&command.file)?;
     let mut client = command.ask.connect(Class::Readout)?;
-    client.put(id, command.expected, &bytes)?;
+    client.put(id, command.expected.unwrap_or(0), &bytes)?;
     let flushed = client.flush();
     let mut results = Vec::new();
     client.take_put_results(&mut results);
@@ -66,9 +66,13 @@ pub fn run(command: &PutCommand, output: &Output) -> Result<(), Failure> {
     }
     let seconds = latency.as_secs_f64();
     let word = if outcome == PutOutcome::Late { "late" } else { "durable" };
-    output.object(
-        &serde_json::json!({ "id": id.to_string(), "bytes": bytes.len(), "outcome": word, "seconds": seconds }),
-    );
+    output.object(&serde_json::json!({
+        "id": id.to_string(),
+        "outcome": word,
+        "bytes": bytes.len(),
+        "crc32c": hex(crc32c(&bytes)),
+        "seconds": seconds,
+    }));
     output.line(&format!("{id}: {} bytes {word} after {:.1} ms", human_count(bytes.len() as u64), seconds * 1e3));
     Ok(())
 }

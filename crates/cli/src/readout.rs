@@ -10,7 +10,7 @@ use forebay_emulators::readout::{self, Generated, Input, ReadoutConfig, ReadoutE
 use forebay_rawdata::{Format, Problem};
 use forebay_types::RunId;
 
-use crate::connect::{AskOptions, parse_seconds};
+use crate::connect::{AskOptions, parse_positive_seconds, parse_threads};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -40,10 +40,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    fn format(self) -> Format {
+        if self == Kind::Faser { Format::Faser } else { Format::Mdf }
+    }
+
     /// Events of this kind as an input.
     pub fn input(self, seed: u64, run: u32, events: u64) -> Input {
-        let format = if self == Kind::Faser { Format::Faser } else { Format::Mdf };
-        Input::Generated(Generated { format, compressed: self == Kind::MdfZlib, seed, run: RunId(run), events })
+        Input::Generated(Generated {
+            format: self.format(),
+            compressed: self == Kind::MdfZlib,
+            seed,
+            run: RunId(run),
+            events,
+        })
     }
 }
 
@@ -63,31 +72,31 @@ pub struct ReadoutCommand {
     generate: Vec<Kind>,
 
     /// Different events of each generated input; more than these are the same under new numbers
-    #[arg(long, value_name = "COUNT", default_value = "100")]
+    #[arg(long, value_name = "COUNT", default_value = "100", value_parser = clap::value_parser!(u64).range(1..))]
     generate_events: u64,
 
     /// Decides the content of generated events
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     seed: u64,
 
-    /// The run of the first generated input; the next ones count on
+    /// The run of the first generated input; the next ones count on. A run that the server knows gives way to the next free one
     #[arg(long, value_name = "RUN", default_value = "1")]
     run: u32,
 
     /// Events to write in all, shared equally by the inputs [default: each input once]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     events: Option<u64>,
 
     /// Writers, each with its connection and its share of the sources
-    #[arg(long, value_name = "COUNT", default_value = "4")]
+    #[arg(long, value_name = "COUNT", default_value = "4", value_parser = parse_threads())]
     writers: usize,
 
     /// Threads that read, renumber, hash and split events
-    #[arg(long, value_name = "COUNT", default_value = "1")]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = parse_threads())]
     producers: usize,
 
     /// Events per second [default: as fast as the store takes them]
-    #[arg(long, value_name = "HZ")]
+    #[arg(long, value_name = "HZ", value_parser = parse_rate)]
     rate: Option<f64>,
 
     /// Keep run numbers that the server knows already: writing the same again changes nothing [default: take free ones]
@@ -103,7 +112,7 @@ pub struct ReadoutCommand {
     cache_bytes: u64,
 
     /// Give a fragment up after so many seconds [default: never]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_positive_seconds)]
     deadline: Option<Duration>,
 }
 
@@ -117,8 +126,10 @@ pub fn run(command: &ReadoutCommand, output: &Output) -> Result<(), Failure> {
     let config = config(command)?;
     let (interrupt, stop) = (Interrupt::catch()?, AtomicBool::new(false));
     let (progress, start) = (ReadoutProgress::default(), Instant::now());
-    let total = config.events.unwrap_or(0);
-    let mut bar = output.progress(total, "readout {bar:40} {msg}");
+    let mut bar = match config.events {
+        Some(events) => output.progress(events, "readout {bar:40} {msg}"),
+        None => output.progress(0, "readout {spinner} {msg}"),
+    };
     let result = std::thread::scope(|scope| {
         let thread = scope.spawn(|| readout::run(&config, &stop, &progress));
         while !thread.is_finished() {
@@ -131,10 +142,25 @@ pub fn run(command: &ReadoutCommand, output: &Output) -> Result<(), Failure> {
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     drop(bar);
-    tell(&progress, start.elapsed(), output, result.as_ref().err().map(failure))
+    let failure = match &result {
+        Ok(()) if interrupt.is_set() => Some(Failure::retry(
+            "interrupted before all events were written. What was acknowledged is in the store; run it again for the rest",
+        )),
+        result => result.as_ref().err().map(failure),
+    };
+    tell(&progress, start.elapsed(), output, failure)
 }
 
 fn config(command: &ReadoutCommand) -> Result<ReadoutConfig, Failure> {
+    for (kind, run) in command.generate.iter().zip(u64::from(command.run)..) {
+        let largest = kind.format().run_max();
+        if run > u64::from(largest.0) {
+            return Err(Failure::usage(format!(
+                "run {run} does not fit into the {} format, which holds {largest} at most; nothing was written. Give a smaller --run",
+                kind.format().name()
+            )));
+        }
+    }
     let files = command.input.iter().cloned().map(Input::File);
     let made = command.generate.iter().zip(command.run..);
     let made = made.map(|(kind, run)| kind.input(command.seed, run, command.generate_events));
@@ -179,13 +205,15 @@ fn words(progress: &ReadoutProgress, time: Duration) -> String {
 
 fn tell(progress: &ReadoutProgress, time: Duration, output: &Output, failure: Option<Failure>) -> Result<(), Failure> {
     let p99 = progress.latency.quantile(0.99).as_secs_f64();
+    let runs: Vec<u32> = progress.runs().into_iter().map(|run| run.0).collect();
+    let names = runs.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     output.line(&format!(
-        "{} in {:.1} s, 99 % acknowledged within {:.1} ms",
+        "{} in {:.1} s, 99 % acknowledged within {:.1} ms, {} {names}",
         words(progress, time),
         time.as_secs_f64(),
-        p99 * 1e3
+        p99 * 1e3,
+        if runs.len() == 1 { "run" } else { "runs" },
     ));
-    let runs: Vec<u32> = progress.runs().into_iter().map(|run| run.0).collect();
     let mut object = serde_json::json!({
         "runs": runs,
         "events": progress.events_started.load(Relaxed),
@@ -200,4 +228,9 @@ fn tell(progress: &ReadoutProgress, time: Duration, output: &Output, failure: Op
         "seconds": time.as_secs_f64(),
     });
     output.result(&mut object, failure)
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "expected events per second, above 0".to_owned())
 }

@@ -1,7 +1,9 @@
 //! `forebay serve`: serves a store until a signal.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,13 +12,12 @@ use forebay_engine::OpenError;
 use forebay_media::{OpenDriveError, OpenMediaError};
 use forebay_server::{Server, ServerError, StartError, StopHandle};
 use forebay_store::{OpenStoreError, OpenedStore};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::FileConfig;
+use crate::config::{self, FileConfig};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::interrupt::{self, Interrupt};
+use crate::output::{self, Output};
 
 /// The time between two looks whether all lanes serve.
 const LOOK: Duration = Duration::from_millis(50);
@@ -29,15 +30,18 @@ Examples:
       serves the machines of a private network. Nobody checks who they are: they can read, write and delete everything
   forebay serve --read-only /data/d0 /data/d1 /data/d2
       reads what too few drives for writing still give; nothing is written to them
-  forebay serve --config /etc/forebay.toml /data/d?
-      with a configuration file; forebay.example.toml in the sources has every key with its default
+  forebay serve --print-config > forebay.toml
+      writes a configuration with every key, its default and what it means
+  forebay serve --config forebay.toml /data/d?
+      serves as a configuration says; a file may hold only the keys that it changes
 
 When the store is served, one line on stdout says so (with --json one object with the address). SIGTERM or Ctrl-C: what is
 new is refused, what was taken is made durable and answered, the drives are marked clean, exit code 0. A second signal
 ends the server at once; what was acknowledged is safe then too.
 
 Exit codes: 1 when the drives are damaged, copies of each other or have two histories; 2 when a drive belongs to another
-store or the configuration is wrong; 3 when drives are missing, in use or do not answer, or the address is taken.";
+store, is given twice or is none, or the configuration is wrong; 3 when drives are missing, in use or do not answer, the
+address is taken, or the server ended by itself: what was acknowledged is on the drives.";
 
 /// The options of `serve`.
 #[derive(Debug, Args)]
@@ -59,7 +63,7 @@ pub struct ServeCommand {
     #[arg(long, value_name = "CIDR")]
     insecure_network: Vec<String>,
 
-    /// Write the address into this file once the store is served, for scripts [default: none]
+    /// Write the address into this file while the store is served, for scripts; one that is there is removed first [default: none]
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
 
@@ -71,8 +75,12 @@ pub struct ServeCommand {
     #[arg(long, hide = true)]
     stop_at_stdin_end: bool,
 
+    /// Print a configuration with every key, its default and what it means, and end
+    #[arg(long)]
+    print_config: bool,
+
     /// The drives of the store, in any order
-    #[arg(value_name = "DRIVE", required = true)]
+    #[arg(value_name = "DRIVE", required_unless_present = "print_config")]
     drives: Vec<PathBuf>,
 }
 
@@ -81,6 +89,9 @@ pub struct ServeCommand {
 /// # Errors
 /// Why the store is not served, or not any more.
 pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
+    if command.print_config {
+        return print_config(output);
+    }
     let FileConfig { mut store, mut server } = match &command.config {
         Some(path) => FileConfig::load(path)?,
         None => FileConfig::default(),
@@ -100,8 +111,11 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
             "FAULT INJECTION IS ON: any client can make drives fail. This is for tests; never run a store that matters so"
         );
     }
+    check_drives(&command.drives)?;
+    let ready_file = ReadyFile::new(command.ready_file.as_deref())?;
+    let signals = interrupt::signals();
     let interrupt = Interrupt::catch()?;
-    let signals = Signals::new([SIGTERM, SIGINT])
+    let signals = Signals::new(signals)
         .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
     let listener = Server::bind(&server).map_err(start_failure)?;
     let opened = forebay_store::open(&command.drives, &store).map_err(|error| open_failure(error, &command.drives))?;
@@ -115,7 +129,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     let stop = server.stop_handle();
     match wait_until_serving(&server, &ready) {
         Ok(true) => {
-            if let Err(failure) = tell_ready(command, &ready, server.local_addr(), output) {
+            if let Err(failure) = tell_ready(&ready_file, &ready, server.local_addr(), output) {
                 stop.stop();
                 let _ = server.wait();
                 return Err(failure);
@@ -128,7 +142,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
             return Err(failure);
         }
     }
-    let end = server.wait().map_err(|error @ ServerError::Thread { .. }| Failure::data(error))?;
+    let end = server.wait().map_err(|error @ ServerError::Thread { .. }| Failure::retry(error))?;
     if end.clean {
         tracing::info!("stopped; the drives are marked clean");
     } else if !command.read_only {
@@ -181,7 +195,7 @@ fn wait_until_serving(server: &Server, ready: &Ready) -> Result<bool, Failure> {
     }
 }
 
-fn tell_ready(command: &ServeCommand, ready: &Ready, address: SocketAddr, output: &Output) -> Result<(), Failure> {
+fn tell_ready(file: &ReadyFile<'_>, ready: &Ready, address: SocketAddr, output: &Output) -> Result<(), Failure> {
     let mode = if ready.read_only { ", read-only" } else { "" };
     let lanes = if ready.lanes == 1 { "1 lane".to_owned() } else { format!("{} lanes", ready.lanes) };
     let warnings = match ready.warnings.len() {
@@ -198,19 +212,77 @@ fn tell_ready(command: &ServeCommand, ready: &Ready, address: SocketAddr, output
         "read_only": ready.read_only,
         "warnings": ready.warnings,
     }));
-    match &command.ready_file {
-        Some(path) => write_whole(path, &format!("{address}\n"))
-            .map_err(|error| Failure::file("write", path, &error, "the server was stopped in order")),
-        None => Ok(()),
+    if output::stdout_failure().is_some() {
+        return Err(Failure::retry(
+            "whoever started the server cannot be told that it serves; it was stopped in order",
+        ));
+    }
+    file.write(address)
+}
+
+/// The file with the address, which is there only while the store is served.
+struct ReadyFile<'a>(Option<&'a Path>);
+
+impl<'a> ReadyFile<'a> {
+    /// Removes what an earlier server left: whoever waits for the file would go to its address.
+    fn new(path: Option<&'a Path>) -> Result<ReadyFile<'a>, Failure> {
+        match path.map(|path| (path, std::fs::remove_file(path))) {
+            Some((path, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::file("remove", path, &error, "nothing was started; give another --ready-file"))
+            }
+            _ => Ok(ReadyFile(path)),
+        }
+    }
+
+    /// Whoever waits for the file never sees half of it.
+    fn write(&self, address: SocketAddr) -> Result<(), Failure> {
+        let Some(path) = self.0 else { return Ok(()) };
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        std::fs::write(&part, format!("{address}\n"))
+            .and_then(|()| std::fs::rename(&part, path))
+            .map_err(|error| Failure::file("write", path, &error, "the server was stopped in order"))
     }
 }
 
-/// Whoever waits for the file never sees half of it.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    std::fs::write(&part, text)?;
-    std::fs::rename(&part, path)
+impl Drop for ReadyFile<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            // Where it could not be written, there is none.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn print_config(output: &Output) -> Result<(), Failure> {
+    if output.json {
+        return Err(Failure::usage("--print-config prints TOML, not JSON; leave one of the two options out"));
+    }
+    output.line(config::EXAMPLE.trim_end());
+    Ok(())
+}
+
+/// Refuses what is no list of drives, whatever lies on them. What is not there is told when it is opened.
+fn check_drives(drives: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<(bool, u64, u64), &Path> = BTreeMap::new();
+    for path in drives {
+        let Ok(metadata) = path.metadata() else { continue };
+        let name = path.display();
+        if metadata.is_dir() {
+            return Err(Failure::usage(format!(
+                "{name} is a directory, and a drive is a block device or a file; nothing was started. Name the drives in it"
+            )));
+        }
+        let is_device = metadata.file_type().is_block_device();
+        let identity = if is_device { (true, 0, metadata.rdev()) } else { (false, metadata.dev(), metadata.ino()) };
+        if let Some(first) = seen.insert(identity, path) {
+            let first = first.display();
+            return Err(Failure::usage(format!(
+                "{first} and {name} are the same drive, given twice; nothing was started. Name each drive once"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn watch_signals(interrupt: Interrupt, mut signals: Signals, stop: StopHandle) -> Result<(), Failure> {

@@ -31,6 +31,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
+/// A checksum as it is written everywhere: eight digits.
+pub fn hex(checksum: u32) -> String {
+    format!("{checksum:08x}")
+}
+
 /// A size for a person: three digits and a binary unit.
 pub fn human_bytes(bytes: u64) -> String {
     const NAMES: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -41,6 +41,14 @@ fn a_fragment_goes_in_and_comes_out() {
     server.run(&["put", "2/1/3", "/nonexistent/file"]).expect(2).says("/nonexistent/file");
     server.run(&["get", "2/1/2", "/nonexistent/file"]).expect(2).says("still in the store");
     server.run(&["get", "--json", "2/1/2", "-"]).expect(2);
+    let got = server.run(&["get", "--json", "2/1/1", &to.display().to_string()]).expect(0).json();
+    assert_eq!(
+        (got["id"].as_str(), got["outcome"].as_str(), got["bytes"].as_u64()),
+        (Some("2/1/1"), Some("found"), Some(5))
+    );
+    // The CRC32C of "hello".
+    assert_eq!((got["crc32c"].as_str(), put["crc32c"].as_str()), (Some("9a71bb4c"), Some("9a71bb4c")));
+    assert!(got["seconds"].is_f64());
 
     // Write once, retry safely.
     server.put("2/1/1", b"hello").expect(0);
@@ -57,7 +65,8 @@ fn what_is_not_there_says_why() {
     server.put("1/1/1", b"gone soon").expect(0);
     server.run(&["delete", "1/1"]).expect(0);
     let again = server.run(&["delete", "--json", "1/1"]).expect(0).json();
-    assert_eq!(again["outcome"], "already deleted");
+    assert_eq!((again["id"].as_str(), again["outcome"].as_str()), (Some("1/1"), Some("already-deleted")));
+    assert!(again["seconds"].is_f64());
     let gone = server.get("1/1/1").expect(1);
     gone.says("deleted");
     assert!(gone.stdout.is_empty());
@@ -215,6 +224,86 @@ fn what_is_no_drive_is_said() {
     paths[0] = junk;
     let server = drives.serve_with(&[], &paths);
     assert!(server.terminate().expect(0).stderr.contains("junk"));
+}
+
+#[test]
+fn what_is_no_list_of_drives_is_refused_at_once() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mut twice = drives.paths.clone();
+    let link = drives.directory.path().join("link");
+    std::os::unix::fs::symlink(&drives.paths[0], &link).expect("linked");
+    twice.push(link);
+    // The drives are in use, and that is not what is wrong with the list.
+    drives.fail_to_serve(&[], &twice).expect(2).says("link are the same drive");
+    let directory = drives.directory.path().to_owned();
+    drives.fail_to_serve(&["--json"], std::slice::from_ref(&directory)).expect(2).says("is a directory").json();
+    drop(server);
+}
+
+#[test]
+fn the_ready_file_is_there_only_while_the_store_is_served() {
+    let drives = Drives::five();
+    let ready = drives.directory.path().join("ready");
+    let name = ready.display().to_string();
+    fs::write(&ready, "127.0.0.1:1\n").expect("written");
+    drives.fail_to_serve(&["--ready-file", &name], &drives.paths[2..]).expect(3);
+    assert!(!ready.exists(), "an old address is worse than none");
+    let server = drives.serve_with(&["--ready-file", &name], &drives.paths);
+    while !ready.exists() {
+        std::thread::yield_now();
+    }
+    server.terminate().expect(0);
+    assert!(!ready.exists());
+    drives.fail_to_serve(&["--ready-file", "/nonexistent/dir/ready"], &drives.paths).expect(2).says("/nonexistent/dir");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_said_and_means_try_again() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/1/1", b"bytes").expect(0);
+    let commands: [&[&str]; 6] = [
+        &["status"],
+        &["status", "--json"],
+        &["status", "--watch"],
+        &["get", "1/1/1", "-"],
+        &["put", "1/1/1", "/dev/null"],
+        &["delete", "1/1", "--json"],
+    ];
+    for words in commands {
+        let ran = server.run_full(words);
+        let exit = if words[0] == "put" { 1 } else { 3 };
+        assert_eq!(ran.exit, exit, "{words:?}: {ran:?}");
+        ran.says(if exit == 3 { "stdout cannot be written" } else { "other content" });
+    }
+    // A server whose start nobody hears of is not left running.
+    let others = Drives::five();
+    let mut command: Vec<String> = ["serve", "--listen", "127.0.0.1:0"].map(str::to_owned).into();
+    command.extend(others.paths.iter().map(|path| path.display().to_string()));
+    common::forebay_full(&command).expect(3).says("stopped in order");
+}
+
+#[test]
+fn a_server_whose_log_nobody_reads_goes_on() {
+    let drives = Drives::five();
+    let mut server = drives.serve_with(&["-vv", "--allow-fault-injection"], &drives.paths);
+    server.close_stderr();
+    for event in 0..20 {
+        server.put(&format!("1/{event}/1"), b"bytes").expect(0);
+    }
+    assert_eq!(server.status()["totals"]["events_undecided"].as_u64(), Some(20));
+    server.terminate().expect(0);
+}
+
+#[test]
+fn the_configuration_that_is_printed_is_taken() {
+    let printed = forebay(["serve", "--print-config"]).expect(0).stdout;
+    let drives = Drives::five();
+    let file = drives.directory.path().join("forebay.toml");
+    fs::write(&file, &printed).expect("written");
+    drives.serve_with(&["--config", &file.display().to_string()], &drives.paths).terminate().expect(0);
+    forebay(["serve", "--print-config", "--json"]).expect(2);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use common::{forebay, forebay_with};
 
 #[test]
 fn usage_errors_end_with_2() {
-    let wrong: [&[&str]; 11] = [
+    let wrong: [&[&str]; 29] = [
         &[],
         &["fly"],
         &["init", "--data", "4"],
@@ -18,11 +18,37 @@ fn usage_errors_end_with_2() {
         &["status", "--timeout", "soon"],
         &["filter", "--stream", "physics=2"],
         &["demo", "--events", "0"],
+        // What would hang, do nothing, or hurt.
+        &["put", "--expected", "0", "1/2/3", "-"],
+        &["status", "--timeout", "0"],
+        &["status", "--timeout", "-1"],
+        &["readout", "--generate", "faser", "--writers", "0"],
+        &["readout", "--generate", "faser", "--writers", "100000"],
+        &["readout", "--generate", "faser", "--producers", "0"],
+        &["readout", "--generate", "faser", "--events", "0"],
+        &["readout", "--generate", "faser", "--generate-events", "0"],
+        &["readout", "--generate", "faser", "--rate", "0"],
+        &["readout", "--generate", "faser", "--rate", "NaN"],
+        &["readout", "--generate", "faser", "--deadline", "0"],
+        &["filter", "--readers", "0"],
+        &["filter", "--batch-events", "0"],
+        &["filter", "--lease", "0"],
+        &["filter", "--lease", "0.2"],
+        &["filter", "--events", "0"],
+        &["filter", "--early", "0.5"],
+        &["filter", "--steps", "25%", "--early", "-0.5"],
     ];
     for words in wrong {
-        let ran = forebay(words).expect(2);
+        let ran = forebay(words);
+        assert_eq!(ran.exit, 2, "{words:?}: {ran:?}");
         assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{words:?}: {ran:?}");
     }
+}
+
+#[test]
+fn a_negative_number_is_a_wrong_value_and_no_unknown_option() {
+    forebay(["status", "--timeout", "-1"]).expect(2).says("'-1' for '--timeout").says("above 0");
+    forebay(["filter", "--seed", "-1"]).expect(2).says("'-1' for '--seed");
 }
 
 #[test]

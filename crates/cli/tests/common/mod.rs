@@ -69,6 +69,14 @@ pub fn forebay_with<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>, std
     }
 }
 
+/// Runs the program with a stdout that is full.
+pub fn forebay_full<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("opened");
+    let output = program().args(arguments).stdin(Stdio::null()).stdout(full).output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ran { exit: output.status.code().unwrap_or(-1), stdout: Vec::new(), stderr }
+}
+
 /// A directory in memory when there is room for some stores, else where temporary files go.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
@@ -154,6 +162,17 @@ impl Server {
         forebay_with([command, &"--server", &self.address.as_str()].into_iter().chain(rest), stdin)
     }
 
+    /// Runs a command on this server with a stdout that is full.
+    pub fn run_full(&self, words: &[&str]) -> Ran {
+        let (command, rest) = words.split_first().expect("a command");
+        forebay_full([command, &"--server", &self.address.as_str()].into_iter().chain(rest))
+    }
+
+    /// Nobody reads its log any more.
+    pub fn close_stderr(&mut self) {
+        drop(self.child.stderr.take());
+    }
+
     pub fn put(&self, id: &str, bytes: &[u8]) -> Ran {
         self.run_with(&["put", id, "-"], bytes)
     }
@@ -181,7 +200,9 @@ impl Server {
 
     fn end(&mut self) -> Ran {
         let mut stderr = String::new();
-        let _ = self.child.stderr.take().expect("a pipe").read_to_string(&mut stderr);
+        if let Some(mut log) = self.child.stderr.take() {
+            let _ = log.read_to_string(&mut stderr);
+        }
         let status = self.child.wait().expect("it ends");
         Ran { exit: status.code().unwrap_or(-1), stdout: Vec::new(), stderr }
     }
