@@ -1,5 +1,8 @@
 //! kill -9 of the server at random moments, with at least a thousand puts in flight each time: all that was acknowledged is there.
 //!
+//! In flight is what has left the client whole and is not answered. So that nothing is answered while it is counted, the server is stopped
+//! (SIGSTOP) before it is killed; what it had answered by then counts as acknowledged.
+//!
 //! The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has 6 rounds, the long one (`FOREBAY_TEST_ALL`) 50.
 
 use std::collections::VecDeque;
@@ -10,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Client, ClientConfig, PutResult};
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// Puts that must be unanswered when the server dies.
+/// Puts that must have been sent and not answered when the server dies.
 const IN_FLIGHT_MIN: usize = 1000;
 
 /// Rounds whose fragments stay in the store.
@@ -61,6 +65,22 @@ impl Server {
         Client::connect(ClientConfig::new(self.address.clone(), name)).expect("the server answers")
     }
 
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed()).expect("a process")
+    }
+
+    /// SIGSTOP; gives when no thread of it runs any more.
+    fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("a signal");
+        let status =
+            waitpid(Some(self.pid()), WaitOptions::UNTRACED).expect("it is ours").expect("it was waited for").1;
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("a signal");
+    }
+
     /// SIGKILL.
     fn kill(mut self) {
         self.child.kill().expect("it runs");
@@ -87,11 +107,10 @@ fn payload(id: FragmentId) -> Vec<u8> {
     (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect()
 }
 
-/// Puts until a random moment at which enough are unanswered; what was acknowledged before the server died.
+/// Puts until a random moment at which enough are in flight; what was acknowledged before the server died.
 fn load_and_kill(server: Server, round: u32, random: &mut Random) -> (Vec<FragmentId>, u64) {
     let mut client = server.client("writer");
     let mut acknowledged = Vec::new();
-    let mut results: Vec<PutResult> = Vec::new();
     let at_least = 2_000 + random.next() % 20_000;
     let mut put = 0u64;
     loop {
@@ -99,17 +118,29 @@ fn load_and_kill(server: Server, round: u32, random: &mut Random) -> (Vec<Fragme
         client.put(id, 8, &payload(id)).expect("the server takes it");
         put += 1;
         if put.is_multiple_of(64) {
-            client.take_put_results(&mut results);
-            acknowledged.extend(results.drain(..).filter(|r| r.outcome.is_acknowledged()).map(|r| r.id));
+            take_acknowledged(&mut client, &mut acknowledged);
         }
-        if put >= at_least && acknowledged.len() > 100 && client.pending_puts() >= IN_FLIGHT_MIN {
-            break;
+        if put >= at_least && acknowledged.len() > 100 && client.puts_in_flight() >= IN_FLIGHT_MIN {
+            server.freeze();
+            while take_acknowledged(&mut client, &mut acknowledged) > 0 {}
+            let in_flight = client.puts_in_flight();
+            if in_flight >= IN_FLIGHT_MIN {
+                server.kill();
+                return (acknowledged, in_flight as u64);
+            }
+            // It had answered before it was stopped.
+            server.thaw();
         }
         assert!(put < 5_000_000, "there are never {IN_FLIGHT_MIN} puts in flight");
     }
-    let in_flight = client.pending_puts() as u64;
-    server.kill();
-    (acknowledged, in_flight)
+}
+
+/// Gives the number of results that there were.
+fn take_acknowledged(client: &mut Client, acknowledged: &mut Vec<FragmentId>) -> usize {
+    let mut results: Vec<PutResult> = Vec::new();
+    client.take_put_results(&mut results);
+    acknowledged.extend(results.iter().filter(|result| result.outcome.is_acknowledged()).map(|result| result.id));
+    results.len()
 }
 
 fn verify(client: &mut Client, ids: &[FragmentId]) -> u64 {

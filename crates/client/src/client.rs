@@ -147,6 +147,12 @@ impl Client {
         self.driver.pending_puts()
     }
 
+    /// Of these, the puts that have left for the server whole and have no answer yet: what a server that dies now leaves
+    /// undecided. The others wait in this client. As of the last turn of the sockets.
+    pub fn puts_in_flight(&self) -> usize {
+        self.driver.puts_in_flight()
+    }
+
     /// Reads a fragment and checks its CRC32C.
     ///
     /// # Errors

@@ -189,6 +189,10 @@ impl Driver {
         self.links.iter().map(|link| link.session.pending_puts()).sum()
     }
 
+    pub(crate) fn puts_in_flight(&self) -> usize {
+        self.links.iter().map(|link| link.session.puts_in_flight()).sum()
+    }
+
     /// Lets all batches go.
     pub(crate) fn flush(&mut self) {
         let now = self.now();

@@ -325,6 +325,11 @@ impl Session {
         self.puts.pending()
     }
 
+    /// Of these, the puts that have left whole on the connection that is open, and are not answered.
+    pub fn puts_in_flight(&self) -> usize {
+        self.puts.sent(|request| !self.outbox.holds(request))
+    }
+
     /// Lets the batch go that is being filled.
     pub fn flush(&mut self, now: Time) {
         self.puts.close_batch(&mut self.next_request);

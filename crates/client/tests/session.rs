@@ -79,9 +79,11 @@ fn no_put_leaves_beyond_the_credit_and_a_larger_one_goes_alone() {
     }
     world.put(10, CREDIT_BYTES as usize + 500);
     world.put(11, 1000);
+    assert_eq!(world.session.puts_in_flight(), 0, "nothing has left");
     world.run();
     // CREDIT_BYTES is 4000.
     assert_eq!(world.script.unanswered(), [1000; 4]);
+    assert_eq!((world.session.puts_in_flight(), world.session.pending_puts()), (4, 12));
     assert!(!world.session.has_room());
     world.script.release(1);
     world.run();
@@ -102,6 +104,7 @@ fn no_put_leaves_beyond_the_credit_and_a_larger_one_goes_alone() {
     world.run();
     assert_each_once(&world, 12);
     assert!(world.session.has_room());
+    assert_eq!(world.session.puts_in_flight(), 0);
 }
 
 #[test]

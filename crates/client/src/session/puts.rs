@@ -115,6 +115,12 @@ impl Puts {
         self.pending
     }
 
+    /// Puts of the batches in flight that have no answer; `left` says whether the frame of a batch has left whole.
+    pub(super) fn sent(&self, left: impl Fn(u64) -> bool) -> usize {
+        let sent = self.closed.iter().filter(|(request, batch)| batch.in_flight && left(**request));
+        sent.map(|(_, batch)| batch.items.iter().filter(|item| !item.reported).count()).sum()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
