@@ -104,7 +104,14 @@ pub fn run(command: &RecordCommand, output: &Output) -> Result<(), Failure> {
     let mut object = serde_json::to_value(progress.all.counts()).expect("counts are numbers");
     object["streams"] = serde_json::to_value(progress.streams()).expect("names are strings");
     object["seconds"] = seconds.into();
-    output.result(&mut object, result.as_ref().err().map(failure))
+    let failed = match &result {
+        Err(error) => Some(failure(error)),
+        Ok(()) if command.once && interrupt.is_set() => Some(Failure::retry(
+            "interrupted; what was released is recorded and verified, and what is left is still in the store. Start again to record it",
+        )),
+        Ok(()) => None,
+    };
+    output.result(&mut object, failed)
 }
 
 /// How a recorder that did not record everything ends.
@@ -112,7 +119,6 @@ pub fn failure(error: &RecorderError) -> Failure {
     match error {
         error if error.is_retryable() => Failure::retry(error),
         RecorderError::Directory(DirectoryError::Io { source, .. }) => match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::retry(error),
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::ReadOnlyFilesystem
             | io::ErrorKind::NotADirectory
@@ -120,17 +126,27 @@ pub fn failure(error: &RecorderError) -> Failure {
             | io::ErrorKind::NotFound => Failure::usage(error),
             _ => Failure::data(error),
         },
-        RecorderError::Lock { .. } => Failure::usage(error),
+        RecorderError::Directory(DirectoryError::InTheWay { .. })
+        | RecorderError::Start { .. }
+        | RecorderError::Zero { .. } => Failure::usage(error),
+        RecorderError::Stream { source, .. } if source.is_usage() => Failure::usage(error),
         _ => Failure::data(error),
     }
 }
 
 fn words(progress: &RecorderProgress) -> String {
     let counts = progress.all.counts();
-    format!(
+    let mut words = format!(
         "{} events shipped in {} files, {}",
         human_count(counts.events_shipped),
         human_count(counts.files),
         human_bytes(counts.bytes_shipped)
-    )
+    );
+    if counts.mismatched > 0 {
+        words += &format!(", {} files did not come back as they were written (.bad)", human_count(counts.mismatched));
+    }
+    if counts.fragments_lost > 0 {
+        words += &format!(", {} fragments lost in the store", human_count(counts.fragments_lost));
+    }
+    words
 }

@@ -28,8 +28,8 @@ pub struct Event {
     pub numbered: bool,
     /// Whether fragments are missing.
     pub incomplete: bool,
-    /// Its fragments that are lost.
-    pub lost: usize,
+    /// The sources of its fragments that are lost.
+    pub lost: Vec<SourceId>,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
@@ -44,7 +44,8 @@ pub fn assemble(event: &FetchedEvent) -> Assembled {
     if any(ReadOutcome::Unavailable) {
         return Assembled::Unavailable;
     }
-    let lost = event.fragments.iter().filter(|fragment| fragment.outcome == ReadOutcome::Lost).count();
+    let lost = event.fragments.iter().filter(|fragment| fragment.outcome == ReadOutcome::Lost);
+    let lost: Vec<SourceId> = lost.map(|fragment| fragment.source).collect();
     let found: Vec<(SourceId, &[u8])> = event
         .fragments
         .iter()
@@ -59,7 +60,7 @@ pub fn assemble(event: &FetchedEvent) -> Assembled {
     }
     let fragments = event.fragments.iter().map(|f| (f.source, f.outcome, f.payload.as_slice()));
     let bytes = parts::encode(event.key, fragments);
-    let incomplete = lost > 0 || !found.iter().any(|(source, _)| *source == SourceId::EVENT_FRAME);
+    let incomplete = !lost.is_empty() || !found.iter().any(|(source, _)| *source == SourceId::EVENT_FRAME);
     Assembled::Event(Event { kind: Kind::Parts, numbered: true, incomplete, lost, bytes })
 }
 
@@ -104,7 +105,7 @@ mod tests {
         for format in Format::ALL {
             let event = event(format);
             let Assembled::Event(out) = assemble(&fetched(&event)) else { panic!("an event") };
-            assert_eq!((out.kind, out.incomplete, out.lost), (Kind::of(format), false, 0));
+            assert_eq!((out.kind, out.incomplete, out.lost.len()), (Kind::of(format), false, 0));
             assert!(out.bytes == event.bytes, "{format}");
         }
     }
@@ -116,13 +117,14 @@ mod tests {
         without.fragments[0].outcome = ReadOutcome::Lost;
         without.fragments[0].payload.clear();
         let Assembled::Event(out) = assemble(&without) else { panic!("an event") };
-        assert_eq!((out.kind, out.incomplete, out.lost), (Kind::Faser, true, 1));
+        assert_eq!((out.kind, out.incomplete), (Kind::Faser, true));
+        assert_eq!(out.lost, [without.fragments[0].source]);
         assert!(out.bytes.len() < event.bytes.len());
 
         let mut frameless = fetched(&event);
         frameless.fragments.pop();
         let Assembled::Event(out) = assemble(&frameless) else { panic!("an event") };
-        assert_eq!((out.kind, out.incomplete, out.lost), (Kind::Parts, true, 0));
+        assert_eq!((out.kind, out.incomplete, out.lost.len()), (Kind::Parts, true, 0));
         let parts: Vec<_> = parts::PartsReader::new(out.bytes.as_slice()).collect::<Result<_, _>>().expect("parts");
         assert_eq!(parts[0].0, event.key);
         assert_eq!(parts[0].1.len(), frameless.fragments.len());

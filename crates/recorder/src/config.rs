@@ -119,7 +119,7 @@ pub struct Counters {
     pub events_incomplete: AtomicU64,
     /// Of the events, those that could not be put together and are in `.parts` files.
     pub events_in_parts: AtomicU64,
-    /// Fragments that the store had lost.
+    /// Fragments of shipped events that the store had lost.
     pub fragments_lost: AtomicU64,
     /// Files that did not come back as they were written.
     pub mismatched: AtomicU64,
@@ -164,11 +164,40 @@ impl Counters {
     }
 }
 
+/// Words about the first losses; each is logged.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    count: AtomicU64,
+    first: Mutex<Option<String>>,
+}
+
+impl Losses {
+    /// So many are logged.
+    const LOGGED: u64 = 16;
+
+    pub(crate) fn add(&self, words: impl FnOnce() -> String) {
+        let before = self.count.fetch_add(1, Relaxed);
+        if before < Self::LOGGED {
+            let words = words();
+            tracing::error!("{words}");
+            self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(words);
+        } else if before == Self::LOGGED {
+            tracing::error!("fragments of more events are lost; they are counted, and not named here any more");
+        }
+    }
+
+    pub(crate) fn first(&self) -> String {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    }
+}
+
 /// What a running recorder tells: counts over all streams and for each.
 #[derive(Debug, Default)]
 pub struct RecorderProgress {
     /// Over all streams.
     pub all: Counters,
+    /// Events that were read and of which the store had lost fragments.
+    pub(crate) losses: Losses,
     streams: Mutex<BTreeMap<StreamName, Arc<Counters>>>,
 }
 

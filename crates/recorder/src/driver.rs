@@ -5,19 +5,23 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use forebay_types::{StreamName, Time};
+use forebay_types::{EventKey, SourceId, StreamName, Time};
 
 use crate::assemble::{Assembled, assemble};
 use crate::config::{Counters, Mode, RecorderConfig, RecorderControl, RecorderProgress, ShippedFile};
 use crate::directory::StreamDirectory;
 use crate::error::RecorderError;
-use crate::machine::{Fetched, Machine, MachineConfig, Notice, Reply, Step};
+use crate::machine::{Fetched, Machine, MachineConfig, Notice, ReadBack, Reply, Step};
 use crate::names::Kind;
-use crate::read_back::{ReadMode, read_back};
+use crate::read_back::ReadMode;
+use crate::sidecar::Sidecar;
 use crate::store::{AcceptedStore, StoreError};
 
 /// The longest sleep before the control is looked at again.
 const SLEEP: Duration = Duration::from_millis(20);
+
+/// Sources of lost fragments that are named.
+const LOST_SHOWN: usize = 8;
 
 /// The recorder of one stream.
 pub(crate) struct StreamRecorder<'a> {
@@ -32,7 +36,7 @@ impl StreamRecorder<'_> {
     pub(crate) fn run(&self, store: &mut impl AcceptedStore) -> Result<(), RecorderError> {
         loop {
             match self.attempt(store) {
-                Err(RecorderError::Directory(error)) if self.keeps_trying() => {
+                Err(RecorderError::Directory(error)) if self.keeps_trying() && error.may_pass() => {
                     self.count(|counters| &counters.troubles, 1);
                     tracing::error!(stream = %self.stream, "{error}. Tried again in {:?}", self.config.retry);
                     self.sleep(self.config.retry);
@@ -98,7 +102,7 @@ impl StreamRecorder<'_> {
                     hands.tell(machine.take_notices());
                     return match machine.end() {
                         Some(Err(error)) => {
-                            Err(RecorderError::Stream { stream: self.stream.clone(), source: error.clone() })
+                            Err(RecorderError::Stream { stream: self.stream.clone(), source: Box::new(error.clone()) })
                         }
                         _ => Ok(()),
                     };
@@ -137,10 +141,9 @@ impl<S: AcceptedStore> Hands<'_, S> {
             Step::Fetch { events } => {
                 let keys: Vec<_> = events.iter().map(|event| event.key).collect();
                 self.fetched.clear();
-                let fetched = self
-                    .store
-                    .fetch(&keys)
-                    .map(|events| events.into_iter().map(|event| self.assembled(assemble(&event))).collect());
+                let fetched = self.store.fetch(&keys).map(|events| {
+                    events.into_iter().map(|event| self.assembled(event.key, assemble(&event))).collect()
+                });
                 return self.answer(fetched, Reply::Fetched);
             }
             Step::Release { events } => {
@@ -157,10 +160,10 @@ impl<S: AcceptedStore> Hands<'_, S> {
             Step::Sync { file } => return Ok(Reply::Synced(self.directory.sync(file)?)),
             Step::Publish { file } => self.directory.rename(&file.part(), &file.to_string())?,
             Step::SyncDirectory => self.directory.sync_directory()?,
-            Step::ReadBack { file } => {
-                let (found, mode) = read_back(&self.directory.path_of(&file.to_string()), file.kind);
+            Step::ReadBack { file, announced } => {
+                let (found, mode) = self.directory.read_back(file, announced)?;
                 tracing::debug!(%stream, %file, "read back: {mode}");
-                self.read_mode = (found != crate::machine::ReadBack::Missing).then_some(mode);
+                self.read_mode = (found != ReadBack::Missing).then_some(mode);
                 return Ok(Reply::ReadBack(found));
             }
             Step::Journal { line } => return Ok(Reply::Journaled(self.directory.journal(&line)?)),
@@ -185,16 +188,19 @@ impl<S: AcceptedStore> Hands<'_, S> {
         }
     }
 
-    fn assembled(&mut self, event: Assembled) -> Fetched {
+    fn assembled(&mut self, key: EventKey, event: Assembled) -> Fetched {
         let mut bytes = Vec::new();
         let fetched = match event {
             Assembled::Event(event) => {
-                self.recorder.count(|counters| &counters.fragments_lost, event.lost as u64);
+                if !event.lost.is_empty() {
+                    self.recorder.progress.losses.add(|| losses(key, &event.lost));
+                }
                 bytes = event.bytes;
                 Fetched::Event {
                     kind: event.kind,
                     numbered: event.numbered,
                     incomplete: event.incomplete,
+                    lost: event.lost.len() as u64,
                     bytes: bytes.len() as u64,
                 }
             }
@@ -206,29 +212,13 @@ impl<S: AcceptedStore> Hands<'_, S> {
     }
 
     fn tell(&self, notices: Vec<Notice>) {
-        let StreamRecorder { stream, config, .. } = self.recorder;
-        let count = |counter: fn(&Counters) -> &AtomicU64, count| self.recorder.count(counter, count);
+        let stream = &self.recorder.stream;
         let directory = self.path.display();
         for notice in notices {
             match notice {
-                Notice::Shipped(sidecar) => {
-                    count(|counters| &counters.events_shipped, sidecar.events);
-                    count(|counters| &counters.bytes_shipped, sidecar.size);
-                    count(|counters| &counters.files, 1);
-                    count(|counters| &counters.events_incomplete, sidecar.incomplete);
-                    if sidecar.file_name().kind == Kind::Parts {
-                        count(|counters| &counters.events_in_parts, sidecar.events);
-                    }
-                    tracing::info!(%stream, file = sidecar.file, events = sidecar.events, bytes = sidecar.size, "shipped");
-                    let path = self.directory.path_of(&sidecar.file);
-                    let file =
-                        ShippedFile { stream: stream.clone(), path, sidecar: *sidecar, read_mode: self.read_mode };
-                    if let Some(hook) = &config.hook {
-                        hook(&file);
-                    }
-                }
+                Notice::Shipped { sidecar, lost } => self.shipped(*sidecar, lost),
                 Notice::Mismatch { file, expected, found, announced } => {
-                    count(|counters| &counters.mismatched, 1);
+                    self.recorder.count(|counters| &counters.mismatched, 1);
                     let events = if announced {
                         "it was announced before the last stop: those of its events that the store had released by then are in it alone, \
                          the others are recorded again"
@@ -249,16 +239,63 @@ impl<S: AcceptedStore> Hands<'_, S> {
                     "{directory}/{name} was unfinished at the last stop and is removed; its events are recorded again"
                 ),
                 Notice::Unknown(file) => tracing::warn!(
-                    "{directory}/{file} is not in the journal; it is left alone and its events are not released"
+                    "{directory}/{file} is not in the journal: somebody else put it there. It is left alone, and no event is released for it"
                 ),
-                Notice::NotReleased { file, events } => tracing::error!(
-                    "{directory}/{file} is complete, but the store says of {events} of its events that they were decided otherwise; \
-                     they are in the file and stay in the store"
+                Notice::JournalTorn(bytes) => tracing::warn!(
+                    "{directory}: the journal ended in a torn line of {bytes} bytes, as after a crash or on a full disk; what it would have \
+                     said has not happened, and it is left out"
+                ),
+                Notice::NotKnown { file, events, first } => tracing::error!(
+                    "{directory}/{file} is complete, but the store did not know {events} of its events as accepted into {stream}, the first \
+                     is {first}. They are in the file and nothing of them is in the store: nothing is lost by that, but the store forgot an \
+                     acceptance, or its run was closed before"
+                ),
+                Notice::ReleasedBefore { file, events, first } => tracing::warn!(
+                    "{directory}/{file}: the store had forgotten {events} of its events for {stream} before they were released, the first is \
+                     {first}. They were deleted, or another recorder of this stream ships them too: one of the two must end"
+                ),
+                Notice::NotTaken { file, outcome } => tracing::warn!(
+                    "the store does not release the events of {directory}/{file} now, it answers: {outcome}. The file is complete; \
+                     releasing is tried again every second"
                 ),
                 Notice::Unavailable(events) => tracing::warn!(
                     %stream, "{events} accepted events cannot be read for now; they stay in the store and are tried again"
                 ),
+                Notice::Gone(events) => tracing::warn!(
+                    %stream, "{events} events are listed as accepted, and the store did not find them when they were read: deleted in \
+                     between, or tried again"
+                ),
             }
         }
     }
+
+    fn shipped(&self, sidecar: Sidecar, lost: u64) {
+        let StreamRecorder { stream, config, .. } = self.recorder;
+        let count = |counter: fn(&Counters) -> &AtomicU64, count| self.recorder.count(counter, count);
+        count(|counters| &counters.events_shipped, sidecar.events);
+        count(|counters| &counters.bytes_shipped, sidecar.size);
+        count(|counters| &counters.files, 1);
+        count(|counters| &counters.events_incomplete, sidecar.incomplete);
+        count(|counters| &counters.fragments_lost, lost);
+        if sidecar.file_name().kind == Kind::Parts {
+            count(|counters| &counters.events_in_parts, sidecar.events);
+        }
+        tracing::info!(%stream, file = sidecar.file, events = sidecar.events, bytes = sidecar.size, "shipped");
+        let path = self.directory.path_of(&sidecar.file);
+        let file = ShippedFile { stream: stream.clone(), path, sidecar, read_mode: self.read_mode };
+        if let Some(hook) = &config.hook {
+            hook(&file);
+        }
+    }
+}
+
+/// Which fragments of an accepted event are lost.
+fn losses(key: EventKey, sources: &[SourceId]) -> String {
+    let shown: Vec<String> = sources.iter().take(LOST_SHOWN).map(SourceId::to_string).collect();
+    let more = if sources.len() > LOST_SHOWN { ", ..." } else { "" };
+    format!(
+        "event {key}: {} fragments are lost in the store (sources {}{more}); it is recorded without them, marked incomplete",
+        sources.len(),
+        shown.join(", ")
+    )
 }

@@ -1,6 +1,5 @@
 //! Why a recorder ends without having recorded everything.
 
-use std::io;
 use std::path::PathBuf;
 
 use forebay_types::StreamName;
@@ -12,25 +11,11 @@ use crate::store::StoreError;
 /// What happened, what it means for the data, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
-    /// Another recorder works there.
-    #[error(
-        "another recorder works in {}; two would record events twice, so this one did nothing. Stop the other one or use another directory",
-        .directory.display()
-    )]
-    Locked {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// The directory cannot be locked.
-    #[error(
-        "cannot lock {}: {source}; nothing was recorded or released. Use a directory on a file system with locks (flock)",
-        .directory.display()
-    )]
-    Lock {
-        /// The directory.
-        directory: PathBuf,
-        /// Why not.
-        source: io::Error,
+    /// An option that leaves nothing to be done with.
+    #[error("{option} is 0; nothing was recorded or released. Give at least 1")]
+    Zero {
+        /// The option.
+        option: &'static str,
     },
     /// A directory cannot be read or written.
     #[error(transparent)]
@@ -49,21 +34,32 @@ pub enum RecorderError {
         /// The stream.
         stream: StreamName,
         /// Why.
-        source: MachineError,
+        source: Box<MachineError>,
     },
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store had lost some of what it had accepted. Everything else is recorded.
+    #[error(
+        "{fragments} fragments of accepted events are lost in the store: their events are recorded without them, marked incomplete in the \
+         .json of their file, and released. The first: {first}. Look at the drives of the store (forebay status)"
+    )]
+    Lost {
+        /// How many.
+        fragments: u64,
+        /// The first event, in words.
+        first: String,
+    },
 }
 
 impl RecorderError {
     /// Whether the same may succeed later without anything being repaired: exit code 3 instead of 1.
-    pub const fn is_retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
-            RecorderError::Locked { .. } => true,
+            RecorderError::Directory(error) => error.is_retryable(),
             RecorderError::Stream { source, .. } => source.is_retryable(),
             RecorderError::Store(error) => error.retryable,
-            RecorderError::Directory(_) | RecorderError::Lock { .. } | RecorderError::Start { .. } => false,
+            RecorderError::Zero { .. } | RecorderError::Start { .. } | RecorderError::Lost { .. } => false,
         }
     }
 }

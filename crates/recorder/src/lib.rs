@@ -14,13 +14,14 @@
 //! - An event is released for a stream when, and only when, it is in a file of that stream that is durable,
 //!   was read back past the page cache, compared (size, Adler-32, XXH3, each event) and announced by a
 //!   durable sidecar.
+//! - No file is ever replaced, and none is removed or renamed that the journal does not know.
 //! - Killed at any point and started again, each accepted event ends up in exactly one announced file of
 //!   each of its streams, also when announced files are moved away in the meantime.
 //! - No accepted event is skipped: one without some of its sources is marked incomplete, one that cannot
 //!   be put together is kept in [`parts`].
 //!
-//! What it does not do: ship files anywhere. And it trusts its journal: a directory whose files are not in
-//! the journal is refused or left alone.
+//! What it does not do: ship files anywhere. And it trusts its journal: a directory with files and without a
+//! journal is refused, and files that are not in the journal are left alone.
 //!
 //! [`machine`] decides, without clock, files or sockets; `driver` does what it says.
 

@@ -132,14 +132,16 @@ fn parse(text: &str) -> Option<FileName> {
 }
 
 /// What an entry of a stream's directory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Entry {
     /// A file under its final name.
     Data(FileName),
     /// A sidecar under its final name.
     Sidecar(FileName),
-    /// A file, or a sidecar, that was being written.
+    /// A file that was being written.
     Part(FileName),
+    /// A sidecar that was being written.
+    SidecarPart(FileName),
     /// A file that did not come back as it was written.
     Bad(FileName),
     /// Nothing of the recorder's.
@@ -150,8 +152,10 @@ impl Entry {
     /// What `name` is.
     pub fn classify(name: &str) -> Entry {
         if let Some(hidden) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part")) {
-            let hidden = hidden.strip_suffix(".json").unwrap_or(hidden);
-            return hidden.parse().map_or(Entry::Foreign, Entry::Part);
+            return match hidden.strip_suffix(".json") {
+                Some(data) => data.parse().map_or(Entry::Foreign, Entry::SidecarPart),
+                None => hidden.parse().map_or(Entry::Foreign, Entry::Part),
+            };
         }
         if let Some(data) = name.strip_suffix(".json") {
             return data.parse().map_or(Entry::Foreign, Entry::Sidecar);
@@ -165,7 +169,11 @@ impl Entry {
     /// The file that it belongs to.
     pub const fn file(self) -> Option<FileName> {
         match self {
-            Entry::Data(file) | Entry::Sidecar(file) | Entry::Part(file) | Entry::Bad(file) => Some(file),
+            Entry::Data(file)
+            | Entry::Sidecar(file)
+            | Entry::Part(file)
+            | Entry::SidecarPart(file)
+            | Entry::Bad(file) => Some(file),
             Entry::Foreign => None,
         }
     }
@@ -185,7 +193,7 @@ mod tests {
             assert_eq!(Entry::classify(&file.to_string()), Entry::Data(file));
             assert_eq!(Entry::classify(&file.part()), Entry::Part(file));
             assert_eq!(Entry::classify(&file.sidecar()), Entry::Sidecar(file));
-            assert_eq!(Entry::classify(&file.sidecar_part()), Entry::Part(file));
+            assert_eq!(Entry::classify(&file.sidecar_part()), Entry::SidecarPart(file));
             assert_eq!(Entry::classify(&file.bad()), Entry::Bad(file));
         }
     }

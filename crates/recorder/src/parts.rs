@@ -16,7 +16,6 @@
 
 use std::io::Read;
 
-use forebay_rawdata::EVENT_BYTES_MAX;
 use forebay_types::{EventKey, ReadOutcome, SourceId};
 
 /// The first bytes of an event.
@@ -27,7 +26,8 @@ pub const PARTS_HEADER_BYTES: usize = 32;
 pub const PARTS_ENTRY_BYTES: usize = 12;
 
 const VERSION: u8 = 1;
-const FRAGMENTS_MAX: u32 = 1 << 20;
+/// As many as an event can have. What they sum up to has no limit: whatever was accepted must come back.
+const FRAGMENTS_MAX: u32 = 1 << 16;
 
 /// A fragment in a `.parts` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,9 +114,8 @@ impl<R: Read> PartsReader<R> {
             return self.error("FBEP, version 1, header of 32 bytes", format!("{:02x?}", &header[..8]));
         }
         let (fragments, sum) = (u32_at(8), u64_at(24));
-        if fragments > FRAGMENTS_MAX || sum > EVENT_BYTES_MAX {
-            let found = format!("{fragments} fragments of {sum} bytes");
-            return self.error("at most 2^20 fragments of at most 512 MiB", found);
+        if fragments > FRAGMENTS_MAX {
+            return self.error("at most 65536 fragments", fragments);
         }
         let key = EventKey::new(u32_at(12), u64_at(16));
         let entries = self.take(u64::from(fragments) * PARTS_ENTRY_BYTES as u64)?;
@@ -203,6 +202,15 @@ mod tests {
             assert_eq!(error.event_offset, one.len() as u64, "cut at {cut}");
             assert_eq!(reader.next(), None);
         }
+    }
+
+    /// Whatever was accepted must come back, so no size is refused; and none is believed before its bytes come.
+    #[test]
+    fn events_have_any_size() {
+        let mut large = encoded(&event());
+        large[24..32].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        let error = PartsReader::new(large.as_slice()).next().expect("an event").expect_err("it is cut");
+        assert_eq!(error.found, format!("3 of {}", 1u64 << 40));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::fd::AsFd;
 
 use forebay_rawdata::EventReader;
-use rustix::fs::{Advice, Mode, OFlags, fadvise};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, openat};
 
 use crate::digest::{Digest, Digester};
 use crate::machine::ReadBack;
@@ -36,27 +36,23 @@ impl std::fmt::Display for ReadMode {
     }
 }
 
-/// Reads a file of `kind` whole, checks each event, and says what is there.
-pub fn read_back(path: &Path, kind: Kind) -> (ReadBack, ReadMode) {
-    match attempt(path, kind, ReadMode::Direct) {
+/// Reads the file `name` of `kind` whole, checks each event, and says what is there. An error is one of the
+/// operating system and says nothing of the file; bytes that are no events are none.
+pub(crate) fn read_back(directory: impl AsFd, name: &str, kind: Kind) -> (io::Result<ReadBack>, ReadMode) {
+    let attempt = |mode| match attempt(&directory, name, kind, mode) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ReadBack::Missing),
+        found => found,
+    };
+    match attempt(ReadMode::Direct) {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
-            let found = attempt(path, kind, ReadMode::CacheDropped);
-            (found.unwrap_or_else(|error| failed(&error)), ReadMode::CacheDropped)
+            (attempt(ReadMode::CacheDropped), ReadMode::CacheDropped)
         }
-        found => (found.unwrap_or_else(|error| failed(&error)), ReadMode::Direct),
+        found => (found, ReadMode::Direct),
     }
 }
 
-fn failed(error: &io::Error) -> ReadBack {
-    match error.kind() {
-        io::ErrorKind::NotFound => ReadBack::Missing,
-        _ => ReadBack::Unreadable { message: format!("nothing: reading failed: {error}") },
-    }
-}
-
-/// An error of this is one of reading; damaged events are no error.
-fn attempt(path: &Path, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
-    let mut reader = Uncached::open(path, mode)?;
+fn attempt(directory: impl AsFd, name: &str, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
+    let mut reader = Uncached::open(directory, name, mode)?;
     let mut events = 0;
     let mut problem = None;
     match kind.format() {
@@ -64,7 +60,8 @@ fn attempt(path: &Path, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
             for event in EventReader::new(format, &mut reader) {
                 match event {
                     Ok(_) => events += 1,
-                    Err(error) => problem = Some(error.to_string()),
+                    // Its own words are for whoever hands in files.
+                    Err(error) => problem = Some(format!("event at byte {}: {}", error.event_offset, error.problem)),
                 }
             }
         }
@@ -99,9 +96,9 @@ struct Uncached {
 }
 
 impl Uncached {
-    fn open(path: &Path, mode: ReadMode) -> io::Result<Uncached> {
+    fn open(directory: impl AsFd, name: &str, mode: ReadMode) -> io::Result<Uncached> {
         let direct = if mode == ReadMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
-        let file = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | direct, Mode::empty())?);
+        let file = File::from(openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC | direct, Mode::empty())?);
         if mode == ReadMode::CacheDropped {
             fadvise(&file, 0, None, Advice::DontNeed)?;
         }
@@ -186,8 +183,9 @@ mod tests {
             std::fs::write(&path, &bytes).expect("written");
             let mut digester = Digester::default();
             digester.update(&bytes);
-            let (found, _) = read_back(&path, Kind::Faser);
-            assert_eq!(found, ReadBack::File { digest: digester.digest(), events: events as u64 });
+            let handle = File::open(directory.path()).expect("opened");
+            let (found, _) = read_back(handle, "file", Kind::Faser);
+            assert_eq!(found.expect("read"), ReadBack::File { digest: digester.digest(), events: events as u64 });
         }
     }
 
@@ -200,10 +198,13 @@ mod tests {
         std::fs::write(&path, &bytes).expect("written");
         let mut digester = Digester::default();
         digester.update(&bytes);
-        let (ReadBack::Unreadable { message }, _) = read_back(&path, Kind::Faser) else { panic!("it is damaged") };
+        let handle = File::open(directory.path()).expect("opened");
+        let (Ok(ReadBack::Unreadable { message }), _) = read_back(&handle, "file", Kind::Faser) else {
+            panic!("it is damaged");
+        };
         assert!(message.contains(&digester.digest().to_string()), "{message}");
         assert!(message.contains("event at byte 0"), "{message}");
-        let missing = directory.path().join("none");
-        assert_eq!(read_back(&missing, Kind::Faser).0, ReadBack::Missing);
+        assert!(!message.contains("copy it again"), "advice for files that are handed in: {message}");
+        assert_eq!(read_back(&handle, "none", Kind::Faser).0.expect("looked for"), ReadBack::Missing);
     }
 }

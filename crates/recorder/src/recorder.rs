@@ -10,15 +10,13 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_client::{Class, Client, ClientConfig};
 use forebay_types::StreamName;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use crate::config::{Mode, RecorderConfig, RecorderControl, RecorderProgress};
-use crate::directory::{DirectoryError, make_directory};
+use crate::directory::{DirectoryError, lock, make_directory};
 use crate::driver::StreamRecorder;
 use crate::error::RecorderError;
 use crate::names::JOURNAL_NAME;
@@ -58,54 +56,135 @@ pub fn run_with<S: AcceptedStore>(
     progress: &RecorderProgress,
     connect: impl Fn() -> Result<S, StoreError> + Sync,
 ) -> Result<(), RecorderError> {
-    let _lock = lock(&config.directory)?;
+    for (option, value) in [("file-bytes", config.file_bytes), ("fetch-bytes", config.fetch_bytes)] {
+        if value == 0 {
+            return Err(RecorderError::Zero { option });
+        }
+    }
+    let _lock = lock_directory(&config.directory)?;
     let failure = Mutex::new(None);
     let fail = |error: RecorderError| {
         failure.lock().expect("no thread panics with it").get_or_insert(error);
         control.stop();
     };
+    let mut begun = BTreeSet::new();
     thread::scope(|scope| {
-        let mut begun = BTreeSet::new();
         let mut threads: Vec<thread::ScopedJoinHandle<'_, ()>> = Vec::new();
         let mut store = None;
+        let mut trouble = Trouble::new(config, control);
         loop {
-            let ending = config.mode == Mode::Once || control.is_draining();
+            let ending = is_ending(config, control);
             let (connect, fail) = (&connect, &fail);
-            let mut new = 0;
+            let mut looked = false;
             match streams(config, &mut store, connect) {
                 Ok(names) => {
+                    trouble.is_over();
+                    let before = begun.len();
                     for stream in names.into_iter().filter(|name| begun.insert(name.clone())) {
-                        new += 1;
                         threads.push(scope.spawn(move || {
-                            let recorder = StreamRecorder { stream, config, control, progress };
-                            let ended = connect().map_err(RecorderError::Store).and_then(|mut s| recorder.run(&mut s));
+                            let ended = record_stream(stream, config, control, progress, connect);
                             ended.unwrap_or_else(fail);
                         }));
                     }
+                    looked = begun.len() == before;
                 }
-                Err(RecorderError::Store(error)) if error.retryable && !ending => tracing::warn!("{error}"),
-                Err(error) => fail(error),
+                Err(error) => {
+                    // It is asked for again, in case it cannot be used any more.
+                    store = None;
+                    if let Err(error) = trouble.comes(error) {
+                        fail(error);
+                    }
+                }
             }
-            if control.is_stopping() || ending && new == 0 && threads.iter().all(|thread| thread.is_finished()) {
+            let all_over = || threads.iter().all(|thread| thread.is_finished());
+            if control.is_stopping() || ending && looked && all_over() {
                 break;
             }
             // Before the end a thread ends only with an error, which stops all, or by a panic, which must not go unnoticed.
-            if !ending && threads.iter().any(|thread| thread.is_finished()) && !control.is_draining() {
+            if !is_ending(config, control) && threads.iter().any(|thread| thread.is_finished()) {
                 control.stop();
                 break;
             }
             for _ in 0..LOOK.as_millis() / TURN.as_millis() {
-                let all_over = ending && threads.iter().all(|thread| thread.is_finished());
-                if control.is_stopping() || all_over || control.is_draining() != (ending && config.mode != Mode::Once) {
+                if control.is_stopping() || ending && all_over() || ending != is_ending(config, control) {
                     break;
                 }
                 thread::sleep(TURN);
             }
         }
     });
-    match failure.into_inner().expect("no thread panics with it") {
-        Some(error) => Err(error),
-        None => Ok(()),
+    if let Some(error) = failure.into_inner().expect("no thread panics with it") {
+        return Err(error);
+    }
+    for name in config.streams.iter().flatten().filter(|name| !begun.contains(*name)) {
+        tracing::warn!("the server knows no stream {name}: no event was ever accepted into it");
+    }
+    match progress.all.counts().fragments_lost {
+        0 => Ok(()),
+        fragments => Err(RecorderError::Lost { fragments, first: progress.losses.first() }),
+    }
+}
+
+fn is_ending(config: &RecorderConfig, control: &RecorderControl) -> bool {
+    config.mode == Mode::Once || control.is_draining()
+}
+
+/// Records one stream on a connection of its own.
+fn record_stream<S: AcceptedStore>(
+    stream: StreamName,
+    config: &RecorderConfig,
+    control: &RecorderControl,
+    progress: &RecorderProgress,
+    connect: &impl Fn() -> Result<S, StoreError>,
+) -> Result<(), RecorderError> {
+    let mut trouble = Trouble::new(config, control);
+    let mut store = loop {
+        match connect() {
+            Ok(store) => break store,
+            Err(error) => trouble.comes(error.into())?,
+        }
+        if control.is_stopping() {
+            return Ok(());
+        }
+        thread::sleep(TURN);
+    };
+    StreamRecorder { stream, config, control, progress }.run(&mut store)
+}
+
+/// What keeps the recorder from going on, and may pass.
+struct Trouble<'a> {
+    config: &'a RecorderConfig,
+    control: &'a RecorderControl,
+    since: Option<Instant>,
+}
+
+impl<'a> Trouble<'a> {
+    fn new(config: &'a RecorderConfig, control: &'a RecorderControl) -> Self {
+        Trouble { config, control, since: None }
+    }
+
+    fn is_over(&mut self) {
+        self.since = None;
+    }
+
+    /// The error again when it is not to be waited for: it does not pass by itself, or the recorder is to end
+    /// and waited long enough.
+    fn comes(&mut self, error: RecorderError) -> Result<(), RecorderError> {
+        let ending = is_ending(self.config, self.control);
+        let passes = match &error {
+            RecorderError::Store(error) => error.retryable,
+            RecorderError::Directory(error) => !ending && error.may_pass(),
+            _ => false,
+        };
+        let first = self.since.is_none();
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if !passes || ending && waited >= self.config.patience {
+            return Err(error);
+        }
+        if first {
+            tracing::warn!("{error}");
+        }
+        Ok(())
     }
 }
 
@@ -142,13 +221,10 @@ fn begun_before(directory: &Path) -> Result<Vec<StreamName>, RecorderError> {
 }
 
 /// Locks the directory against other recorders, until the file is dropped.
-fn lock(directory: &Path) -> Result<File, RecorderError> {
+fn lock_directory(directory: &Path) -> Result<File, DirectoryError> {
     make_directory(directory)?;
-    let failed = |source| RecorderError::Lock { directory: directory.to_owned(), source };
+    let failed = |source| DirectoryError::Io { action: "open", path: directory.to_owned(), source };
     let handle = File::open(directory).map_err(failed)?;
-    match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(handle),
-        Err(Errno::WOULDBLOCK) => Err(RecorderError::Locked { directory: directory.to_owned() }),
-        Err(error) => Err(failed(error.into())),
-    }
+    lock(&handle, directory)?;
+    Ok(handle)
 }

@@ -10,16 +10,18 @@ use std::time::Duration;
 use forebay_client::{AcceptedEvent, AcceptedPage, EventState, FetchedEvent, FetchedFragment};
 use forebay_rawdata::{Format, Generator, RawEvent, open, split};
 use forebay_recorder::{
-    AcceptedStore, Mode, RecorderConfig, RecorderControl, RecorderError, RecorderProgress, Sidecar, StoreError,
-    run_with,
+    AcceptedStore, DirectoryError, Mode, RecorderConfig, RecorderControl, RecorderError, RecorderProgress, Sidecar,
+    StoreError, run_with,
 };
-use forebay_types::{DecideOutcome, EventKey, ReadOutcome, RunId, StoreUuid, StreamName};
+use forebay_types::{DecideOutcome, EventKey, ReadOutcome, RunId, SourceId, StoreUuid, StreamName};
 
 /// All events are accepted into each of the streams.
 #[derive(Clone)]
 struct Store {
     events: Arc<BTreeMap<EventKey, RawEvent>>,
     unreleased: Arc<Mutex<BTreeMap<StreamName, BTreeSet<EventKey>>>>,
+    /// The first fragment of this event is lost.
+    lost: Option<EventKey>,
     /// After so many calls the store refuses everything: the recorder ends where it stands.
     calls_left: Arc<AtomicU64>,
 }
@@ -41,6 +43,7 @@ impl Store {
         Store {
             events: Arc::new(events),
             unreleased: Arc::new(Mutex::new(unreleased)),
+            lost: None,
             calls_left: Arc::new(AtomicU64::new(u64::MAX)),
         }
     }
@@ -85,14 +88,21 @@ impl AcceptedStore for Store {
         let fetch = |key: &EventKey| {
             let pieces = split(&self.events[key]).expect("a good event");
             let found = |(source, payload)| FetchedFragment { source, outcome: ReadOutcome::Found, payload };
-            FetchedEvent {
+            let mut event = FetchedEvent {
                 key: *key,
                 outcome: ReadOutcome::Found,
                 state: EventState::Accepted,
                 expected: pieces.len() as u16,
                 stored: pieces.len() as u32,
                 fragments: pieces.into_iter().map(|piece| found((piece.source, piece.bytes))).collect(),
+            };
+            if self.lost == Some(*key) {
+                let first = event.fragments.iter_mut().find(|fragment| fragment.source != SourceId::EVENT_FRAME);
+                let first = first.expect("a fragment");
+                first.outcome = ReadOutcome::Lost;
+                first.payload.clear();
             }
+            event
         };
         Ok(events.iter().map(fetch).collect())
     }
@@ -192,6 +202,69 @@ fn ended_after_any_call_and_started_again_each_event_is_in_one_file() {
 }
 
 #[test]
+fn what_the_store_lost_is_recorded_without_it_and_said_at_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut store = Store::new(20, &["physics"]);
+    let lost = *store.events.keys().find(|key| key.run == RunId(7)).expect("events");
+    store.lost = Some(lost);
+    let progress = RecorderProgress::default();
+    let error = record(&store, &config(directory.path()), &progress).expect_err("a fragment is lost");
+    assert!(matches!(error, RecorderError::Lost { fragments: 1, .. }) && !error.is_retryable(), "{error}");
+    assert!(error.to_string().contains(&format!("event {lost}: 1 fragments")), "{error}");
+    let counts = progress.all.counts();
+    assert_eq!((counts.events_shipped, counts.events_incomplete, counts.fragments_lost), (20, 1, 1));
+    assert!(store.is_empty(), "everything is recorded all the same");
+}
+
+#[test]
+fn nothing_can_be_done_with_files_of_no_bytes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = Store::new(1, &["physics"]);
+    for config in [
+        RecorderConfig { file_bytes: 0, ..config(directory.path()) },
+        RecorderConfig { fetch_bytes: 0, ..config(directory.path()) },
+    ] {
+        let error = record(&store, &config, &RecorderProgress::default()).expect_err("refused");
+        assert!(matches!(error, RecorderError::Zero { .. }), "{error}");
+    }
+}
+
+/// A server that starts again while the recorder begins with a stream.
+#[test]
+fn a_server_that_is_silent_for_a_while_is_waited_for() {
+    for mode in [Mode::Once, Mode::Continuous] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::new(8, &["physics", "calibration"]);
+        let close_after = Duration::from_millis(20);
+        let config = RecorderConfig { mode, close_after, ..config(directory.path()) };
+        let (control, progress) = (RecorderControl::default(), RecorderProgress::default());
+        let calls = AtomicU64::new(0);
+        let connect = || match calls.fetch_add(1, Relaxed) {
+            0 | 2 | 3 => Err(StoreError { message: "no answer".into(), retryable: true }),
+            _ => Ok(store.clone()),
+        };
+        std::thread::scope(|scope| {
+            let recorder = scope.spawn(|| run_with(&config, &control, &progress, connect).map_err(|e| e.to_string()));
+            while progress.all.counts().events_shipped < 16 && !recorder.is_finished() {
+                std::thread::yield_now();
+            }
+            control.drain();
+            recorder.join().expect("no panic").expect("recorded");
+        });
+        check(directory.path(), &store, &["physics", "calibration"]);
+    }
+}
+
+#[test]
+fn a_server_that_stays_silent_is_given_up_when_all_is_to_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = RecorderConfig { patience: Duration::from_millis(50), ..config(directory.path()) };
+    let silent = || Err::<Store, _>(StoreError { message: "no answer".into(), retryable: true });
+    let ended = run_with(&config, &RecorderControl::default(), &RecorderProgress::default(), silent);
+    assert!(matches!(&ended, Err(error @ RecorderError::Store(_)) if error.is_retryable()), "{ended:?}");
+}
+
+#[test]
 fn a_second_recorder_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = Store::new(5, &["physics"]);
@@ -204,7 +277,10 @@ fn a_second_recorder_is_refused() {
         }
         let error = record(&store, &config(directory.path()), &RecorderProgress::default());
         let error = error.expect_err("the directory is taken");
-        assert!(matches!(error, RecorderError::Locked { .. }) && error.is_retryable(), "{error}");
+        assert!(
+            matches!(error, RecorderError::Directory(DirectoryError::Locked { .. })) && error.is_retryable(),
+            "{error}"
+        );
         control.drain();
         first.join().expect("no panic").expect("recorded");
     });
@@ -250,6 +326,7 @@ fn a_damaged_journal_is_refused_and_nothing_is_released() {
     std::fs::write(&journal, &bytes).expect("written");
     let store = Store::new(30, &["physics"]);
     let error = record(&store, &config(directory.path()), &RecorderProgress::default()).expect_err("damage");
-    assert!(error.to_string().contains("line 2"), "{error}");
+    assert!(error.to_string().contains("line 3"), "{error}");
     assert!(!store.is_empty());
+    assert!(std::fs::read(&journal).expect("read") == bytes, "the journal is left as it is");
 }

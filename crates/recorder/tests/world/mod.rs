@@ -68,12 +68,18 @@ pub struct World {
     /// How many requests the store does not answer.
     pub silent: usize,
     pub unavailable: BTreeSet<EventKey>,
+    /// What it answers to releases, instead of releasing.
+    pub refuses: Option<DecideOutcome>,
     /// The directory.
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     changes: Vec<NameChange>,
     journal: Option<Vec<Line>>,
+    /// Lines of the journal that a power cut does not take.
+    durable_lines: usize,
+    /// Files that others put there.
+    foreign: BTreeMap<String, Vec<u8>>,
     /// How many files come back other than they were written.
     pub rotten: usize,
     /// Announced files that someone took away.
@@ -135,11 +141,14 @@ impl World {
             floor: None,
             silent: 0,
             unavailable: BTreeSet::new(),
+            refuses: None,
             inodes: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             changes: Vec::new(),
             journal: None,
+            durable_lines: 0,
+            foreign: BTreeMap::new(),
             rotten: 0,
             archive: BTreeMap::new(),
             notices: Vec::new(),
@@ -149,14 +158,14 @@ impl World {
 
     pub fn machine(&mut self, config: MachineConfig) -> Machine {
         let names = self.names.keys().cloned().collect();
-        // Rewritten at every second start.
-        let journal_bytes = if self.random.below(2) == 0 { 0 } else { 1 << 30 };
-        Machine::new(config, Found { journal: self.journal.clone(), journal_bytes, names }).expect("our own directory")
+        let journal = self.journal.clone().filter(|lines| !lines.is_empty());
+        Machine::new(config, Found { journal, torn_bytes: 0, names }).expect("our own directory")
     }
 
-    /// Runs a machine to its end, or for `steps` steps and then into a crash: `None`.
+    /// Runs a machine to its end, or for `steps` steps and then into a crash: `None`. A step that the
+    /// directory refuses is followed by a new machine.
     pub fn live(&mut self, config: MachineConfig, steps: usize) -> Option<Result<(), MachineError>> {
-        let mut machine = self.machine(config);
+        let mut machine = self.machine(config.clone());
         for taken in 0..STEPS_MAX {
             self.now = self.now + Duration::from_millis(1);
             let step = machine.next(self.now);
@@ -169,12 +178,14 @@ impl World {
                 Step::Finish => return machine.end().cloned(),
                 step if taken >= steps => {
                     self.half(step);
-                    // Killed, it leaves everything to the page cache; only a power cut takes that too.
+                    // Killed, or refused by the directory, it leaves everything to the page cache; only a power
+                    // cut takes that too.
                     if self.random.below(2) == 0 {
                         self.crash();
                     }
                     return None;
                 }
+                step if self.is_in_the_way(&step) => machine = self.machine(config.clone()),
                 step => {
                     let reply = self.take(step);
                     machine.complete(self.now, reply);
@@ -184,8 +195,20 @@ impl World {
         panic!("no end after {STEPS_MAX} steps");
     }
 
-    /// The crash comes within the step.
-    fn half(&mut self, step: Step) {
+    /// Whether the step would take a name from another file: the directory refuses it.
+    pub fn is_in_the_way(&self, step: &Step) -> bool {
+        match step {
+            Step::Publish { file } => self.names.contains_key(&file.to_string()),
+            Step::PublishSidecar { file } => self.names.contains_key(&file.sidecar()),
+            Step::SetAside { file } => {
+                self.names.contains_key(&file.to_string()) && self.names.contains_key(&file.bad())
+            }
+            _ => false,
+        }
+    }
+
+    /// The crash comes within the step, or the step fails: no room, or a sync that gives an error.
+    pub fn half(&mut self, step: Step) {
         match step {
             Step::Release { mut events } => {
                 events.truncate(self.random.below(events.len() as u64 + 1) as usize);
@@ -196,8 +219,16 @@ impl World {
                 events.truncate(self.random.below(events.len() as u64 + 1) as usize);
                 drop(self.take(Step::Append { file, events }));
             }
+            Step::WriteSidecar { sidecar } => {
+                let mut content = sidecar.to_json();
+                content.truncate(self.random.below(content.len() as u64 + 1) as usize);
+                self.write(sidecar.file_name().sidecar_part(), content, 0);
+            }
+            // The line is in the page cache, and no sync has told that it is anywhere else.
+            Step::Journal { line } if self.random.below(2) == 0 => self.journal.get_or_insert_default().push(*line),
+            Step::RewriteJournal { .. } if self.random.below(2) == 0 => drop(self.take(step)),
             Step::Publish { .. } | Step::PublishSidecar { .. } | Step::Remove { .. } | Step::SetAside { .. }
-                if self.random.below(2) == 0 =>
+                if self.random.below(2) == 0 && !self.is_in_the_way(&step) =>
             {
                 drop(self.take(step));
             }
@@ -205,12 +236,21 @@ impl World {
         }
     }
 
-    /// The power goes: names since the last sync may or may not have arrived, in their order; content that
-    /// was not synced arrives in part.
+    /// The power goes: of the names of a file, those since the last sync arrived up to some moment; content
+    /// and lines that were not synced arrive in part.
     pub fn crash(&mut self) {
-        let arrived = self.random.below(self.changes.len() as u64 + 1) as usize;
-        let changes = std::mem::take(&mut self.changes);
-        changes[..arrived].iter().for_each(|change| apply(&mut self.durable_names, change));
+        let mut late: BTreeSet<(Option<FileName>, bool)> = BTreeSet::new();
+        for change in std::mem::take(&mut self.changes) {
+            let (NameChange::Add(name, _) | NameChange::Rename(name, _) | NameChange::Remove(name)) = &change;
+            let entry = Entry::classify(name);
+            let of = (entry.file(), matches!(entry, Entry::Sidecar(_) | Entry::SidecarPart(_)));
+            if self.random.below(3) == 0 {
+                late.insert(of);
+            }
+            if !late.contains(&of) {
+                apply(&mut self.durable_names, &change);
+            }
+        }
         self.names = self.durable_names.clone();
         for inode in &mut self.inodes {
             let lost = (inode.content.len() - inode.durable_bytes) as u64;
@@ -218,6 +258,34 @@ impl World {
             inode.content.truncate(kept);
             inode.durable_bytes = kept;
         }
+        if let Some(lines) = &mut self.journal {
+            let unsure = (lines.len() - self.durable_lines) as u64;
+            lines.truncate(self.durable_lines + self.random.below(unsure + 1) as usize);
+            self.durable_lines = lines.len();
+        }
+    }
+
+    /// Somebody puts a file there, unless the name is taken.
+    pub fn put_foreign(&mut self, name: &str) -> bool {
+        if self.names.contains_key(name) {
+            return false;
+        }
+        self.add(name.to_owned(), b"of others".to_vec());
+        self.sync_directory();
+        self.foreign.insert(name.to_owned(), b"of others".to_vec());
+        true
+    }
+
+    /// Somebody deletes files that have no sidecar: they look unfinished.
+    pub fn delete_unfinished(&mut self) {
+        let data: Vec<FileName> = self
+            .names
+            .keys()
+            .filter_map(|name| if let Entry::Data(file) = Entry::classify(name) { Some(file) } else { None })
+            .filter(|file| !self.foreign.contains_key(&file.to_string()) && !self.names.contains_key(&file.sidecar()))
+            .collect();
+        data.iter().for_each(|file| assert!(self.names.remove(&file.to_string()).is_some()));
+        self.sync_directory();
     }
 
     /// Someone takes announced files away, data first or all at once.
@@ -228,6 +296,10 @@ impl World {
             .filter_map(|name| if let Entry::Sidecar(file) = Entry::classify(name) { Some(file) } else { None })
             .collect();
         for file in announced {
+            let name = file.to_string();
+            if self.foreign.contains_key(&name) || self.foreign.contains_key(&file.sidecar()) {
+                continue;
+            }
             if self.random.below(2) == 0 {
                 continue;
             }
@@ -254,7 +326,17 @@ impl World {
     fn add(&mut self, name: String, content: Vec<u8>) {
         assert!(!self.names.contains_key(&name), "{name} is new");
         let durable_bytes = content.len();
-        self.inodes.push(Inode { content, durable_bytes });
+        self.write(name, content, durable_bytes);
+    }
+
+    /// Creates or overwrites.
+    fn write(&mut self, name: String, content: Vec<u8>, durable_bytes: usize) {
+        let inode = Inode { content, durable_bytes };
+        if let Some(&place) = self.names.get(&name) {
+            self.inodes[place] = inode;
+            return;
+        }
+        self.inodes.push(inode);
         self.change(NameChange::Add(name, self.inodes.len() - 1));
     }
 
@@ -291,7 +373,8 @@ impl World {
             }
             Step::Create { file } => {
                 for name in [file.to_string(), file.bad(), file.sidecar()] {
-                    assert!(!self.names.contains_key(&name), "{name} must not be used again");
+                    let is_used = self.names.contains_key(&name) && !self.foreign.contains_key(&name);
+                    assert!(!is_used, "{name} must not be used again");
                 }
                 assert!(!self.archive.contains_key(&file.to_string()), "{file} was used before");
                 self.add(file.part(), Vec::new());
@@ -312,20 +395,28 @@ impl World {
             }
             Step::Publish { file } => self.change(NameChange::Rename(file.part(), file.to_string())),
             Step::SyncDirectory => self.sync_directory(),
-            Step::ReadBack { file } => return Reply::ReadBack(self.read_back(file)),
+            Step::ReadBack { file, .. } => return Reply::ReadBack(self.read_back(file)),
             Step::Journal { line } => {
-                self.journal.get_or_insert_default().push(*line);
+                let lines = self.journal.get_or_insert_default();
+                lines.push(*line);
+                self.durable_lines = lines.len();
                 // Now and then it is told to be long.
                 return Reply::Journaled(if self.random.below(4) == 0 { 1 << 30 } else { 0 });
             }
             Step::RewriteJournal { lines } => {
+                self.durable_lines = lines.len();
                 self.journal = Some(lines);
                 return Reply::Journaled(100);
             }
-            Step::WriteSidecar { sidecar } => self.add(sidecar.file_name().sidecar_part(), sidecar.to_json()),
+            Step::WriteSidecar { sidecar } => {
+                let content = sidecar.to_json();
+                let durable_bytes = content.len();
+                self.write(sidecar.file_name().sidecar_part(), content, durable_bytes);
+            }
             Step::PublishSidecar { file } => self.change(NameChange::Rename(file.sidecar_part(), file.sidecar())),
             Step::SetAside { file } => {
                 self.change(NameChange::Remove(file.sidecar()));
+                self.change(NameChange::Remove(file.sidecar_part()));
                 if self.names.contains_key(&file.to_string()) {
                     self.change(NameChange::Rename(file.to_string(), file.bad()));
                 }
@@ -363,7 +454,13 @@ impl World {
             fetched.push(if self.unavailable.contains(&event.key) {
                 Fetched::Unavailable
             } else {
-                Fetched::Event { kind: event.kind, numbered: true, incomplete: event.incomplete, bytes: length }
+                Fetched::Event {
+                    kind: event.kind,
+                    numbered: true,
+                    incomplete: event.incomplete,
+                    lost: 0,
+                    bytes: length,
+                }
             });
         }
         fetched
@@ -393,7 +490,10 @@ impl World {
         for (name, &inode) in &self.durable_names {
             let Entry::Data(file) = Entry::classify(name) else { continue };
             let inode = &self.inodes[inode];
-            if !self.durable_names.contains_key(&file.sidecar()) || inode.durable_bytes < inode.content.len() {
+            if self.foreign.contains_key(name)
+                || !self.durable_names.contains_key(&file.sidecar())
+                || inode.durable_bytes < inode.content.len()
+            {
                 continue;
             }
             safe.extend(events(&inode.content).expect("an announced file"));
@@ -404,6 +504,9 @@ impl World {
     }
 
     fn release(&mut self, keys: &[EventKey]) -> Vec<DecideOutcome> {
+        if let Some(outcome) = self.refuses {
+            return vec![outcome; keys.len()];
+        }
         keys.iter()
             .map(|key| {
                 if self.accepted.remove(key).is_some() {
@@ -427,6 +530,9 @@ impl World {
             .collect();
         for (name, &inode) in &self.names {
             let Entry::Data(file) = Entry::classify(name) else { continue };
+            if self.foreign.contains_key(name) {
+                continue;
+            }
             let content = &self.inodes[inode].content;
             let sidecar = &self.inodes[self.inode(&file.sidecar())].content;
             let sidecar = Sidecar::parse(sidecar).expect("a good sidecar");
@@ -445,7 +551,15 @@ impl World {
     /// Events of files that were set aside.
     fn in_bad_files(&self) -> BTreeSet<EventKey> {
         let bad = self.names.iter().filter(|(name, _)| matches!(Entry::classify(name), Entry::Bad(_)));
+        let bad =
+            bad.filter(|(_, inode)| !self.foreign.values().any(|content| *content == self.inodes[**inode].content));
         bad.flat_map(|(_, &inode)| events(&self.inodes[inode].content).expect("written by the machine")).collect()
+    }
+
+    /// Whether a released event is in no announced file, only in one that is set aside.
+    pub fn released_only_in_bad(&self) -> bool {
+        let announced: BTreeSet<EventKey> = self.announced().into_iter().flat_map(|(_, keys)| keys).collect();
+        self.released.iter().any(|key| !announced.contains(key))
     }
 
     /// Each of `expected` is in exactly one announced file, files do not mix, and nothing is left behind.
@@ -467,7 +581,12 @@ impl World {
             }
         }
         assert!(seen.is_empty(), "events from nowhere: {seen:?}");
-        let left = self.names.keys().find(|name| matches!(Entry::classify(name), Entry::Part(_)));
-        assert_eq!(left, None, "no remnants");
+        let is_part = |name: &&String| matches!(Entry::classify(name), Entry::Part(_) | Entry::SidecarPart(_));
+        assert_eq!(self.names.keys().find(is_part), None, "no remnants");
+        for (name, content) in &self.foreign {
+            // Only in place of a file that a power cut took between two steps may one be renamed, as a mismatch.
+            let inode = self.names.get(name).or_else(|| self.names.get(&format!("{name}.bad")));
+            assert_eq!(inode.map(|inode| &self.inodes[*inode].content), Some(content), "{name} of others is kept");
+        }
     }
 }
