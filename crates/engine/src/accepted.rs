@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_format::TableEntry;
 use forebay_types::limits::STREAMS_MAX;
-use forebay_types::{EventKey, RunId, StreamName};
+use forebay_types::{EventKey, StreamName};
 use thin_vec::ThinVec;
 
 use crate::segments::SegmentIndex;
@@ -110,14 +110,6 @@ impl AcceptedEvents {
 
     pub(crate) fn get(&self, key: EventKey) -> Option<&Accepted> {
         self.events.get(&key)
-    }
-
-    pub(crate) fn events_by_run(&self) -> BTreeMap<RunId, u64> {
-        let mut runs = BTreeMap::new();
-        for key in self.events.keys() {
-            *runs.entry(key.run).or_default() += 1;
-        }
-        runs
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -97,6 +97,8 @@ pub struct EventView {
     pub fragments: Vec<(forebay_types::SourceId, u32)>,
     /// How many it should have; 0 unknown.
     pub expected: u16,
+    /// Whether a filter has it.
+    pub leased: bool,
     /// Whether it is accepted.
     pub accepted: bool,
     /// Whether it was accepted without some of its sources.
@@ -114,7 +116,7 @@ pub struct LeasedEvent {
     pub expected: u16,
     /// Bytes of the fragments.
     pub bytes: u64,
-    /// Offered although fragments are missing, because it waited for as long as the lane lets it.
+    /// Offered although fragments are missing, or nobody said how many there should be, because it waited for as long as the lane lets it.
     pub incomplete: bool,
     /// How often it was leased, this time included.
     pub attempt: u16,

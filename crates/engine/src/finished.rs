@@ -13,13 +13,21 @@ use forebay_types::{EventKey, RunId};
 pub(crate) struct Finished {
     lanes: u16,
     /// Start of a range to its last member. Ranges neither meet nor touch.
-    runs: BTreeMap<RunId, BTreeMap<u64, u64>>,
+    runs: BTreeMap<RunId, FinishedEvents>,
     ranges: usize,
+    events: u64,
+}
+
+/// The finished events of a run.
+#[derive(Default)]
+struct FinishedEvents {
+    ranges: BTreeMap<u64, u64>,
+    events: u64,
 }
 
 impl Finished {
     pub(crate) fn new(lanes: u16) -> Self {
-        Finished { lanes, runs: BTreeMap::new(), ranges: 0 }
+        Finished { lanes, runs: BTreeMap::new(), ranges: 0, events: 0 }
     }
 
     pub(crate) fn from_checkpoint(lanes: u16, runs: &[FinishedRun]) -> Self {
@@ -27,8 +35,11 @@ impl Finished {
         for run in runs {
             let ranges: BTreeMap<u64, u64> =
                 run.ranges.iter().map(|r| (r.start, r.start.saturating_add(r.length.saturating_sub(1)))).collect();
+            let events =
+                ranges.iter().fold(0, |sum: u64, (start, last)| sum.saturating_add((last - start).saturating_add(1)));
             finished.ranges += ranges.len();
-            finished.runs.insert(run.run, ranges);
+            finished.events = finished.events.saturating_add(events);
+            finished.runs.insert(run.run, FinishedEvents { ranges, events });
         }
         finished
     }
@@ -37,7 +48,7 @@ impl Finished {
         let ranges = |ranges: &BTreeMap<u64, u64>| {
             ranges.iter().map(|(&start, &last)| OrdinalRange { start, length: last - start + 1 }).collect()
         };
-        self.runs.iter().map(|(&run, set)| FinishedRun { run, closed: false, ranges: ranges(set) }).collect()
+        self.runs.iter().map(|(&run, set)| FinishedRun { run, closed: false, ranges: ranges(&set.ranges) }).collect()
     }
 
     pub(crate) fn ranges(&self) -> usize {
@@ -49,18 +60,18 @@ impl Finished {
     }
 
     pub(crate) fn events(&self) -> u64 {
-        self.runs.values().flatten().map(|(start, last)| last - start + 1).sum()
+        self.events
     }
 
     pub(crate) fn events_by_run(&self) -> impl Iterator<Item = (RunId, u64)> + '_ {
-        self.runs.iter().map(|(run, set)| (*run, set.iter().map(|(start, last)| last - start + 1).sum()))
+        self.runs.iter().map(|(run, set)| (*run, set.events))
     }
 
     pub(crate) fn contains(&self, key: EventKey) -> bool {
         let ordinal = lane_ordinal(key.event.0, self.lanes);
         self.runs
             .get(&key.run)
-            .and_then(|set| set.range(..=ordinal).next_back())
+            .and_then(|set| set.ranges.range(..=ordinal).next_back())
             .is_some_and(|(_, last)| *last >= ordinal)
     }
 
@@ -69,7 +80,10 @@ impl Finished {
             return;
         }
         let ordinal = lane_ordinal(key.event.0, self.lanes);
-        let set = self.runs.entry(key.run).or_default();
+        let run = self.runs.entry(key.run).or_default();
+        run.events = run.events.saturating_add(1);
+        self.events = self.events.saturating_add(1);
+        let set = &mut run.ranges;
         let mut start = ordinal;
         let mut last = ordinal;
         self.ranges += 1;
@@ -118,6 +132,11 @@ mod tests {
                 }
             }
             prop_assert_eq!(finished.events(), model.len() as u64 + 1);
+            prop_assert_eq!(again.events(), finished.events());
+            let by_run: Vec<_> = finished.events_by_run().map(|(run, events)| (run.0, events)).collect();
+            let of_run = |run| model.iter().filter(|key| key.run.0 == run).count() as u64;
+            let expected = [(0, of_run(0)), (1, of_run(1)), (7, 1)];
+            prop_assert_eq!(by_run, expected.into_iter().filter(|(_, events)| *events > 0).collect::<Vec<_>>());
             let touching = model.iter().filter(|k| !model.contains(&EventKey::new(k.run.0, k.event.0.wrapping_sub(1)))).count();
             prop_assert_eq!(finished.ranges(), touching + 1);
         }

@@ -1,153 +1,73 @@
-//! Where each fragment lies: run -> event -> the event's fragments, in memory.
+//! Where each fragment lies: run -> event -> the event's fragments, in memory; and which events wait for a filter.
 //!
-//! The events of a run lie in pages of up to [`PAGE_EVENTS`], sorted by event number; a page that fills at its end is followed
-//! by a new one, so that pages of a run that arrives in order are full. An event with one fragment holds it in place; the
-//! fragments of a larger one lie in one piece of memory that grows by a quarter. An event is dropped in one step.
+//! The events of a run lie in pages of up to [`PAGE_EVENTS`], sorted by event number; a page that fills at its end is followed by a new one, so
+//! that pages of a run that arrives in order are full. Two neighbours never have fewer than half a page together, and a page has at most a
+//! third more places than events: so a fragment takes at most 64 bytes, whatever the events look like and in whatever order they come and go
+//! (and a run 1 KiB; see [`Index::bytes`]). An event with one fragment holds it in place; the fragments of a larger one lie in one piece of
+//! memory, sorted by source. An event is dropped in one step.
 
+mod event;
+mod memory;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use forebay_types::{EventId, EventKey, RunId, SourceId};
-use thin_vec::ThinVec;
 
-use crate::segments::SegmentIndex;
+use crate::lease::{Offers, Tick};
+pub(crate) use event::{EventEntry, EventFlags, FragmentEntry};
+pub(crate) use memory::{allocated_bytes, tree_bytes};
+use page::{MERGED_EVENTS_MAX, Page};
 
-/// Events in a full page.
-const PAGE_EVENTS: usize = 128;
-
-/// Bytes of memory that an allocation costs beside its contents, as measured with the system's allocator.
-const ALLOCATION_BYTES: usize = 8;
-
-/// Memory of a page: its entries, and its own place among the pages.
-const PAGE_BYTES: usize = PAGE_EVENTS * size_of::<EventEntry>() + 64;
-
-/// One fragment: 20 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FragmentEntry {
-    pub(crate) source: SourceId,
-    pub(crate) segment: SegmentIndex,
-    /// Where it begins in the segment's data, in units of 8 bytes.
-    pub(crate) position: u32,
-    pub(crate) bytes: u32,
-    pub(crate) crc: u32,
-}
-
-const _: () = assert!(size_of::<FragmentEntry>() == 20);
-const _: () = assert!(size_of::<EventEntry>() == 40);
-
-/// The fragments of an event.
-#[derive(Clone, Debug)]
-enum Fragments {
-    One(FragmentEntry),
-    Many(ThinVec<FragmentEntry>),
-}
-
-/// What is known of an event beside its fragments, as bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EventFlags(u8);
-
-impl EventFlags {
-    /// A decision, deletion or release is on its way to the drives.
-    pub(crate) const DECIDING: EventFlags = EventFlags(1);
-    /// Accepted, durably.
-    pub(crate) const ACCEPTED: EventFlags = EventFlags(2);
-    /// Known to the queue of events that are offered when they have waited long enough.
-    pub(crate) const QUEUED: EventFlags = EventFlags(4);
-    /// Leased to a filter.
-    pub(crate) const LEASED: EventFlags = EventFlags(8);
-    /// Accepted without some of its sources.
-    pub(crate) const INCOMPLETE: EventFlags = EventFlags(16);
-    /// Known to the queue of complete events.
-    pub(crate) const READY: EventFlags = EventFlags(32);
-
-    pub(crate) fn has(self, flag: EventFlags) -> bool {
-        self.0 & flag.0 != 0
-    }
-
-    pub(crate) fn set(&mut self, flag: EventFlags, on: bool) {
-        if on { self.0 |= flag.0 } else { self.0 &= !flag.0 }
-    }
-}
-
-/// One event.
-#[derive(Clone, Debug)]
-pub(crate) struct EventEntry {
-    pub(crate) event: EventId,
-    fragments: Fragments,
-    /// Fragments that the event should have; 0 when nobody said.
-    pub(crate) expected: u16,
-    pub(crate) flags: EventFlags,
-    /// How often it was leased.
-    pub(crate) attempts: u8,
-}
-
-impl EventEntry {
-    pub(crate) fn fragments(&self) -> &[FragmentEntry] {
-        match &self.fragments {
-            Fragments::One(one) => std::slice::from_ref(one),
-            Fragments::Many(many) => many,
-        }
-    }
-
-    pub(crate) fn fragment(&self, source: SourceId) -> Option<&FragmentEntry> {
-        self.fragments().iter().find(|f| f.source == source)
-    }
-
-    pub(crate) fn fragment_mut(&mut self, source: SourceId) -> Option<&mut FragmentEntry> {
-        let fragments = match &mut self.fragments {
-            Fragments::One(one) => std::slice::from_mut(one),
-            Fragments::Many(many) => many.as_mut_slice(),
-        };
-        fragments.iter_mut().find(|f| f.source == source)
-    }
-
-    /// Whether as many fragments are here as the event should have.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.expected > 0 && self.fragments().len() >= usize::from(self.expected)
-    }
-
-    fn heap_bytes(&self) -> usize {
-        match &self.fragments {
-            Fragments::One(_) => 0,
-            Fragments::Many(many) => 16 + many.capacity() * size_of::<FragmentEntry>() + ALLOCATION_BYTES,
-        }
-    }
-
-    fn push(&mut self, fragment: FragmentEntry) {
-        match &mut self.fragments {
-            Fragments::One(one) => {
-                let mut many = ThinVec::with_capacity(2);
-                many.push(*one);
-                many.push(fragment);
-                self.fragments = Fragments::Many(many);
-            }
-            Fragments::Many(many) => {
-                if many.len() == many.capacity() {
-                    many.reserve_exact((many.len() / 4).max(2));
-                }
-                many.push(fragment);
-            }
-        }
-    }
-}
-
-#[derive(Default)]
-struct RunIndex {
-    pages: BTreeMap<u64, Vec<EventEntry>>,
+/// What is known of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct RunCounts {
     events: u64,
+    undecided: u64,
+}
+
+/// A run and its events that are here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunSummary {
+    pub(crate) run: RunId,
+    pub(crate) events: u64,
+    /// Of these, not accepted.
+    pub(crate) undecided: u64,
+    pub(crate) first: EventId,
+    pub(crate) last: EventId,
 }
 
 /// The index of a lane.
 #[derive(Default)]
 pub(crate) struct Index {
-    runs: BTreeMap<RunId, RunIndex>,
+    pages: Vec<Page>,
+    /// The numbers of the pages, by run and first event.
+    order: BTreeMap<(RunId, EventId), u32>,
+    offers: Offers,
+    runs: BTreeMap<RunId, RunCounts>,
     events: u64,
+    undecided: u64,
     fragments: u64,
-    bytes: usize,
+    /// Memory of the pages' entries and of their lists of fragments.
+    heap_bytes: usize,
+    /// The page that was looked up last: most often it is the next one too.
+    recent: Cell<usize>,
+    /// No event that is not accepted is smaller.
+    floor: Cell<EventKey>,
 }
 
 impl Index {
     pub(crate) fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Events that are not accepted.
+    pub(crate) fn undecided(&self) -> u64 {
+        self.undecided
     }
 
     pub(crate) fn fragments(&self) -> u64 {
@@ -158,109 +78,230 @@ impl Index {
         self.runs.len()
     }
 
-    /// Memory in use.
+    /// Memory in use, what the allocator and half empty nodes take included; never less than it is.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.heap_bytes
+            + allocated_bytes(self.pages.capacity() * size_of::<Page>())
+            + tree_bytes(self.order.len(), size_of::<(RunId, EventId)>() + size_of::<u32>())
+            + tree_bytes(self.runs.len(), size_of::<RunId>() + size_of::<RunCounts>())
+            + self.offers.bytes()
     }
 
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (RunId, u64, EventId, EventId)> + '_ {
-        self.runs.iter().filter_map(|(run, index)| {
-            let first = index.pages.values().next()?.first()?.event;
-            let last = index.pages.values().next_back()?.last()?.event;
-            Some((*run, index.events, first, last))
+    pub(crate) fn runs(&self) -> impl Iterator<Item = RunSummary> + '_ {
+        self.runs.iter().filter_map(|(&run, counts)| {
+            let mut pages = self.order.range((run, EventId(0))..=(run, EventId(u64::MAX)));
+            let first = pages.next()?;
+            let last = pages.next_back().unwrap_or(first);
+            let events = |page: &u32| &self.pages[*page as usize].events;
+            Some(RunSummary {
+                run,
+                events: counts.events,
+                undecided: counts.undecided,
+                first: events(first.1).first()?.event,
+                last: events(last.1).last()?.event,
+            })
         })
     }
 
+    /// The last page that begins at or before an event.
+    fn page_of(&self, key: EventKey) -> Option<usize> {
+        let recent = self.recent.get();
+        if self.pages.get(recent).is_some_and(|page| page.spans(key)) {
+            return Some(recent);
+        }
+        let (&(run, _), &page) = self.order.range(..=(key.run, key.event)).next_back()?;
+        (run == key.run).then(|| {
+            self.recent.set(page as usize);
+            page as usize
+        })
+    }
+
+    /// The page of an event and its place there.
+    fn locate(&self, key: EventKey) -> Option<(usize, usize)> {
+        let page = self.page_of(key)?;
+        Some((page, self.pages[page].position(key.event).ok()?))
+    }
+
     pub(crate) fn event(&self, key: EventKey) -> Option<&EventEntry> {
-        let (_, page) = self.runs.get(&key.run)?.pages.range(..=key.event.0).next_back()?;
-        let at = page.binary_search_by_key(&key.event, |e| e.event).ok()?;
-        Some(&page[at])
+        let (page, at) = self.locate(key)?;
+        Some(&self.pages[page].events[at])
     }
 
+    /// The event, to change what the index does not count.
     pub(crate) fn event_mut(&mut self, key: EventKey) -> Option<&mut EventEntry> {
-        let (_, page) = self.runs.get_mut(&key.run)?.pages.range_mut(..=key.event.0).next_back()?;
-        let at = page.binary_search_by_key(&key.event, |e| e.event).ok()?;
-        Some(&mut page[at])
+        let (page, at) = self.locate(key)?;
+        Some(&mut self.pages[page].events[at])
     }
 
-    /// Adds a fragment that is not there yet. Returns whether its event is new.
+    /// Adds a fragment. Returns whether its event is new.
     ///
     /// # Panics
-    /// In debug builds, when the fragment is there.
+    /// When the fragment is there.
     pub(crate) fn insert(&mut self, key: EventKey, expected: u16, fragment: FragmentEntry) -> bool {
         self.fragments += 1;
-        let run = self.runs.entry(key.run).or_default();
-        let first = match run.pages.range(..=key.event.0).next_back() {
-            Some((first, page)) => page_for(*first, page, key.event.0),
-            None => {
-                // Smaller than all: the first page takes it in and gets a new name.
-                if let Some(page) = run.pages.first_entry().filter(|page| page.get().len() < PAGE_EVENTS) {
-                    let page = page.remove();
-                    run.pages.insert(key.event.0, page);
-                }
-                key.event.0
-            }
-        };
-        let page = run.pages.entry(first).or_insert_with(|| {
-            self.bytes += PAGE_BYTES;
-            Vec::with_capacity(PAGE_EVENTS)
-        });
-        match page.binary_search_by_key(&key.event, |e| e.event) {
-            Ok(at) => {
-                let event = &mut page[at];
-                debug_assert!(event.fragment(fragment.source).is_none(), "{key} has this source already");
-                let before = event.heap_bytes();
-                event.push(fragment);
-                self.bytes += event.heap_bytes() - before;
-                event.expected = event.expected.max(expected);
-                false
-            }
-            Err(at) => {
-                let entry = EventEntry {
-                    event: key.event,
-                    fragments: Fragments::One(fragment),
-                    expected,
-                    flags: EventFlags::default(),
-                    attempts: 0,
-                };
-                if page.len() < PAGE_EVENTS {
-                    page.insert(at, entry);
-                } else {
-                    // Full in the middle: the upper half becomes a page of its own.
-                    let mut upper = Vec::with_capacity(PAGE_EVENTS);
-                    upper.extend(page.drain(PAGE_EVENTS / 2..));
-                    match at.checked_sub(PAGE_EVENTS / 2) {
-                        Some(at) if at > 0 => upper.insert(at, entry),
-                        _ => page.insert(at, entry),
-                    }
-                    run.pages.insert(upper[0].event.0, upper);
-                    self.bytes += PAGE_BYTES;
-                }
-                self.events += 1;
-                run.events += 1;
-                true
-            }
+        let page = self.page_of(key);
+        if let Some(number) = page
+            && let Ok(at) = self.pages[number].position(key.event)
+        {
+            let event = &mut self.pages[number].events[at];
+            let before = event.heap_bytes();
+            event.add(fragment, expected);
+            self.heap_bytes = self.heap_bytes + event.heap_bytes() - before;
+            return false;
         }
+        let number = self.page_for(key, page);
+        let at = self.pages[number].position(key.event).expect_err("looked for just now");
+        self.change(number, |page| page.add(at, EventEntry::new(key.event, expected, fragment)));
+        self.events += 1;
+        self.undecided += 1;
+        let run = self.runs.entry(key.run).or_default();
+        (run.events, run.undecided) = (run.events + 1, run.undecided + 1);
+        self.floor.set(self.floor.get().min(key));
+        true
+    }
+
+    /// A page with room where a new event belongs; `before` is the last one that begins before it.
+    fn page_for(&mut self, key: EventKey, before: Option<usize>) -> usize {
+        match before {
+            Some(number) if !self.pages[number].is_full() => number,
+            Some(number) if self.pages[number].spans(key) => {
+                self.unlist(number);
+                let page = &mut self.pages[number];
+                self.heap_bytes -= page.bytes();
+                let upper = page.split();
+                self.heap_bytes += page.bytes();
+                let middle = upper.first;
+                self.list(number);
+                let upper = self.push_page(upper);
+                if key.event > middle { upper } else { number }
+            }
+            _ => self.page_before_next(key),
+        }
+    }
+
+    /// What lies before `key` is full, or nothing does: the page behind it takes it in, or one of its own.
+    fn page_before_next(&mut self, key: EventKey) -> usize {
+        let behind = (Bound::Excluded((key.run, key.event)), Bound::Unbounded);
+        if let Some((&(run, _), &number)) = self.order.range(behind).next()
+            && run == key.run
+            && !self.pages[number as usize].is_full()
+        {
+            let number = number as usize;
+            self.unlist(number);
+            self.pages[number].first = key.event;
+            self.list(number);
+            return number;
+        }
+        self.push_page(Page::new(key))
+    }
+
+    fn push_page(&mut self, page: Page) -> usize {
+        let (number, places) = (self.pages.len(), self.pages.capacity());
+        if number == places {
+            self.pages.reserve_exact(places / 4 + 1);
+        }
+        self.heap_bytes += page.bytes();
+        self.pages.push(page);
+        self.list(number);
+        number
+    }
+
+    /// Takes a page out; the last one gets its number.
+    fn pop_page(&mut self, number: usize) -> Page {
+        let last = self.pages.len() - 1;
+        self.unlist(number);
+        if number != last {
+            self.unlist(last);
+        }
+        let page = self.pages.swap_remove(number);
+        if number != last {
+            self.list(number);
+        }
+        if self.pages.capacity() > self.pages.len() + self.pages.len() / 2 {
+            self.pages.shrink_to(self.pages.len() + self.pages.len() / 8);
+        }
+        self.heap_bytes -= page.bytes();
+        page
+    }
+
+    fn list(&mut self, number: usize) {
+        let page = &self.pages[number];
+        let at = u32::try_from(number).expect("memory holds fewer pages");
+        let before = self.order.insert((page.run, page.first), at);
+        assert!(before.is_none(), "a page has a name of its own");
+        self.offers.set_ready(EventKey { run: page.run, event: page.first }, page.ready > 0);
+        self.offers.set_timer(at, None, page.timer);
+    }
+
+    fn unlist(&mut self, number: usize) {
+        let page = &self.pages[number];
+        self.order.remove(&(page.run, page.first));
+        self.offers.set_ready(EventKey { run: page.run, event: page.first }, false);
+        self.offers.set_timer(number as u32, page.timer, None);
+    }
+
+    /// Changes a page, and what stands of it elsewhere.
+    fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Page) -> R) -> R {
+        let page = &mut self.pages[number];
+        let (bytes, ready, timer) = (page.bytes(), page.ready > 0, page.timer);
+        let result = change(page);
+        self.heap_bytes = self.heap_bytes + page.bytes() - bytes;
+        if ready != (page.ready > 0) {
+            self.offers.set_ready(EventKey { run: page.run, event: page.first }, !ready);
+        }
+        self.offers.set_timer(number as u32, timer, page.timer);
+        result
+    }
+
+    /// Changes an event, and what its page knows of it.
+    fn update<R>(&mut self, key: EventKey, change: impl FnOnce(&mut EventEntry) -> R) -> Option<R> {
+        let (number, at) = self.locate(key)?;
+        Some(self.change(number, |page| page.update(at, change)))
     }
 
     /// Removes an event whole.
     pub(crate) fn remove(&mut self, key: EventKey) -> Option<EventEntry> {
-        let run = self.runs.get_mut(&key.run)?;
-        let (&first, page) = run.pages.range_mut(..=key.event.0).next_back()?;
-        let at = page.binary_search_by_key(&key.event, |e| e.event).ok()?;
-        let entry = page.remove(at);
-        if page.is_empty() {
-            run.pages.remove(&first);
-            self.bytes -= PAGE_BYTES;
-        }
-        self.bytes -= entry.heap_bytes();
+        let (number, at) = self.locate(key)?;
+        let entry = self.change(number, |page| page.take(at));
+        self.heap_bytes -= entry.heap_bytes();
         self.events -= 1;
         self.fragments -= entry.fragments().len() as u64;
-        run.events -= 1;
-        if run.events == 0 {
+        self.runs.get_mut(&key.run).expect("a run is known as long as it has events").events -= 1;
+        if !entry.flags.has(EventFlags::ACCEPTED) {
+            self.one_less_undecided(key.run);
+        }
+        if self.runs[&key.run].events == 0 {
             self.runs.remove(&key.run);
         }
+        if self.pages[number].events.is_empty() {
+            let _empty = self.pop_page(number);
+        } else if self.pages[number].events.len() < MERGED_EVENTS_MAX {
+            self.merge(number);
+        }
         Some(entry)
+    }
+
+    fn one_less_undecided(&mut self, run: RunId) {
+        self.undecided -= 1;
+        self.runs.get_mut(&run).expect("a run is known as long as it has events").undecided -= 1;
+    }
+
+    /// Joins a page with its neighbours when they have few events together.
+    fn merge(&mut self, number: usize) {
+        let name = (self.pages[number].run, self.pages[number].first);
+        let next = self.order.range((Bound::Excluded(name), Bound::Unbounded)).next().map(|(next, _)| *next);
+        let previous = self.order.range(..name).next_back().map(|(previous, _)| *previous);
+        for (lower, upper) in [(Some(name), next), (previous, Some(name))] {
+            let (Some(lower), Some(upper)) = (lower, upper) else { continue };
+            let (Some(&a), Some(&b)) = (self.order.get(&lower), self.order.get(&upper)) else { continue };
+            let events = self.pages[a as usize].events.len() + self.pages[b as usize].events.len();
+            if lower.0 != upper.0 || events > MERGED_EVENTS_MAX {
+                continue;
+            }
+            let taken = self.pop_page(b as usize);
+            let lower = self.order[&lower] as usize;
+            self.change(lower, |page| page.append(taken));
+        }
     }
 
     /// Takes one fragment away again, and its event when that was its only one.
@@ -271,102 +312,111 @@ impl Index {
             self.remove(key);
             return Some(removed);
         }
-        if let Fragments::Many(many) = &mut event.fragments {
-            many.retain(|f| f.source != source);
-        }
+        let before = event.heap_bytes();
+        event.take(source);
+        let after = event.heap_bytes();
+        self.heap_bytes = self.heap_bytes + after - before;
         self.fragments -= 1;
         Some(removed)
     }
 
     /// The events from `from` on, ascending.
     pub(crate) fn events_from(&self, from: EventKey) -> impl Iterator<Item = (EventKey, &EventEntry)> + '_ {
-        self.runs.range(from.run..).flat_map(move |(&run, index)| {
-            let least = if run == from.run { from.event.0 } else { 0 };
-            let start = index.pages.range(..=least).next_back().map_or(least, |(first, _)| *first);
-            index
-                .pages
-                .range(start..)
-                .flat_map(|(_, page)| page.iter())
-                .skip_while(move |e| e.event.0 < least)
-                .map(move |e| (EventKey { run, event: e.event }, e))
+        self.pages_from(from).flat_map(move |page| {
+            let events = page.events.iter().map(|e| (EventKey { run: page.run, event: e.event }, e));
+            events.skip_while(move |(key, _)| *key < from)
         })
     }
-}
 
-/// The page in which `event` belongs, given the last page that begins at or before it: a page that is full and lies
-/// wholly before `event` is followed by a new one.
-fn page_for(first: u64, page: &[EventEntry], event: u64) -> u64 {
-    let beyond = page.last().is_some_and(|last| last.event.0 < event);
-    if page.len() >= PAGE_EVENTS && beyond { event } else { first }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn entry(source: u32, position: u32) -> FragmentEntry {
-        FragmentEntry { source: SourceId(source), segment: SegmentIndex(1), position, bytes: 10, crc: 7 }
+    /// The pages that may hold events from `from` on, ascending.
+    fn pages_from(&self, from: EventKey) -> impl Iterator<Item = &Page> + '_ {
+        let start = self.order.range(..=(from.run, from.event)).next_back();
+        let start = start.map_or((from.run, from.event), |(name, _)| *name);
+        self.order.range(start..).map(|(_, page)| &self.pages[*page as usize])
     }
 
-    proptest! {
-        #[test]
-        fn it_holds_what_a_map_holds(steps in prop::collection::vec((0u8..10, 0u32..3, 0u64..400, 0u32..6), 1..900)) {
-            let mut index = Index::default();
-            let mut model: BTreeMap<EventKey, BTreeMap<u32, u32>> = BTreeMap::new();
-            for (position, (kind, run, event, source)) in steps.into_iter().enumerate() {
-                let key = EventKey::new(run, event);
-                let position = position as u32;
-                match kind {
-                    0 => {
-                        let removed = index.remove(key).map(|e| e.fragments().len());
-                        prop_assert_eq!(removed, model.remove(&key).map(|e| e.len()));
-                    }
-                    1 => {
-                        let removed = index.remove_fragment(key, SourceId(source)).map(|f| f.position);
-                        let expected = model.get_mut(&key).and_then(|e| e.remove(&source));
-                        if model.get(&key).is_some_and(|e| e.is_empty()) { model.remove(&key); }
-                        prop_assert_eq!(removed, expected);
-                    }
-                    _ => if !model.get(&key).is_some_and(|e| e.contains_key(&source)) {
-                        let new = !model.contains_key(&key);
-                        prop_assert_eq!(index.insert(key, 0, entry(source, position)), new);
-                        model.entry(key).or_default().insert(source, position);
-                    }
-                }
+    /// The smallest event that is not accepted.
+    pub(crate) fn undecided_floor(&self) -> Option<EventKey> {
+        let pages = self.pages_from(self.floor.get()).filter(|page| page.undecided > 0);
+        let floor = pages
+            .flat_map(|page| page.events.iter().map(|e| (EventKey { run: page.run, event: e.event }, e)))
+            .find(|(_, e)| !e.flags.has(EventFlags::ACCEPTED))
+            .map(|(key, _)| key);
+        self.floor.set(floor.unwrap_or(EventKey::new(u32::MAX, u64::MAX)));
+        floor
+    }
+
+    /// The event is accepted, durably: no filter gets it any more.
+    pub(crate) fn accept(&mut self, key: EventKey, incomplete: bool) {
+        let accepted = self.update(key, |event| {
+            let new = !event.flags.has(EventFlags::ACCEPTED);
+            for flag in [EventFlags::DECIDING, EventFlags::LEASED, EventFlags::READY, EventFlags::TIMED] {
+                event.flags.put(flag, false);
             }
-            prop_assert_eq!(index.events(), model.len() as u64);
-            prop_assert_eq!(index.fragments(), model.values().map(|e| e.len() as u64).sum::<u64>());
-            let listed: Vec<_> = index.events_from(EventKey::default()).map(|(key, _)| key).collect();
-            prop_assert_eq!(listed, model.keys().copied().collect::<Vec<_>>());
-            let from = EventKey::new(1, 200);
-            let listed: Vec<_> = index.events_from(from).map(|(key, _)| key).collect();
-            prop_assert_eq!(listed, model.range(from..).map(|(k, _)| *k).collect::<Vec<_>>());
-            for (key, fragments) in &model {
-                let event = index.event(*key).expect("in the model");
-                for (source, position) in fragments {
-                    prop_assert_eq!(event.fragment(SourceId(*source)).map(|f| f.position), Some(*position));
-                }
-            }
-            for key in model.keys() { index.remove(*key); }
-            prop_assert_eq!(index.bytes(), 0);
+            event.flags.put(EventFlags::ACCEPTED, true);
+            event.flags.put(EventFlags::INCOMPLETE, incomplete);
+            new
+        });
+        if accepted == Some(true) {
+            self.one_less_undecided(key.run);
         }
     }
 
-    #[test]
-    fn events_in_order_cost_at_most_64_bytes_a_fragment() {
-        for sources in [1u32, 2, 3, 11, 100] {
-            let mut index = Index::default();
-            for event in 0..10_000 {
-                for source in 0..sources {
-                    index.insert(EventKey::new(1, event), 0, entry(source, 0));
-                }
+    /// The event may be leased from now on, by whoever asks next.
+    pub(crate) fn offer(&mut self, key: EventKey) {
+        self.update(key, |event| {
+            event.flags.put(EventFlags::READY, true);
+            event.flags.put(EventFlags::LEASED, false);
+            event.flags.put(EventFlags::TIMED, false);
+        });
+    }
+
+    /// [`Index::take_due`] gives the event when `timer` has come.
+    pub(crate) fn wait(&mut self, key: EventKey, timer: Tick) {
+        self.update(key, |event| event.start_timer(timer));
+    }
+
+    /// Leases the first event of a run that may be, until `ends`.
+    pub(crate) fn lease(&mut self, run: RunId, ends: Tick) -> Option<(EventKey, &EventEntry)> {
+        let key = loop {
+            let first = self.offers.first_ready(run)?;
+            let number = self.order[&(first.run, first.event)] as usize;
+            let page = &self.pages[number].events;
+            let at = page.iter().position(|e| e.flags.has(EventFlags::READY)).expect("the page has one");
+            let event = page[at].event;
+            let leased = self.change(number, |page| {
+                page.update(at, |event| {
+                    event.flags.put(EventFlags::READY, false);
+                    let free = !event.flags.has(EventFlags::DECIDING);
+                    if free {
+                        event.flags.put(EventFlags::LEASED, true);
+                        event.start_timer(ends);
+                        event.attempts = event.attempts.saturating_add(1);
+                    }
+                    free
+                })
+            });
+            if leased {
+                break EventKey { run, event };
             }
-            let cost = index.bytes() as f64 / index.fragments() as f64;
-            assert!(cost <= 64.0, "{cost} bytes a fragment at {sources} sources an event");
-        }
+        };
+        self.event(key).map(|event| (key, event))
+    }
+
+    /// A run with events that may be leased; each run has its turn.
+    pub(crate) fn next_ready_run(&mut self) -> Option<RunId> {
+        self.offers.next_ready_run()
+    }
+
+    /// Takes the events of a page whose timers are over; their timers run no more. False when there is no such page.
+    pub(crate) fn take_due(&mut self, now: Tick, into: &mut Vec<EventKey>) -> bool {
+        let Some((_, number)) = self.offers.first_timer().filter(|(timer, _)| *timer <= now) else { return false };
+        self.change(number as usize, |page| page.take_due(now, into));
+        true
+    }
+
+    /// When the first timer is over, at the earliest.
+    pub(crate) fn next_timer(&self) -> Option<Tick> {
+        self.offers.first_timer().map(|(timer, _)| timer)
     }
 }

@@ -12,6 +12,8 @@ mod read;
 mod request;
 mod start;
 mod status;
+#[cfg(test)]
+mod tests;
 mod view;
 mod write;
 
@@ -29,7 +31,7 @@ use crate::cache::Cache;
 use crate::finished::Finished;
 use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
-use crate::lease::Leases;
+use crate::lease::Tick;
 use crate::pool::BufferPool;
 use crate::read::{ReadReport, ReadSegment};
 use crate::recovery::{Recovered, RecoveryError, read_segment};
@@ -87,7 +89,6 @@ pub struct Lane {
     accepted: AcceptedEvents,
     slots: Slots,
     cache: Cache,
-    leases: Leases,
     pool: BufferPool,
     writer: Writer,
     checkpointer: Checkpointer,
@@ -186,7 +187,8 @@ impl Lane {
     /// When [`Lane::pump`] must be called at the latest although nothing came.
     pub fn next_wakeup(&self) -> Option<Time> {
         let drives = self.io.oldest().map(|_| self.now + STEP_MAX);
-        let leases = self.leases.next_expiry();
+        let serving = matches!(self.state, State::Serving);
+        let leases = self.index.next_timer().filter(|_| serving).map(Tick::time);
         let flush = self.next_seal();
         [drives, leases, flush].into_iter().flatten().min()
     }

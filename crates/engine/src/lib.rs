@@ -27,6 +27,8 @@ mod index;
 mod io;
 mod lane;
 mod lease;
+#[cfg(test)]
+mod measured;
 mod open;
 mod pool;
 mod read;

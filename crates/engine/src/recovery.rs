@@ -15,7 +15,7 @@ use forebay_types::{DriveNumber, DriveUuid, EventKey};
 use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{DriveInfo, LaneConfig};
 use crate::finished::Finished;
-use crate::index::{EventEntry, EventFlags, FragmentEntry, Index};
+use crate::index::{EventEntry, FragmentEntry, Index};
 use crate::io::Io;
 use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed, votes};
 use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
@@ -416,10 +416,7 @@ impl Recovery {
             self.finish(key);
         }
         for (key, incomplete) in self.found.accepted.keys() {
-            if let Some(event) = self.found.index.event_mut(key) {
-                event.flags.set(EventFlags::ACCEPTED, true);
-                event.flags.set(EventFlags::INCOMPLETE, incomplete);
-            }
+            self.found.index.accept(key, incomplete);
         }
     }
 }

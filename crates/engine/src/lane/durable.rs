@@ -12,6 +12,7 @@ use crate::api::{Reply, Token};
 use crate::cache::CachedFlush;
 use crate::index::EventFlags;
 use crate::io::Failure;
+use crate::lease::Tick;
 use crate::recovery::{bury_event, decode_table};
 use crate::segments::SegmentIndex;
 
@@ -85,13 +86,7 @@ impl Lane {
                 if self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment) {
                     self.segments.revive(segment, 0);
                 }
-                self.leases.end(key);
-                if let Some(event) = self.index.event_mut(key) {
-                    event.flags.set(EventFlags::DECIDING, false);
-                    event.flags.set(EventFlags::LEASED, false);
-                    event.flags.set(EventFlags::ACCEPTED, true);
-                    event.flags.set(EventFlags::INCOMPLETE, incomplete);
-                }
+                self.index.accept(key, incomplete);
             }
             RecordKind::Release => {
                 let needed = self.accepted.release(key, StreamSet::of_record(entry), segment);
@@ -119,29 +114,22 @@ impl Lane {
 
     /// The event is over: it leaves the index in one step.
     fn finish_event(&mut self, key: EventKey) {
-        self.leases.end(key);
         self.finished.insert(key);
         if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {
-            self.fragment_bytes -= event.fragments().iter().map(|f| u64::from(f.bytes)).sum::<u64>();
+            self.fragment_bytes -= event.bytes();
         }
     }
 
-    /// Queues an event for the filters: when it is new, and when it has become complete.
+    /// A fragment of the event is durable: filters may have it when it has all of them, or when it has waited for them.
     pub(super) fn offer(&mut self, key: EventKey) {
         let Some(event) = self.index.event(key) else { return };
-        let (flags, complete) = (event.flags, event.is_complete());
-        if flags.has(EventFlags::ACCEPTED) || flags.has(EventFlags::READY) {
+        if [EventFlags::ACCEPTED, EventFlags::READY, EventFlags::LEASED].iter().any(|flag| event.flags.has(*flag)) {
             return;
         }
-        let durable = |f: &crate::index::FragmentEntry| f.position < self.segments.get(f.segment).durable_position;
-        let ready = complete && event.fragments().iter().all(durable);
-        let event = self.index.event_mut(key).expect("looked up above");
-        if ready {
-            event.flags.set(EventFlags::READY, true);
-            self.leases.ready(key);
-        } else if !flags.has(EventFlags::QUEUED) {
-            event.flags.set(EventFlags::QUEUED, true);
-            self.leases.arrived(self.now, key);
+        if event.is_complete() && self.is_durable(event) {
+            self.index.offer(key);
+        } else if !event.flags.has(EventFlags::TIMED) {
+            self.index.wait(key, Tick::not_before(self.now + self.config.incomplete_after));
         }
     }
 }

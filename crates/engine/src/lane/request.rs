@@ -10,11 +10,15 @@ use super::{Lane, State};
 use crate::accepted::StreamSet;
 use crate::api::{Admission, LeasedEvent, Put, Token};
 use crate::flush::NewRecord;
-use crate::index::{EventFlags, FragmentEntry};
+use crate::index::{EventEntry, EventFlags, FragmentEntry};
+use crate::lease::Tick;
 use crate::segments::{FlushSpan, SegmentIndex};
 
 /// Where events go that no filter could decide.
 pub const DEBUG_STREAM: &str = "debug";
+
+/// Pages of the index whose timers one step looks at: about 256 KiB.
+const PAGES_PER_STEP: usize = 48;
 
 impl Lane {
     /// Stores a fragment. When admitted, one record of `token` is answered later.
@@ -290,7 +294,7 @@ impl Lane {
         if event.flags.has(EventFlags::DECIDING) {
             return Admission::Busy;
         }
-        if event.fragments().iter().any(|f| f.position >= self.segments.get(f.segment).durable_position) {
+        if !self.is_durable(event) {
             // What is decided is durable: the answer waits for the fragments on their way.
             return Admission::Busy;
         }
@@ -308,10 +312,10 @@ impl Lane {
         }
     }
 
-    /// Offers events to a filter for `duration`.
+    /// Offers events to a filter for `duration`, which is rounded up by at most 67 ms: the smallest of a run first, each run in its turn.
     pub fn lease(
         &mut self,
-        filter: u64,
+        _filter: u64,
         max_events: usize,
         duration: Duration,
         run: Option<forebay_types::RunId>,
@@ -320,58 +324,97 @@ impl Lane {
         if !matches!(self.state, State::Serving) {
             return;
         }
-        let mut passed_over = Vec::new();
-        while into.len() < max_events {
-            let Some(key) = self.leases.take(self.now) else { break };
-            if run.is_some_and(|run| run != key.run) {
-                passed_over.push(key);
-                continue;
+        match run {
+            Some(run) => self.lease_of_run(max_events, duration, run, into),
+            None => {
+                while into.len() < max_events
+                    && let Some(run) = self.index.next_ready_run()
+                {
+                    self.lease_of_run(max_events, duration, run, into);
+                }
             }
-            let Some(event) = self.index.event_mut(key) else { continue };
-            let taken = event.flags.has(EventFlags::DECIDING)
-                || event.flags.has(EventFlags::ACCEPTED)
-                || event.flags.has(EventFlags::LEASED);
-            if taken {
-                continue;
-            }
-            event.flags.set(EventFlags::LEASED, true);
-            event.attempts = event.attempts.saturating_add(1);
+        }
+    }
+
+    fn lease_of_run(
+        &mut self,
+        max_events: usize,
+        duration: Duration,
+        run: forebay_types::RunId,
+        into: &mut Vec<LeasedEvent>,
+    ) {
+        let ends = Tick::not_before(self.now + duration);
+        while into.len() < max_events
+            && let Some((key, event)) = self.index.lease(run, ends)
+        {
             into.push(LeasedEvent {
                 key,
                 fragments: event.fragments().len() as u32,
                 expected: event.expected,
-                bytes: event.fragments().iter().map(|f| u64::from(f.bytes)).sum(),
-                incomplete: event.expected > 0 && !event.is_complete(),
+                bytes: event.bytes(),
+                // Of whom nobody said how many fragments it has, it waited as long as one with a fragment missing.
+                incomplete: !event.is_complete(),
                 attempt: u16::from(event.attempts),
             });
-            self.leases.hold(key, self.now + duration, filter);
-        }
-        for key in passed_over {
-            self.leases.ready(key);
         }
     }
 
-    /// Leases that nobody answered: the event goes to another filter, and after too many to a stream of its own.
+    /// Events that have waited long enough for their missing fragments are offered without them; those that were leased and not decided go to
+    /// another filter, and after too many to a stream of their own.
     pub(super) fn expire_leases(&mut self) {
         if !matches!(self.state, State::Serving) {
             return;
         }
-        while let Some(key) = self.leases.take_expired(self.now) {
-            let Some(event) = self.index.event_mut(key) else { continue };
-            event.flags.set(EventFlags::LEASED, false);
-            self.counters.leases_expired += 1;
-            let incomplete = event.expected > 0 && !event.is_complete();
-            // They are counted to 255.
-            let tired = u16::from(event.attempts) >= self.config.lease_attempts_max.min(u16::from(u8::MAX));
-            if tired {
-                let debug = DEBUG_STREAM.parse().expect("a name of a stream");
-                let admission = self.decide(Token::NONE, key, &Verdict::Accept(vec![debug]), incomplete);
-                if is_settled(admission) {
-                    continue;
-                }
+        let now = Tick::not_behind(self.now);
+        let mut due = Vec::new();
+        for _ in 0..PAGES_PER_STEP {
+            if !self.index.take_due(now, &mut due) {
+                break;
             }
-            self.leases.ready(key);
         }
+        for key in due {
+            self.timer_is_over(key);
+        }
+    }
+
+    fn timer_is_over(&mut self, key: EventKey) {
+        let event = self.index.event(key).expect("a timer belongs to an event");
+        let (leased, deciding) = (event.flags.has(EventFlags::LEASED), event.flags.has(EventFlags::DECIDING));
+        let (complete, attempts) = (event.is_complete(), u16::from(event.attempts));
+        if !leased {
+            // One whose last fragments are on their way is offered when they are durable.
+            if !complete || self.is_durable(event) {
+                self.index.offer(key);
+            }
+            return;
+        }
+        if deciding {
+            return;
+        }
+        self.counters.leases_expired += 1;
+        if attempts >= self.config.lease_attempts_max.min(u16::from(u8::MAX)) {
+            let incomplete = event.expected > 0 && !complete;
+            let debug = DEBUG_STREAM.parse().expect("a name of a stream");
+            let admission = self.decide(Token::NONE, key, &Verdict::Accept(vec![debug]), incomplete);
+            if is_settled(admission) {
+                return;
+            }
+        }
+        self.index.offer(key);
+    }
+
+    /// Whether all fragments of an event are durable.
+    pub(super) fn is_durable(&self, event: &EventEntry) -> bool {
+        let mut known = None;
+        // What comes last is most often what is not durable yet, and neighbours lie in one segment.
+        event.fragments().iter().rev().all(|fragment| {
+            let durable = match known {
+                Some((segment, durable)) if segment == fragment.segment => durable,
+                _ => self.segments.get(fragment.segment).durable_position,
+            };
+            known = Some((fragment.segment, durable));
+            fragment.position < durable
+        })
     }
 }
 

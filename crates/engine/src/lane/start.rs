@@ -16,7 +16,6 @@ use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
 use crate::index::{EventFlags, Index};
 use crate::io::Io;
-use crate::lease::Leases;
 use crate::pool::BufferPool;
 use crate::recovery::{RECOVERY_TASK, Recovered, recover};
 use crate::rows::RecentRows;
@@ -44,7 +43,6 @@ impl Lane {
             accepted: AcceptedEvents::from_checkpoint(&[]),
             slots: Slots::new(config.lane, geometry.lanes),
             cache: Cache::new(config.cache_bytes),
-            leases: Leases::new(config.incomplete_after),
             pool: BufferPool::new(buffer_bytes, shards * (config.flush_depth + 1)),
             writer: Writer::default(),
             checkpointer: Checkpointer::default(),

@@ -15,7 +15,7 @@ impl Lane {
                 _ => None,
             },
             events: self.index.events(),
-            events_undecided: self.index.events().saturating_sub(self.accepted.len() as u64),
+            events_undecided: self.index.undecided(),
             events_accepted: self.accepted.len() as u64,
             events_finished: self.finished.events(),
             fragments: self.index.fragments(),

@@ -17,6 +17,7 @@ impl Lane {
         (!fragments.is_empty()).then_some(EventView {
             fragments,
             expected: event.expected,
+            leased: event.flags.has(EventFlags::LEASED),
             accepted: event.flags.has(EventFlags::ACCEPTED),
             incomplete: event.flags.has(EventFlags::INCOMPLETE),
         })
@@ -29,7 +30,7 @@ impl Lane {
 
     /// Events of a stream that it has not released, ascending from behind `after`.
     pub fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage {
-        let mut page = AcceptedPage { undecided_floor: self.undecided_floor(), ..AcceptedPage::default() };
+        let mut page = AcceptedPage { undecided_floor: self.index.undecided_floor(), ..AcceptedPage::default() };
         let Some(stream) = self.accepted.stream(stream) else { return page };
         for key in self.accepted.of_stream(stream, after) {
             if page.events.len() == events_max {
@@ -40,17 +41,11 @@ impl Lane {
             page.events.push(AcceptedEvent {
                 key,
                 fragments: event.fragments().len() as u32,
-                bytes: event.fragments().iter().map(|f| u64::from(f.bytes)).sum(),
+                bytes: event.bytes(),
                 incomplete: event.flags.has(EventFlags::INCOMPLETE),
             });
         }
         page
-    }
-
-    /// The smallest event that is not decided.
-    fn undecided_floor(&self) -> Option<EventKey> {
-        let events = self.index.events_from(EventKey::default());
-        events.filter(|(_, e)| !e.flags.has(EventFlags::ACCEPTED)).map(|(key, _)| key).next()
     }
 
     /// The streams that this lane knows.
@@ -62,16 +57,13 @@ impl Lane {
     pub fn runs(&self) -> Vec<RunView> {
         let mut runs: BTreeMap<RunId, RunView> = BTreeMap::new();
         let none = |run| RunView { run, events: 0, undecided: 0, finished: 0, range: None };
-        for (run, events, first, last) in self.index.runs() {
-            let view = runs.entry(run).or_insert(none(run));
-            (view.events, view.undecided, view.range) = (events, events, Some((first.0, last.0)));
+        for here in self.index.runs() {
+            let view = runs.entry(here.run).or_insert(none(here.run));
+            (view.events, view.undecided) = (here.events, here.undecided);
+            view.range = Some((here.first.0, here.last.0));
         }
         for (run, finished) in self.finished.events_by_run() {
             runs.entry(run).or_insert(none(run)).finished = finished;
-        }
-        for (run, accepted) in self.accepted.events_by_run() {
-            let view = runs.entry(run).or_insert(none(run));
-            view.undecided = view.undecided.saturating_sub(accepted);
         }
         runs.into_values().collect()
     }

@@ -59,7 +59,7 @@ pub struct LeasedEvent {
     pub attempt: u16,
     /// Bytes of its fragments.
     pub bytes: u64,
-    /// Whether it is handed out without all its fragments, because it waited too long.
+    /// Whether it is handed out without all its fragments, or without it being known how many those are, because it waited long enough.
     pub incomplete: bool,
 }
 

@@ -307,7 +307,11 @@ impl EventBody {
 
     fn look_up(&self, index: u32, key: EventKey, lane: &impl LaneRequests) -> (EventLine, Vec<(SourceId, u32)>) {
         if let Some(view) = lane.event(key) {
-            let state = if view.accepted { EventState::Accepted } else { EventState::Undecided };
+            let state = match (view.accepted, view.leased) {
+                (true, _) => EventState::Accepted,
+                (_, true) => EventState::Leased,
+                _ => EventState::Undecided,
+            };
             let (expected, fragments) = (view.expected, view.fragments.len() as u32);
             let line = EventLine { index, outcome: ReadOutcome::Found, state, expected, fragments };
             return (line, self.wanted(&view));

@@ -130,7 +130,13 @@ impl LaneRequests for FakeLane {
     fn event(&self, key: EventKey) -> Option<EventView> {
         let range = key.fragment(SourceId(0))..=key.fragment(SourceId(u32::MAX));
         let fragments: Vec<_> = self.stored.range(range).map(|(id, (b, _))| (id.source, b.len() as u32)).collect();
-        (!fragments.is_empty()).then_some(EventView { fragments, expected: 9, accepted: false, incomplete: false })
+        (!fragments.is_empty()).then_some(EventView {
+            fragments,
+            expected: 9,
+            leased: false,
+            accepted: false,
+            incomplete: false,
+        })
     }
 
     fn is_finished(&self, key: EventKey) -> bool {

@@ -49,7 +49,7 @@ fn fragments_are_stored_read_decided_and_released_over_several_lanes() {
     for event in &fetched {
         assert_eq!(
             (event.outcome, event.state, event.expected, event.stored),
-            (ReadOutcome::Found, EventState::Undecided, 4, 4)
+            (ReadOutcome::Found, EventState::Leased, 4, 4)
         );
         let sources: Vec<u32> = event.fragments.iter().map(|fragment| fragment.source.0).collect();
         assert_eq!(sources, [1, 3]);
