@@ -7,6 +7,7 @@ use forebay_types::limits::STREAMS_MAX;
 use forebay_types::{EventKey, StreamName};
 use thin_vec::ThinVec;
 
+use crate::index::{allocated_bytes, tree_bytes};
 use crate::segments::SegmentIndex;
 
 /// The number of a stream in this lane.
@@ -62,11 +63,33 @@ pub(crate) struct Accepted {
     pub(crate) streams: StreamSet,
     pub(crate) released: StreamSet,
     pub(crate) incomplete: bool,
-    /// Segments that hold the acceptance and the releases so far.
-    pub(crate) records: ThinVec<SegmentIndex>,
+    /// The segment that holds the record that was met first.
+    first: Option<SegmentIndex>,
+    /// Those of the others; most events have none as long as they are here.
+    others: ThinVec<SegmentIndex>,
 }
 
 impl Accepted {
+    /// Segments that hold the acceptance and the releases so far.
+    pub(crate) fn records(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.first.into_iter().chain(self.others.iter().copied())
+    }
+
+    fn add_record(&mut self, segment: SegmentIndex) {
+        match self.first {
+            None => self.first = Some(segment),
+            Some(_) => self.others.push(segment),
+        }
+    }
+
+    /// Memory outside of the map.
+    fn heap_bytes(&self) -> usize {
+        match self.others.capacity() {
+            0 => 0,
+            places => allocated_bytes(16 + places * size_of::<SegmentIndex>()),
+        }
+    }
+
     /// Whether every stream has released the event.
     pub(crate) fn is_over(&self) -> bool {
         !self.streams.is_empty() && self.released.covers(self.streams)
@@ -79,13 +102,14 @@ pub(crate) struct AcceptedEvents {
     /// Events that each stream has not released.
     waiting: Vec<u64>,
     events: BTreeMap<EventKey, Accepted>,
+    heap_bytes: usize,
 }
 
 impl AcceptedEvents {
     /// No events yet, with the streams that a checkpoint names.
     pub(crate) fn from_checkpoint(names: &[StreamName]) -> Self {
         // Records name streams by number: even what the list does not name is counted.
-        AcceptedEvents { names: names.to_vec(), waiting: vec![0; STREAMS_MAX], events: BTreeMap::new() }
+        AcceptedEvents { names: names.to_vec(), waiting: vec![0; STREAMS_MAX], events: BTreeMap::new(), heap_bytes: 0 }
     }
 
     pub(crate) fn names(&self) -> &[StreamName] {
@@ -112,6 +136,11 @@ impl AcceptedEvents {
         self.events.get(&key)
     }
 
+    /// Memory in use, never less than it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.heap_bytes + tree_bytes(self.events.len(), size_of::<(EventKey, Accepted)>())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.events.len()
     }
@@ -134,7 +163,9 @@ impl AcceptedEvents {
         }
         accepted.streams = streams;
         accepted.incomplete = incomplete;
-        accepted.records.push(segment);
+        let before = accepted.heap_bytes();
+        accepted.add_record(segment);
+        self.heap_bytes = self.heap_bytes + accepted.heap_bytes() - before;
         for stream in StreamSet(streams.0 & !accepted.released.0).iter() {
             self.waiting[stream] += 1;
         }
@@ -152,12 +183,15 @@ impl AcceptedEvents {
             self.waiting[stream] -= 1;
         }
         accepted.released.0 |= new.0;
-        accepted.records.push(segment);
+        let before = accepted.heap_bytes();
+        accepted.add_record(segment);
+        self.heap_bytes = self.heap_bytes + accepted.heap_bytes() - before;
         true
     }
 
     pub(crate) fn remove(&mut self, key: EventKey) -> Option<Accepted> {
         let accepted = self.events.remove(&key)?;
+        self.heap_bytes -= accepted.heap_bytes();
         for stream in StreamSet(accepted.streams.0 & !accepted.released.0).iter() {
             self.waiting[stream] -= 1;
         }
@@ -186,5 +220,48 @@ impl AcceptedEvents {
     /// All accepted events, and whether they are incomplete.
     pub(crate) fn keys(&self) -> Vec<(EventKey, bool)> {
         self.events.iter().map(|(key, a)| (*key, a.incomplete)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::allocated_in;
+
+    #[test]
+    fn memory_is_told_as_it_is() {
+        let mut accepted = AcceptedEvents::from_checkpoint(&[]);
+        let (first, both) = (StreamSet(1), StreamSet(3));
+        let (_, held) = allocated_in(|| {
+            for event in 0..5000u64 {
+                let key = EventKey::new(1, event * 7 % 5003);
+                assert!(accepted.accept(key, both, false, SegmentIndex(3)));
+                if event % 3 == 0 {
+                    assert!(accepted.release(key, first, SegmentIndex(4)));
+                }
+            }
+        });
+        assert!(held > 5000 * 40 && held <= accepted.bytes() as i64, "{held} of {}", accepted.bytes());
+        let (_, more) = allocated_in(|| {
+            for event in (0..5003).filter(|event| event % 10 != 0) {
+                accepted.remove(EventKey::new(1, event));
+            }
+        });
+        assert!(held + more <= accepted.bytes() as i64);
+        assert!(accepted.bytes() < accepted.len() * 180 + 1000, "{} for {}", accepted.bytes(), accepted.len());
+    }
+
+    #[test]
+    fn every_record_is_kept_whichever_came_first() {
+        let mut accepted = AcceptedEvents::from_checkpoint(&[]);
+        let key = EventKey::new(1, 1);
+        assert!(accepted.release(key, StreamSet(2), SegmentIndex(5)));
+        assert!(accepted.accept(key, StreamSet(3), true, SegmentIndex(4)));
+        assert!(!accepted.accept(key, StreamSet(3), true, SegmentIndex(4)), "once");
+        assert!(!accepted.get(key).expect("it is here").is_over());
+        assert!(accepted.release(key, StreamSet(1), SegmentIndex(6)));
+        let over = accepted.remove(key).expect("it is here");
+        assert!(over.is_over());
+        assert_eq!(over.records().map(|s| s.0).collect::<Vec<_>>(), [5, 4, 6]);
     }
 }

@@ -47,8 +47,11 @@ pub enum Admission<O> {
 pub enum Fetch {
     /// Answered: when the outcome is `Found`, the payload was appended and this is its CRC32C.
     Done(ReadOutcome, u32),
-    /// A [`Reply::Read`] with the token comes.
-    Pending,
+    /// A [`Reply::Read`] with the token comes. The fragment has so many bytes.
+    Pending {
+        /// Its size.
+        bytes: u32,
+    },
 }
 
 /// An answer that had to wait.
@@ -182,9 +185,10 @@ pub struct LaneConfig {
     pub flush_depth: usize,
     /// The least time between two flushes that are not full.
     pub flush_interval: Duration,
-    /// Memory for the data of recent flushes, those on their way included.
+    /// Memory for the data of recent flushes in bytes, and for the buffers of those that fill and are on their way, and for rows that were read.
+    /// When these alone need more (up to `flush_depth` + 1 flushes of k+m buffers of `flush_bytes`), nothing else is kept.
     pub cache_bytes: usize,
-    /// Memory for the index.
+    /// Memory for the index in bytes: all that the lane must know of events, flushes and segments. No new fragment is taken beyond it.
     pub index_bytes: usize,
     /// A drive that does not answer for so long is out.
     pub drive_timeout: Duration,
@@ -329,10 +333,12 @@ pub struct LaneStatus {
     pub fragments: u64,
     /// Their bytes.
     pub fragment_bytes: u64,
-    /// Memory of the index.
+    /// Memory of the index: of all that the lane knows of fragments, events, flushes and segments.
     pub index_bytes: u64,
     /// Memory of the cache.
     pub cache_bytes: u64,
+    /// Memory of index, cache, and buffers of flushes and reads together.
+    pub memory_bytes: u64,
     /// Segments that hold data.
     pub segments: u64,
     /// Free slots of the lane over all member drives.

@@ -1,34 +1,83 @@
 //! The data of recent flushes in memory, so that a filter that follows closely touches no drive.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
+use forebay_format::RowGeometry;
 use forebay_media::AlignedBuffer;
 
+use crate::flush::gather;
+use crate::index::allocated_bytes;
 use crate::segments::SegmentIndex;
 
-/// The data shards of one flush.
-pub(crate) struct CachedFlush {
-    /// One buffer a data shard: header, then units.
-    pub(crate) shards: Vec<Arc<AlignedBuffer>>,
-    pub(crate) header_bytes: usize,
+/// What a flush takes beside its data, about: its places in the map and in the queue.
+const FLUSH_BYTES: usize = 128;
+
+/// The data of one flush.
+pub(crate) enum CachedFlush {
+    /// As it was written, one buffer a data shard: header, then units.
+    Shards { shards: Vec<Arc<AlignedBuffer>>, header_bytes: usize, geometry: RowGeometry },
+    /// Of a flush that left much of its buffers empty: the data alone.
+    Data(Box<[u8]>),
+}
+
+impl CachedFlush {
+    /// A flush as it was written, and its buffers as far as it does not keep them: most of them empty, they would take the place of the data of
+    /// many flushes. Full ones are never copied.
+    pub(crate) fn new(
+        shards: Vec<Arc<AlignedBuffer>>,
+        header_bytes: usize,
+        geometry: RowGeometry,
+    ) -> (CachedFlush, Vec<Arc<AlignedBuffer>>) {
+        let buffers: usize = shards.iter().map(|buffer| buffer.len()).sum();
+        let bytes = geometry.data_bytes as usize;
+        if bytes >= buffers / 4 * 3 {
+            return (CachedFlush::Shards { shards, header_bytes, geometry }, Vec::new());
+        }
+        let mut data = Vec::with_capacity(bytes);
+        gather(&shards, header_bytes, geometry, 0..geometry.data_bytes, &mut data);
+        (CachedFlush::Data(data.into_boxed_slice()), shards)
+    }
+
+    /// Appends a range of the flush's data to `into`.
+    pub(crate) fn append(&self, range: Range<u64>, into: &mut Vec<u8>) {
+        match self {
+            CachedFlush::Shards { shards, header_bytes, geometry } => {
+                gather(shards, *header_bytes, *geometry, range, into);
+            }
+            CachedFlush::Data(data) => into.extend_from_slice(&data[range.start as usize..range.end as usize]),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        FLUSH_BYTES
+            + match self {
+                CachedFlush::Shards { shards, .. } => shards.iter().map(|buffer| allocated_bytes(buffer.len())).sum(),
+                CachedFlush::Data(data) => allocated_bytes(data.len()),
+            }
+    }
+
+    fn into_buffers(self) -> Vec<Arc<AlignedBuffer>> {
+        match self {
+            CachedFlush::Shards { shards, .. } => shards,
+            CachedFlush::Data(_) => Vec::new(),
+        }
+    }
 }
 
 type Key = (SegmentIndex, u32);
 
-/// Recent flushes, the oldest dropped first.
+/// Recent flushes. Whoever keeps them says when the oldest must go.
+#[derive(Default)]
 pub(crate) struct Cache {
-    capacity_bytes: usize,
     bytes: usize,
     flushes: BTreeMap<Key, CachedFlush>,
     order: VecDeque<Key>,
 }
 
 impl Cache {
-    pub(crate) fn new(capacity_bytes: usize) -> Self {
-        Cache { capacity_bytes, bytes: 0, flushes: BTreeMap::new(), order: VecDeque::new() }
-    }
-
+    /// Memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -37,20 +86,19 @@ impl Cache {
         self.flushes.get(&(segment, flush))
     }
 
-    /// Keeps a flush; gives back the buffers that had to go.
-    pub(crate) fn insert(&mut self, segment: SegmentIndex, flush: u32, cached: CachedFlush) -> Vec<Arc<AlignedBuffer>> {
-        self.bytes += bytes_of(&cached);
+    pub(crate) fn insert(&mut self, segment: SegmentIndex, flush: u32, cached: CachedFlush) {
+        self.bytes += cached.bytes();
         self.order.push_back((segment, flush));
-        self.flushes.insert((segment, flush), cached);
-        let mut freed = Vec::new();
-        while self.bytes > self.capacity_bytes {
-            let Some(key) = self.order.pop_front() else { break };
-            if let Some(flush) = self.flushes.remove(&key) {
-                self.bytes -= bytes_of(&flush);
-                freed.extend(flush.shards);
-            }
-        }
-        freed
+        let before = self.flushes.insert((segment, flush), cached);
+        assert!(before.is_none(), "a flush becomes durable once");
+    }
+
+    /// Drops the oldest flush; gives back its buffers, `None` when there is none.
+    pub(crate) fn drop_oldest(&mut self) -> Option<Vec<Arc<AlignedBuffer>>> {
+        let key = self.order.pop_front()?;
+        let flush = self.flushes.remove(&key).expect("what is queued is here");
+        self.bytes -= flush.bytes();
+        Some(flush.into_buffers())
     }
 
     /// The segment is gone: so are its flushes.
@@ -59,14 +107,10 @@ impl Cache {
         let mut freed = Vec::new();
         for key in keys {
             let flush = self.flushes.remove(&key).expect("listed just now");
-            self.bytes -= bytes_of(&flush);
-            freed.extend(flush.shards);
+            self.bytes -= flush.bytes();
+            freed.extend(flush.into_buffers());
         }
         self.order.retain(|(of, _)| *of != segment);
         freed
     }
-}
-
-fn bytes_of(flush: &CachedFlush) -> usize {
-    flush.shards.iter().map(|buffer| buffer.len()).sum()
 }

@@ -9,6 +9,8 @@ use forebay_format::{FinishedRun, OrdinalRange};
 use forebay_types::placement::lane_ordinal;
 use forebay_types::{EventKey, RunId};
 
+use crate::index::tree_bytes;
+
 /// The finished events of a lane.
 pub(crate) struct Finished {
     lanes: u16,
@@ -49,6 +51,12 @@ impl Finished {
             ranges.iter().map(|(&start, &last)| OrdinalRange { start, length: last - start + 1 }).collect()
         };
         self.runs.iter().map(|(&run, set)| FinishedRun { run, closed: false, ranges: ranges(&set.ranges) }).collect()
+    }
+
+    /// Memory in use, never less than it is.
+    pub(crate) fn bytes(&self) -> usize {
+        let runs = tree_bytes(self.runs.len(), size_of::<(RunId, FinishedEvents)>());
+        runs + tree_bytes(self.ranges, size_of::<(u64, u64)>()) + 2 * self.runs.len() * tree_bytes(0, 16)
     }
 
     pub(crate) fn ranges(&self) -> usize {
@@ -110,6 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::measured::allocated_in;
 
     proptest! {
         #[test]
@@ -133,6 +142,8 @@ mod tests {
             }
             prop_assert_eq!(finished.events(), model.len() as u64 + 1);
             prop_assert_eq!(again.events(), finished.events());
+            let (copy, held) = allocated_in(|| Finished::from_checkpoint(1, &finished.to_checkpoint()));
+            prop_assert!(held <= copy.bytes() as i64, "{} bytes are held, {} are told", held, copy.bytes());
             let by_run: Vec<_> = finished.events_by_run().map(|(run, events)| (run.0, events)).collect();
             let of_run = |run| model.iter().filter(|key| key.run.0 == run).count() as u64;
             let expected = [(0, of_run(0)), (1, of_run(1)), (7, 1)];

@@ -278,6 +278,11 @@ impl OpenFlush {
         &self.table
     }
 
+    /// Memory of its buffers.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffers.iter().map(|buffer| buffer.len()).sum()
+    }
+
     /// Gives the buffers back; whatever was added is forgotten.
     pub(crate) fn into_buffers(self) -> Vec<AlignedBuffer> {
         self.buffers

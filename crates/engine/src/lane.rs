@@ -8,6 +8,7 @@ mod checkpoint;
 mod close;
 mod durable;
 mod failure;
+mod memory;
 mod read;
 mod request;
 mod start;
@@ -90,6 +91,8 @@ pub struct Lane {
     slots: Slots,
     cache: Cache,
     pool: BufferPool,
+    /// When free buffers were looked at.
+    last_trim: Time,
     writer: Writer,
     checkpointer: Checkpointer,
     tasks: Tasks<Read>,
@@ -170,6 +173,7 @@ impl Lane {
         self.step(now);
         self.judge_drives();
         self.reform();
+        self.trim_buffers();
         match self.state {
             State::Recovering(_) => self.recover_on(),
             State::Preparing | State::Serving | State::Stopping => {
@@ -190,7 +194,7 @@ impl Lane {
         let serving = matches!(self.state, State::Serving);
         let leases = self.index.next_timer().filter(|_| serving).map(Tick::time);
         let flush = self.next_seal();
-        [drives, leases, flush].into_iter().flatten().min()
+        [drives, leases, flush, self.next_trim()].into_iter().flatten().min()
     }
 
     /// Whether a drive is written to and read from.

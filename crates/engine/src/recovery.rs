@@ -429,8 +429,8 @@ pub(crate) fn bury_event(
     segments: &mut Segments,
 ) -> Option<EventEntry> {
     if let Some(accepted) = accepted.remove(key) {
-        for segment in &accepted.records {
-            segments.bury(*segment, 0);
+        for segment in accepted.records() {
+            segments.bury(segment, 0);
         }
     }
     let event = index.remove(key)?;

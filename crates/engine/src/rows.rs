@@ -6,8 +6,11 @@ use std::rc::Rc;
 
 use crate::segments::SegmentIndex;
 
-/// Memory for such rows, in bytes.
-const CAPACITY_BYTES: usize = 8 << 20;
+/// Memory for such rows: a part of what there is for recent flushes, but room for some rows at least.
+const SHARE_OF_CACHE: usize = 16;
+const CAPACITY_BYTES_MAX: usize = 8 << 20;
+const CAPACITY_BYTES_MIN: usize = 1 << 20;
+const ROWS_MIN: usize = 4;
 
 /// A fragment is read with its whole row when the row could hold so many of its size.
 const FRAGMENTS_PER_ROW_MIN: u64 = 16;
@@ -21,14 +24,26 @@ pub(crate) struct RowKey {
 }
 
 /// Rows that were read, the oldest dropped first. Their bytes are not checked: each fragment is, by its own sum.
-#[derive(Default)]
 pub(crate) struct RecentRows {
+    capacity_bytes: usize,
     rows: BTreeMap<RowKey, Rc<Vec<u8>>>,
     order: VecDeque<RowKey>,
     bytes: usize,
 }
 
 impl RecentRows {
+    /// For rows of up to `row_bytes`, beside a cache of `cache_bytes`.
+    pub(crate) fn new(cache_bytes: usize, row_bytes: usize) -> Self {
+        let least = CAPACITY_BYTES_MIN.max(ROWS_MIN * row_bytes).min(CAPACITY_BYTES_MAX);
+        let capacity_bytes = (cache_bytes / SHARE_OF_CACHE).clamp(least, CAPACITY_BYTES_MAX);
+        RecentRows { capacity_bytes, rows: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The row that a fragment is to be read with: when it lies in one row, and is small or the row must be computed.
     pub(crate) fn row_of(range: &std::ops::Range<u64>, row_bytes: u64, degraded: bool) -> Option<u64> {
         let row = range.start / row_bytes;
@@ -47,7 +62,7 @@ impl RecentRows {
         } else {
             self.order.push_back(key);
         }
-        while self.bytes > CAPACITY_BYTES {
+        while self.bytes > self.capacity_bytes {
             let Some(oldest) = self.order.pop_front() else { break };
             self.bytes -= self.rows.remove(&oldest).map_or(0, |row| row.len());
         }

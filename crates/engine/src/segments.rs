@@ -1,15 +1,21 @@
 //! The segments of a lane: where their shards lie, what is alive in them, who reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_format::{SegmentEntry, SegmentId, SegmentState, ShardPlace};
 use forebay_types::DriveNumber;
+use forebay_types::limits::SHARDS_MAX;
+
+use crate::index::allocated_bytes;
 
 /// Positions in a segment's data are counted in units of so many bytes.
 pub(crate) const POSITION_BYTES: u64 = 8;
 
 /// The part of a segment's number that counts; the lane stands above it, so that no two lanes ever name a segment alike.
 pub(crate) const SEGMENT_COUNTER_MASK: u64 = (1 << 48) - 1;
+
+/// What is known of a segment takes so much memory at most.
+const SEGMENT_BYTES: usize = 3 * size_of::<Segment>() + 16 * SHARDS_MAX;
 
 /// A segment in the lane's table. Given again only after nothing points to the segment any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +90,17 @@ impl Segment {
         self.flushes.iter().enumerate().all(|(at, span)| span.flush as usize == at)
     }
 
+    /// Data shards, and the drives that hold shards, ascending.
+    fn needs(&self) -> (u8, Vec<DriveNumber>) {
+        let mut drives: Vec<DriveNumber> = self.shards.iter().map(|place| place.drive).collect();
+        drives.sort_unstable();
+        (self.data_shards, drives)
+    }
+
+    fn flushes_bytes(&self) -> usize {
+        allocated_bytes(self.flushes.capacity() * size_of::<FlushSpan>())
+    }
+
     /// Whether nothing needs the segment any more.
     fn is_droppable(&self) -> bool {
         !self.writing && self.state != SegmentState::Open && self.live_records == 0 && self.pins == 0
@@ -109,14 +126,23 @@ pub(crate) struct Segments {
     table: BTreeMap<SegmentIndex, Segment>,
     free: Vec<SegmentIndex>,
     next: u32,
+    /// Segments without a live record: those that may be dropped are among them.
+    dead: BTreeSet<SegmentIndex>,
+    /// How many of the others need so many of these drives.
+    alive: BTreeMap<(u8, Vec<DriveNumber>), u64>,
+    /// Memory of the lists of flushes.
+    flushes_bytes: usize,
 }
 
 impl Segments {
     pub(crate) fn add(&mut self, segment: Segment) -> SegmentIndex {
+        assert_eq!(segment.live_records, 0, "a new segment holds nothing alive");
         let index = self.free.pop().unwrap_or_else(|| {
             self.next += 1;
             SegmentIndex(self.next - 1)
         });
+        self.flushes_bytes += segment.flushes_bytes();
+        self.dead.insert(index);
         let before = self.table.insert(index, segment);
         assert!(before.is_none(), "a place in the table is given once");
         index
@@ -136,8 +162,31 @@ impl Segments {
     pub(crate) fn remove(&mut self, index: SegmentIndex) -> Segment {
         let segment = self.table.remove(&index).expect("an index is held only while its segment lives");
         assert!(segment.live_records == 0 && segment.pins == 0, "a segment in use is not dropped");
+        self.flushes_bytes -= segment.flushes_bytes();
+        self.dead.remove(&index);
         self.free.push(index);
         segment
+    }
+
+    /// A flush lies in a segment.
+    pub(crate) fn add_flush(&mut self, index: SegmentIndex, span: FlushSpan) {
+        let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
+        let before = segment.flushes_bytes();
+        segment.flushes.push(span);
+        self.flushes_bytes = self.flushes_bytes + segment.flushes_bytes() - before;
+    }
+
+    /// No more flushes come to a segment.
+    pub(crate) fn has_all_flushes(&mut self, index: SegmentIndex) {
+        let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
+        let before = segment.flushes_bytes();
+        segment.flushes.shrink_to_fit();
+        self.flushes_bytes = self.flushes_bytes + segment.flushes_bytes() - before;
+    }
+
+    /// Memory in use: what is known of each flush and each segment.
+    pub(crate) fn bytes(&self) -> usize {
+        self.flushes_bytes + self.table.len() * SEGMENT_BYTES
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentIndex, &Segment)> + '_ {
@@ -150,33 +199,108 @@ impl Segments {
 
     /// Segments that the next checkpoint may leave out.
     pub(crate) fn droppable(&self) -> Vec<SegmentIndex> {
-        self.iter().filter(|(_, s)| s.is_droppable()).map(|(index, _)| index).collect()
+        self.dead.iter().copied().filter(|index| self.table[index].is_droppable()).collect()
     }
 
     pub(crate) fn droppable_count(&self) -> usize {
-        self.table.values().filter(|s| s.is_droppable()).count()
+        self.dead.iter().filter(|index| self.table[index].is_droppable()).count()
     }
 
     /// A record of an event came to life in `index`.
     pub(crate) fn revive(&mut self, index: SegmentIndex, bytes: u32) {
-        let segment = self.get_mut(index);
+        let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
         segment.live_records += 1;
         segment.live_bytes += u64::from(bytes);
+        if segment.live_records == 1 {
+            *self.alive.entry(segment.needs()).or_default() += 1;
+            self.dead.remove(&index);
+        }
     }
 
     /// A record in `index` is needed no more.
     pub(crate) fn bury(&mut self, index: SegmentIndex, bytes: u32) {
-        let segment = self.get_mut(index);
+        let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
         segment.live_records = segment.live_records.checked_sub(1).expect("a record dies once");
         segment.live_bytes -= u64::from(bytes);
+        if segment.live_records == 0 {
+            let needs = segment.needs();
+            let alive = self.alive.get_mut(&needs).expect("counted when it came to life");
+            *alive -= 1;
+            if *alive == 0 {
+                self.alive.remove(&needs);
+            }
+            self.dead.insert(index);
+        }
     }
 
     /// How many more drives may fail before an acknowledged record is out of reach, given the drives that answer.
     pub(crate) fn failures_left(&self, answers: impl Fn(DriveNumber) -> bool) -> Option<u8> {
-        let left = |s: &Segment| {
-            let up = s.shards.iter().filter(|p| answers(p.drive)).count();
-            u8::try_from(up.saturating_sub(usize::from(s.data_shards))).unwrap_or(u8::MAX)
+        let left = |(data_shards, drives): &(u8, Vec<DriveNumber>)| {
+            let up = drives.iter().filter(|drive| answers(**drive)).count();
+            u8::try_from(up.saturating_sub(usize::from(*data_shards))).unwrap_or(u8::MAX)
         };
-        self.table.values().filter(|s| s.live_records > 0).map(left).min()
+        self.alive.keys().map(left).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(drives: impl IntoIterator<Item = u16>) -> Segment {
+        let place = |drive| ShardPlace { drive: DriveNumber(drive), slot: 0 };
+        Segment {
+            id: SegmentId { epoch: 1, nonce: 2, counter: 3 },
+            state: SegmentState::Closed,
+            data_shards: 2,
+            parity_shards: 1,
+            unit_bytes: 4096,
+            shards: drives.into_iter().map(place).collect(),
+            flushes: Vec::new(),
+            durable_position: 0,
+            durable_flushes: 0,
+            live_records: 0,
+            live_bytes: 0,
+            pins: 0,
+            writing: false,
+        }
+    }
+
+    #[test]
+    fn what_lives_and_what_may_go_is_known_without_a_walk() {
+        let mut segments = Segments::default();
+        assert_eq!(segments.failures_left(|_| true), None);
+        let [a, b, c] = [[0, 1, 2], [2, 1, 0], [1, 2, 3]].map(|drives| segments.add(segment(drives)));
+        assert_eq!(segments.droppable(), [a, b, c]);
+        segments.revive(a, 5);
+        segments.revive(a, 5);
+        segments.revive(b, 5);
+        assert_eq!((segments.droppable(), segments.droppable_count()), (vec![c], 1));
+        assert_eq!(segments.failures_left(|_| true), Some(1));
+        assert_eq!(segments.failures_left(|drive| drive.0 != 3), Some(1), "nothing lives there");
+        segments.revive(c, 1);
+        assert_eq!(segments.failures_left(|drive| drive.0 != 3), Some(0));
+        segments.bury(c, 1);
+        segments.bury(a, 5);
+        segments.bury(b, 5);
+        assert_eq!(segments.failures_left(|drive| drive.0 != 0), Some(0));
+        segments.bury(a, 5);
+        assert_eq!(segments.failures_left(|_| true), None);
+        segments.get_mut(b).pins = 1;
+        assert_eq!(segments.droppable(), [a, c]);
+        let span = FlushSpan {
+            flush: 0,
+            offset_bytes: 0,
+            header_bytes: 4096,
+            record_count: 1,
+            position: 0,
+            data_bytes: 8,
+            first_sequence: 0,
+        };
+        let before = segments.bytes();
+        segments.add_flush(c, span);
+        assert!(segments.bytes() >= before + size_of::<FlushSpan>());
+        segments.remove(c);
+        assert!(segments.bytes() < before);
     }
 }

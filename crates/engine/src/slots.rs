@@ -184,11 +184,16 @@ impl Slots {
         low
     }
 
+    /// All slots of the lane.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.values().map(|t| u64::from(*t)).sum()
+    }
+
     /// Slots of the lane that are free or planned, and all of them.
     pub(crate) fn occupancy(&self) -> (u64, u64) {
         let free: u64 = self.free.values().map(|f| f.len() as u64).sum();
         let planned: u64 = self.planned.iter().map(|p| p.shards.len() as u64).sum();
-        (free + planned, self.total.values().map(|t| u64::from(*t)).sum())
+        (free + planned, self.total())
     }
 }
 

@@ -63,7 +63,7 @@ impl Checkpointer {
 impl Lane {
     /// Ranges of finished events that a checkpoint can always hold beside everything else.
     pub(super) fn ranges_max(&self) -> u64 {
-        let slots: u64 = self.slots.occupancy().1.max(1);
+        let slots: u64 = self.slots.total().max(1);
         let narrowest = u64::from(self.config.geometry.data_shards_min + self.config.geometry.parity_shards);
         let segments = (slots / narrowest + WINDOW as u64) * SEGMENT_BYTES_MAX;
         let fixed = (2 * BLOCK_BYTES + SECTIONS_BYTES + STREAMS_MAX * STREAM_BYTES) as u64;

@@ -174,6 +174,7 @@ impl Lane {
 
     /// The table is on as many shards as the data need: recovery reads it instead of following the flushes.
     fn closed(&mut self, closing: &Closing) {
+        self.segments.has_all_flushes(closing.segment);
         let segment = self.segments.get_mut(closing.segment);
         let enough = closing.written >= usize::from(segment.data_shards);
         segment.state = match enough {

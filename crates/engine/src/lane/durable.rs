@@ -1,8 +1,6 @@
 //! What happens when a flush is on stable media: acknowledgements, decisions that take effect, events that are complete.
 
-use std::sync::Arc;
-
-use forebay_format::{RECORD_INCOMPLETE, RecordKind, TableEntry};
+use forebay_format::{RECORD_INCOMPLETE, RecordKind, RowGeometry, TableEntry};
 use forebay_types::{DecideOutcome, DriveNumber, EventKey};
 
 use super::Lane;
@@ -49,6 +47,11 @@ impl Lane {
         segment.durable_flushes = span.flush + 1;
         segment.durable_position = span.position + span.positions();
         let data_shards = usize::from(segment.data_shards);
+        let geometry = RowGeometry {
+            data_shards: segment.data_shards,
+            unit_bytes: segment.unit_bytes,
+            data_bytes: span.data_bytes,
+        };
         let degraded = segment.shards.len() < full;
         let table = std::mem::take(&mut sealed.table);
         for entry in decode_table(&table) {
@@ -64,10 +67,18 @@ impl Lane {
         self.replies.extend(repeated.into_iter().map(|token| Reply::Stored { token, records: 1 }));
         let parity = sealed.buffers.split_off(data_shards);
         self.pool.give_back_shared(parity);
-        let shards: Vec<Arc<_>> = sealed.buffers;
-        let cached = CachedFlush { shards, header_bytes: sealed.header_bytes };
-        let freed = self.cache.insert(index, span.flush, cached);
-        self.pool.give_back_shared(freed);
+        let (cached, unused) = match self.config.cache_bytes {
+            0 => (None, sealed.buffers),
+            _ => {
+                let (cached, unused) = CachedFlush::new(sealed.buffers, sealed.header_bytes, geometry);
+                (Some(cached), unused)
+            }
+        };
+        self.pool.give_back_shared(unused);
+        if let Some(cached) = cached {
+            self.cache.insert(index, span.flush, cached);
+            self.keep_in_budget();
+        }
     }
 
     fn record_is_durable(&mut self, segment: SegmentIndex, entry: &TableEntry, degraded: bool) {

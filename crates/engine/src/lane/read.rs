@@ -2,12 +2,10 @@
 
 use std::rc::Rc;
 
-use forebay_format::RowGeometry;
 use forebay_types::{FragmentId, ReadOutcome, crc32c};
 
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
-use crate::flush::gather;
 use crate::read::{ReadReport, Reader};
 use crate::rows::{RecentRows, RowKey};
 use crate::segments::POSITION_BYTES;
@@ -41,14 +39,9 @@ impl Lane {
             self.counters.fragments_lost += 1;
             return Fetch::Done(ReadOutcome::Lost, 0);
         }
-        let geometry = RowGeometry {
-            data_shards: segment.data_shards,
-            unit_bytes: segment.unit_bytes,
-            data_bytes: span.data_bytes,
-        };
         if let Some(cached) = self.cache.get(fragment.segment, span.flush) {
             let before = into.len();
-            gather(&cached.shards, cached.header_bytes, geometry, range.clone(), into);
+            cached.append(range.clone(), into);
             if crc32c(&into[before..]) == fragment.crc {
                 self.counters.fragments_read_cached += 1;
                 return Fetch::Done(ReadOutcome::Found, fragment.crc);
@@ -59,11 +52,12 @@ impl Lane {
         let reading = Reading { token, fragment, span, range };
         let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
         let degraded = segment.shards.iter().any(|place| !self.answers(place.drive));
+        let pending = Fetch::Pending { bytes: fragment.bytes };
         match RecentRows::row_of(&reading.range, row_bytes, degraded) {
             Some(row) => self.get_with_row(reading, row, row_bytes, into),
             None => {
                 self.read_from_drives(reading);
-                Fetch::Pending
+                pending
             }
         }
     }
@@ -76,11 +70,12 @@ impl Lane {
                 into.extend_from_slice(payload);
                 return Fetch::Done(ReadOutcome::Found, reading.fragment.crc);
             }
+            let pending = Fetch::Pending { bytes: reading.fragment.bytes };
             self.read_from_drives(reading);
-            return Fetch::Pending;
+            return pending;
         }
         self.segments.get_mut(key.segment).pins += 1;
-        let span = reading.span;
+        let (span, pending) = (reading.span, Fetch::Pending { bytes: reading.fragment.bytes });
         let waiting = self.rows_awaited.entry(key).or_default();
         waiting.push(reading);
         if waiting.len() == 1 {
@@ -93,7 +88,7 @@ impl Lane {
                 self.read_is_over(task, over);
             }
         }
-        Fetch::Pending
+        pending
     }
 
     fn read_from_drives(&mut self, reading: Reading) {
@@ -147,6 +142,7 @@ impl Lane {
         let row = row.map(Rc::new);
         if let Some(row) = &row {
             self.rows.insert(key, Rc::clone(row));
+            self.keep_in_budget();
         }
         for reading in waiting {
             match row.as_ref().and_then(|row| fragment_in_row(row, &reading, start)) {

@@ -132,7 +132,7 @@ impl Lane {
     /// Whether a further fragment would break a bound: of memory, or of what a checkpoint can hold when every event here has left a
     /// range of its own behind.
     fn index_is_full(&self, key: EventKey) -> bool {
-        if self.index.bytes() >= self.config.index_bytes {
+        if self.index_bytes() >= self.config.index_bytes {
             return true;
         }
         let runs = self.finished.run_count() + self.index.run_count();

@@ -1,5 +1,6 @@
 //! A lane on drives in memory, step by step.
 
+mod memory;
 mod offers;
 
 use std::sync::Arc;

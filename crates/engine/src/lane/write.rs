@@ -215,6 +215,7 @@ impl Lane {
         let flush = OpenFlush::new(place, buffers);
         self.writer.filling =
             Some(Filling { flush, segment: index, position, waiters: Vec::new(), repeated: Vec::new() });
+        self.keep_in_budget();
         Ok(())
     }
 
@@ -280,7 +281,7 @@ impl Lane {
         open.records += sealed.record_count as usize;
         open.flushes += 1;
         self.next_sequence += u64::from(sealed.record_count);
-        self.segments.get_mut(index).flushes.push(span);
+        self.segments.add_flush(index, span);
         let serial = self.next_serial();
         for (shard, buffer) in sealed.buffers.iter().enumerate() {
             let owner = Owner::Flush { serial, shard: shard as u8 };

@@ -138,7 +138,7 @@ impl World {
         let mut payload = Vec::new();
         match self.lane().get(token, id, &mut payload) {
             Fetch::Done(outcome, _) => self.model.check_read(id, outcome, &payload),
-            Fetch::Pending => self.model.read_pending(token, id),
+            Fetch::Pending { .. } => self.model.read_pending(token, id),
         }
     }
 

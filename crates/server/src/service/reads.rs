@@ -5,7 +5,7 @@ use forebay_protocol::{
     EventLine, EventState, FLAG_MORE, FrameHeader, GetEntry, HEADER_BYTES, Kind, SourceEntry, get_event_table,
     get_reply_table,
 };
-use forebay_types::{EventKey, FragmentId, ReadOutcome, SourceId, crc32c};
+use forebay_types::{EventKey, ReadOutcome, SourceId, crc32c};
 
 use super::{Advance, Core};
 use crate::connection::{Connection, Place};
@@ -134,8 +134,8 @@ impl Core {
                     body.found = (body.found.0 + bytes as usize, body.found.1 + 1);
                     entries.push(GetEntry { index, outcome, bytes, crc });
                 }
-                Fetch::Pending => {
-                    let reading = Reading { index, source: id.source, bytes: size_of_fragment(lane, id) };
+                Fetch::Pending { bytes } => {
+                    let reading = Reading { index, source: id.source, bytes: bytes as usize };
                     body.readings.insert(reading);
                     *waits += 1;
                     self.start_read(connection, reading);
@@ -201,7 +201,7 @@ impl Core {
                     let bytes = (chunk.len() - before) as u32;
                     entries.push(SourceEntry { index, source, outcome, bytes, crc });
                 }
-                Fetch::Pending => {
+                Fetch::Pending { .. } => {
                     let reading = Reading { index, source, bytes: bytes as usize };
                     body.readings.insert(reading);
                     *waits += 1;
@@ -322,11 +322,4 @@ impl EventBody {
         };
         (EventLine { index, outcome, state, expected: 0, fragments: 0 }, Vec::new())
     }
-}
-
-/// The size of a fragment that is read from the drives.
-fn size_of_fragment(lane: &impl LaneRequests, id: FragmentId) -> usize {
-    let view = lane.event(id.key());
-    let fragment = view.as_ref().and_then(|view| view.fragments.iter().find(|(source, _)| *source == id.source));
-    fragment.map_or(0, |(_, bytes)| *bytes as usize)
 }

@@ -120,9 +120,9 @@ impl LaneRequests for FakeLane {
                 into.extend_from_slice(payload);
                 Fetch::Done(ReadOutcome::Found, crc32c(payload))
             }
-            Some((_, false)) => {
+            Some((payload, false)) => {
                 self.reads.push((token, id));
-                Fetch::Pending
+                Fetch::Pending { bytes: payload.len() as u32 }
             }
         }
     }
@@ -174,6 +174,7 @@ impl LaneRequests for FakeLane {
             fragment_bytes: 0,
             index_bytes: 0,
             cache_bytes: 0,
+            memory_bytes: 0,
             segments: 0,
             slots_free: self.slots_free,
             slots_total: 100,

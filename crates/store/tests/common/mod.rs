@@ -197,7 +197,7 @@ impl TestLane {
         let mut payload = Vec::new();
         match self.lane().get(token, id, &mut payload) {
             Fetch::Done(outcome, _) => (outcome, payload),
-            Fetch::Pending => match self.reply() {
+            Fetch::Pending { .. } => match self.reply() {
                 Reply::Read { token: of, outcome, payload, .. } if of == token => (outcome, payload),
                 other => panic!("{other:?} is no answer to a read"),
             },

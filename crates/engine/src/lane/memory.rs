@@ -1,0 +1,83 @@
+//! What a lane holds in memory.
+//!
+//! | what | at most | said by |
+//! | --- | --- | --- |
+//! | what is known of fragments and undecided events | 64 bytes a fragment, 1 KiB a run | `Index::bytes` |
+//! | an accepted event | about 150 bytes more, until its streams have released it | `AcceptedEvents::bytes` |
+//! | finished events | about 60 bytes a range of neighbours; ranges are bounded by a checkpoint's room | `Finished::bytes` |
+//! | flushes | 40 bytes each (80 in the open segment): each takes 8 KiB and more on every drive | `Segments::bytes` |
+//! | the tables of segments that are not closed | 80 bytes a record of the segment | `Writer::table_bytes` |
+//!
+//! Together they are `index_bytes` of the status, and no new fragment is taken when they reach `LaneConfig::index_bytes`; decisions, which make
+//! room, always are. Beside them there is `LaneConfig::cache_bytes` for
+//!
+//! - the buffers of the flush that fills and of those on their way, up to `flush_depth` + 1 times k+m of `flush_bytes` (the only one that takes
+//!   more when the budget is smaller);
+//! - free buffers for the next flushes: given back to the system when nobody needed them for a second;
+//! - rows that were read from drives, a sixteenth of the budget, 1 to 8 MiB;
+//! - and in all the rest the data of recent flushes.
+//!
+//! What is on its way for a moment comes on top: a checkpoint (its own size, for each drive), the closing flush of a segment (40 bytes a record),
+//! what is read for someone (bounded by who asks).
+
+use std::time::Duration;
+
+use forebay_types::Time;
+
+use super::Lane;
+use super::write::Writer;
+
+/// So often free buffers are looked at.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Lane {
+    /// Memory of all that is known of events, in bytes: what `LaneConfig::index_bytes` bounds.
+    pub(super) fn index_bytes(&self) -> usize {
+        let events = self.index.bytes() + self.accepted.bytes() + self.finished.bytes();
+        events + self.segments.bytes() + self.writer.table_bytes()
+    }
+
+    /// Memory of buffers, in bytes, in use and free, and of rows.
+    fn buffer_bytes(&self) -> usize {
+        self.writer.buffer_bytes() + self.pool.bytes() + self.rows.bytes()
+    }
+
+    /// Memory that the lane holds, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.index_bytes() + self.cache.bytes() + self.buffer_bytes()
+    }
+
+    /// Drops what was cached longest ago until what is left fits beside the buffers.
+    pub(super) fn keep_in_budget(&mut self) {
+        while self.cache.bytes() + self.buffer_bytes() > self.config.cache_bytes {
+            let Some(dropped) = self.cache.drop_oldest() else { return };
+            self.pool.give_back_dropped(dropped);
+        }
+    }
+
+    /// Lets go of buffers that nobody needed for a while.
+    pub(super) fn trim_buffers(&mut self) {
+        if self.pool.bytes() > 0 && self.now >= self.last_trim + TRIM_INTERVAL {
+            self.pool.trim();
+            self.last_trim = self.now;
+        }
+    }
+
+    pub(super) fn next_trim(&self) -> Option<Time> {
+        (self.pool.bytes() > 0).then(|| self.last_trim + TRIM_INTERVAL)
+    }
+}
+
+impl Writer {
+    fn table_bytes(&self) -> usize {
+        let open = self.open.iter().chain(&self.retired).map(|open| open.table.capacity());
+        let flying = self.in_flight.iter().map(|flight| flight.sealed.table.capacity());
+        open.chain(flying).sum()
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        let filling: usize = self.filling.iter().map(|filling| filling.flush.buffer_bytes()).sum();
+        let flying = self.in_flight.iter().flat_map(|flight| &flight.sealed.buffers).map(|buffer| buffer.len());
+        filling + flying.sum::<usize>()
+    }
+}
