@@ -11,6 +11,7 @@ that is listed and not used.
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -29,7 +30,7 @@ ALLOWED = {
     "recorder": ["client", "rawdata", "types"],
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "emulators", "engine", "media", "rawdata", "recorder", "server", "store", "types"],
-    "bench": ["client", "engine", "media", "store", "types"],
+    "bench": ["client", "engine", "erasure", "media", "store", "types"],
 }
 
 # What its tests may use besides ([dev-dependencies]).
@@ -47,6 +48,10 @@ KEPT_IN = {
 # Crates that decide: no I/O, clock, threads or randomness, and so none of the crates that bring them.
 MACHINES = ["types", "format", "erasure", "engine", "protocol", "rawdata"]
 NOT_IN_MACHINES = ["getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
+
+# Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.
+WITH_MACHINES = [*MACHINES, "client", "recorder", "server"]
+BANNED_CALLS = "tools/machines.clippy.toml"
 
 THIS = "tools/check-dependencies.py"
 
@@ -85,6 +90,10 @@ def problems():
         yield f"{crate}: a crate that the list does not know. Say in {THIS} what it may use"
     for crate in sorted((set(ALLOWED) | set(ALLOWED_IN_TESTS)) - set(packages)):
         yield f"{crate}: the list has it and there is no crates/{crate}. Take it out of {THIS}"
+    for crate in WITH_MACHINES:
+        link = f"crates/{crate}/clippy.toml"
+        if not (os.path.exists(link) and os.path.samefile(link, BANNED_CALLS)):
+            yield f"{crate}: {link} is no link to {BANNED_CALLS}, which keeps clock, threads, randomness, files and sockets out of it"
     for crate in sorted(set(packages) & set(ALLOWED)):
         package = packages[crate]
         used = dependencies(package, names, in_tests=False)

@@ -35,6 +35,11 @@
 mod answer;
 mod client;
 mod config;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what drives the sessions: sockets and the clock"
+)]
 mod driver;
 mod error;
 mod session;

@@ -1,6 +1,6 @@
 //! The checkpoint of a lane: what exists, what will be opened next, and what is finished.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use forebay_types::limits::{BLOCK_BYTES, LANES_MAX};
 use forebay_types::{DriveUuid, RunId, StoreUuid, StreamName, crc32c};

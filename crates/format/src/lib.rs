@@ -12,6 +12,7 @@
 
 mod checkpoint;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests read the document")]
 mod drawing;
 mod error;
 mod field;

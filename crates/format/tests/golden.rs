@@ -2,6 +2,7 @@
 //! drives which exist could no longer be read, or that older programs would misread what is written.
 //!
 //! `FOREBAY_GOLDEN=write` writes the files anew; that is right only together with a new version number.
+#![expect(clippy::disallowed_methods, reason = "the tests look at files")]
 
 mod common;
 

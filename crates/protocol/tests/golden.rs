@@ -1,5 +1,6 @@
 //! One frame of each kind, byte by byte, in `testdata/`; and that `docs/protocol.md` says the same.
 //! `FOREBAY_BLESS=1` writes the files again: a change of one of them is a change of the protocol.
+#![expect(clippy::disallowed_methods, reason = "the tests look at files")]
 
 use std::fmt::Write;
 use std::path::Path;

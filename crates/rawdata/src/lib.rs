@@ -19,12 +19,16 @@ mod bytes;
 mod error;
 mod event;
 mod faser;
+#[expect(clippy::disallowed_types, reason = "its sets are asked for what they hold; nothing depends on their order")]
 mod frame;
 mod generate;
+#[expect(clippy::disallowed_types, reason = "its maps are asked for what they hold; nothing depends on their order")]
 mod join;
 mod mdf;
 mod random;
+#[expect(clippy::disallowed_types, reason = "opens files; what reads events takes any reader")]
 mod reader;
+#[expect(clippy::disallowed_types, reason = "its maps are asked for what they hold; nothing depends on their order")]
 mod split;
 
 pub use error::{FrameError, InputError, JoinError, NumberUnknown, Problem, RenumberError, SplitError};

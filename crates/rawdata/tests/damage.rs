@@ -1,4 +1,5 @@
 //! Damaged input: cut files, flipped bytes, pieces that do not belong together, plain noise.
+#![expect(clippy::disallowed_methods, reason = "the tests write files")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Recorded files: everything that holds for generated events must hold for these.
+#![expect(clippy::disallowed_methods, reason = "the tests read files")]
 
 mod common;
 

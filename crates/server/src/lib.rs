@@ -19,6 +19,11 @@
 
 mod config;
 mod connection;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what drives the machines: sockets and the clock"
+)]
 mod driver;
 mod greeting;
 mod lane_requests;
@@ -28,6 +33,7 @@ mod outgoing;
 mod put_table;
 mod request;
 mod schedule;
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what starts the drivers: sockets and threads")]
 mod server;
 mod service;
 mod staging;

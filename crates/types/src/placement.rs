@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn no_two_events_of_a_run_and_lane_share_an_ordinal() {
         for lanes in 1..6u16 {
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = std::collections::BTreeSet::new();
             for event in 0..5_000 {
                 let lane = lane_of(EventKey::new(9, event), lanes);
                 assert!(seen.insert((lane, lane_ordinal(event, lanes))), "event {event}, {lanes} lanes");

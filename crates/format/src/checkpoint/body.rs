@@ -103,8 +103,8 @@ impl CheckpointBody {
     }
 
     fn check(&self) -> Result<(), FormatError> {
-        let mut ids = HashSet::with_capacity(self.live.len() + self.planned.len());
-        let mut slots = HashSet::with_capacity(self.live.len() + self.planned.len());
+        let mut ids = BTreeSet::new();
+        let mut slots = BTreeSet::new();
         let live = self.live.iter().map(|s| (s.id, s.data_shards, s.parity_shards, s.unit_bytes, &s.shards));
         let planned = self.planned.iter().map(|s| (s.id, s.data_shards, s.parity_shards, s.unit_bytes, &s.shards));
         for (id, data_shards, parity_shards, unit_bytes, shards) in live.chain(planned) {

@@ -1,4 +1,5 @@
 //! A server with a real store on files, asked over loopback.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the tests have threads and sockets")]
 
 mod faults;
 mod requests;
