@@ -46,12 +46,14 @@ What happens: five files become the drives of a store that survives the loss of 
 process of its own. Four writers put the fragments of every event; two filters read, verify and decide every event; a
 recorder ships what is accepted into files of the streams `physics` (a tenth of the events) and `calibration` (a fiftieth;
 some events are in both). When half of the events are acknowledged, one drive is overwritten with random bytes under the
-running server, and then refuses to read or write. At the end every shipped event is compared with the hash that was taken
+running server, and then refuses to read or write: from then on what lay on it is computed from the other four. So that this is
+seen, the server has hardly a cache, and the recorder starts when the drive is dead or much is written. At the end every shipped event is compared with the hash that was taken
 before it was written.
 
 The ledger: events_shipped counts an event once although it may be in two streams, and only when it is in a file of each of
 its streams. lost: fragments written and not acknowledged, events without a decision, accepted events that are not shipped.
-mismatched: events that came out other than they went in, or twice, or that nobody accepted.
+mismatched: events that came out other than they went in, or twice, or that nobody accepted. fragments_from_parity: fragments
+that were read although they had lain on the dead drive.
 
 Exit codes: 0 when nothing is lost or mismatched and the books balance; 1 otherwise, or when an input is damaged (its good
 events run through first); 2 when an input or directory cannot be used; 3 when there is no room, or it was interrupted or could not

@@ -13,7 +13,7 @@ use common::{Ran, damaged_file, faser_file, forebay, scratch, test_data};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "fragments_written",
     "fragments_acknowledged",
     "events_built",
@@ -25,6 +25,7 @@ const KEYS: [&str; 12] = [
     "lost",
     "mismatched",
     "drives_failed",
+    "fragments_from_parity",
     "seconds",
 ];
 
@@ -52,6 +53,7 @@ fn books(ran: &Ran, events: u64, drives_failed: u64) -> Value {
     assert_eq!(number("events_accepted") + number("events_rejected"), events, "{ledger}");
     assert_eq!(number("events_accepted"), number("events_shipped"), "{ledger}");
     assert_eq!(number("drives_failed"), drives_failed, "{ledger}");
+    assert!(drives_failed > 0 || number("fragments_from_parity") == 0, "{ledger}");
     ledger
 }
 
@@ -69,6 +71,7 @@ fn generated_events_run_through_a_dying_drive() {
     let ran = demo(&["--events", "400", "--out", &out.display().to_string()]).expect(0);
     let ledger = books(&ran, 400, 1);
     ran.says("destroyed");
+    assert!(ledger["fragments_from_parity"].as_u64() > Some(0), "what lay on the dead drive was read: {ledger}");
     let mut bytes = 0;
     for stream in ["physics", "calibration"] {
         let files = files(&out.join(stream));

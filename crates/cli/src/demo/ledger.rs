@@ -41,6 +41,8 @@ pub struct Ledger {
     pub mismatched: u64,
     /// Drives that the server found dead.
     pub drives_failed: u64,
+    /// Fragments that were read after a drive was lost by computing what lay on it from the others.
+    pub fragments_from_parity: u64,
     /// From the first put until everything was compared.
     pub seconds: f64,
 }
@@ -70,8 +72,6 @@ pub struct Books {
     pub bytes_written: u64,
     /// Fragments stored at less than full width, because a drive was gone.
     pub fragments_degraded: u64,
-    /// Fragments read with the help of parity.
-    pub fragments_mended: u64,
     /// Drives that should have failed.
     drives_expected: u64,
     /// Sentences; empty when the books balance.
@@ -118,6 +118,7 @@ impl Books {
                 + readout.conflicts.load(Relaxed)
                 + recorder.mismatched,
             drives_failed: status.drives_failed,
+            fragments_from_parity: status.totals.counters.fragments_read_degraded,
             seconds: run.start.elapsed().as_secs_f64(),
         };
         let mut streams = compared.streams;
@@ -132,7 +133,6 @@ impl Books {
             events_written,
             bytes_written: readout.bytes_written.load(Relaxed),
             fragments_degraded: counters.fragments_stored_degraded,
-            fragments_mended: counters.fragments_read_degraded,
             drives_expected: u64::from(!command.no_fail_drive),
             wrong: first_reports(run, &check),
         })

@@ -1,5 +1,6 @@
 //! The path of the events: writers, filters and the recorder in this process, and the drive that dies.
 
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -39,6 +40,9 @@ const PUT_DEADLINE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// Of so few events none is decided before the drive dies, so that there is something to be written after it.
 const FEW_EVENTS: u64 = 200;
+/// While so much of a drive's size is written, what is accepted waits for the recorder until the drive is dead: it was written when the drive was
+/// alive, and is read when it is not. What waits keeps the space of all that was written beside it, so that it must not be too much.
+const WAIT_FRACTION: f64 = 1.5;
 /// How long threads may take to end when something went wrong.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long it may take until the server has noticed that a drive is dead.
@@ -108,11 +112,15 @@ fn drive(
 ) -> Result<Option<Failure>, Failure> {
     let half = watch.plan.events_expected.div_ceil(2);
     let mut destroy = !command.no_fail_drive;
+    let wait_bytes = (command.drive_bytes as f64 * WAIT_FRACTION) as u64;
     while !workers.readout.is_finished() {
         watch.look(workers)?;
+        if workers.readout_progress.bytes_written.load(Relaxed) > wait_bytes {
+            workers.recorder_may_start.store(true, Relaxed);
+        }
         if destroy && workers.events_acknowledged() >= half {
             watch.drive = destroy_drive(place, client, watch.output)?;
-            workers.filter_may_start.store(true, Relaxed);
+            workers.let_all_start();
             destroy = false;
         }
     }
@@ -127,7 +135,7 @@ fn drive(
         // So few events, or so little good input, that the half way was not seen.
         watch.drive = destroy_drive(place, client, watch.output)?;
     }
-    workers.filter_may_start.store(true, Relaxed);
+    workers.let_all_start();
     workers.filter_control.input_is_finished();
     while !workers.filter.is_finished() {
         watch.look(workers)?;
@@ -255,8 +263,16 @@ impl<E> Worker<E> {
     }
 }
 
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Relaxed) {
+        std::thread::sleep(LOOK);
+    }
+}
+
 struct Workers {
     start: Instant,
+    /// About how many events were acknowledged when that was asked last.
+    acknowledged: Cell<u64>,
     ledger: Arc<HashLedger>,
     choice: Choice,
     readout: Worker<ReadoutError>,
@@ -267,6 +283,7 @@ struct Workers {
     filter_control: Arc<FilterControl>,
     filter_progress: Arc<FilterProgress>,
     recorder: Worker<RecorderError>,
+    recorder_may_start: Arc<AtomicBool>,
     recorder_control: Arc<RecorderControl>,
     recorder_progress: Arc<RecorderProgress>,
 }
@@ -301,18 +318,21 @@ impl Workers {
         let waits = fail_drive && plan.events_expected < FEW_EVENTS;
         let filter_may_start = Arc::new(AtomicBool::new(!waits));
         let (filter_control, filter_progress) = (Arc::<FilterControl>::default(), Arc::<FilterProgress>::default());
+        let recorder_may_start = Arc::new(AtomicBool::new(!fail_drive));
         let (recorder_control, recorder_progress) = (Arc::<RecorderControl>::default(), Arc::default());
         let recorder = {
             let (control, progress) = (Arc::clone(&recorder_control), Arc::clone(&recorder_progress));
-            Worker::start("demo-recorder", move || recorder::run(&recorder_config, &control, &progress))?
+            let may_start = Arc::clone(&recorder_may_start);
+            Worker::start("demo-recorder", move || {
+                wait_for(&may_start);
+                recorder::run(&recorder_config, &control, &progress)
+            })?
         };
         let filter = {
             let (control, progress) = (Arc::clone(&filter_control), Arc::clone(&filter_progress));
             let may_start = Arc::clone(&filter_may_start);
             Worker::start("demo-filter", move || {
-                while !may_start.load(Relaxed) {
-                    std::thread::sleep(LOOK);
-                }
+                wait_for(&may_start);
                 filter::run(&filter_config, &control, &progress)
             })?
         };
@@ -323,6 +343,7 @@ impl Workers {
         };
         Ok(Workers {
             start,
+            acknowledged: Cell::new(0),
             ledger,
             choice,
             readout,
@@ -333,9 +354,15 @@ impl Workers {
             filter_control,
             filter_progress,
             recorder,
+            recorder_may_start,
             recorder_control,
             recorder_progress,
         })
+    }
+
+    fn let_all_start(&self) {
+        self.filter_may_start.store(true, Relaxed);
+        self.recorder_may_start.store(true, Relaxed);
     }
 
     fn take_filter(&mut self) -> Result<(), Failure> {
@@ -350,13 +377,16 @@ impl Workers {
         self.recorder.take().map_err(|error| crate::record::failure(&error))
     }
 
-    /// About how many events are acknowledged: as many of those begun as of their fragments.
+    /// About how many events are acknowledged: as many of those begun as of their fragments, and those that are decided. It never
+    /// becomes less.
     fn events_acknowledged(&self) -> u64 {
         let progress = &self.readout_progress;
         let written = progress.fragments_written.load(Relaxed).max(1);
         let acknowledged = progress.fragments_acknowledged.load(Relaxed).min(written);
         let events = u128::from(progress.events_started.load(Relaxed));
-        (events * u128::from(acknowledged) / u128::from(written)) as u64
+        let about = (events * u128::from(acknowledged) / u128::from(written)) as u64;
+        self.acknowledged.set(about.max(self.events_done()).max(self.acknowledged.get()));
+        self.acknowledged.get()
     }
 
     fn events_done(&self) -> u64 {
@@ -381,8 +411,8 @@ impl Workers {
     fn abandon(&mut self) {
         self.readout_stop.store(true, Relaxed);
         self.filter_control.stop();
-        self.filter_may_start.store(true, Relaxed);
         self.recorder_control.stop();
+        self.let_all_start();
         let start = Instant::now();
         while start.elapsed() < FAREWELL {
             if self.readout.is_finished() && self.filter.is_finished() && self.recorder.is_finished() {

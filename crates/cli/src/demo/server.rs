@@ -19,10 +19,11 @@ const STOP: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What the demo's server is told beyond its defaults: a machine that is busy with everything at once must not take a slow
-/// drive for a dead one, nor a slow writer for a missing one; and the filters share its cores, so that they may follow less closely.
+/// drive for a dead one, nor a slow writer for a missing one. With hardly a cache filters and recorder read from the drives, so that the
+/// dead one is felt: what lay on it is computed from the others.
 const CONFIG: &str = "\
 [store]
-cache-bytes = 536870912
+cache-bytes = 1048576
 drive-timeout-ms = 15000
 incomplete-after-ms = 60000
 ";

@@ -25,7 +25,8 @@ pub fn table(books: &Books) -> String {
     }
     row("events shipped", ledger.events_shipped, "each compared with the hash taken before it was written");
     row("bytes shipped", ledger.bytes_shipped, &human_bytes(ledger.bytes_shipped));
-    row("drives failed", ledger.drives_failed, &mended(books.fragments_mended));
+    row("drives failed", ledger.drives_failed, "");
+    row("fragments from parity", ledger.fragments_from_parity, "read, and computed since the drive with them was lost");
     row("lost", ledger.lost, "");
     row("mismatched", ledger.mismatched, "");
     let rate = human_bytes((books.bytes_written as f64 / ledger.seconds.max(0.001)) as u64);
@@ -36,12 +37,4 @@ pub fn table(books: &Books) -> String {
 
 fn degraded(count: u64) -> String {
     if count == 0 { String::new() } else { format!("{} of them after the drive was lost", human_count(count)) }
-}
-
-fn mended(count: u64) -> String {
-    if count == 0 {
-        String::new()
-    } else {
-        format!("{} fragments were read with the help of parity", human_count(count))
-    }
 }
