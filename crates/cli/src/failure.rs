@@ -84,6 +84,7 @@ impl Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         let message = error.to_string();
+        let error = if let ClientError::PutsRefused { reason, .. } = error { *reason } else { error };
         match &error {
             // A name that does not resolve now may do so later; text without a port never will.
             ClientError::Address { source, .. } if source.kind() != io::ErrorKind::InvalidInput => {

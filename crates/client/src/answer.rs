@@ -56,7 +56,7 @@ pub struct Lease {
     pub events: Vec<LeasedEvent>,
     /// Events without a decision, leased or not, over all lanes (and of the run, if one was asked for).
     pub undecided: u64,
-    /// When it is worth to ask again if there were too few.
+    /// When it is worth to ask again for those that are missing; zero when there are as many as were asked for.
     pub retry_after: Duration,
 }
 
@@ -78,7 +78,7 @@ pub struct AcceptedPage {
     pub events: Vec<AcceptedEvent>,
     /// Whether there are more behind the last one now.
     pub more: bool,
-    /// The smallest undecided event of the store: no event below it will still be accepted. `None`: there
-    /// is no undecided event.
+    /// The smallest undecided event of the store: no event below it that is there now will still be accepted.
+    /// `None`: there is no undecided event.
     pub undecided_floor: Option<EventKey>,
 }

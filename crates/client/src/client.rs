@@ -102,7 +102,7 @@ impl Client {
     pub fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
         if let Err(error) = self.turn(Wait::No) {
             // The results that are there are true all the same; the next call that can fail will say it.
-            tracing::warn!(%error, "the sockets could not be driven");
+            tracing::warn!("{error}");
         }
         self.driver.take_put_results(into);
     }
@@ -138,7 +138,7 @@ impl Client {
             Some((puts, SessionError::Deadline { last, .. })) => {
                 Err(ClientError::PutsUnanswered { address: self.address(), puts, last })
             }
-            Some((_, error)) => Err(self.error(error)),
+            Some((puts, error)) => Err(ClientError::PutsRefused { puts, reason: Box::new(self.error(error)) }),
         }
     }
 

@@ -45,6 +45,16 @@ pub enum ClientError {
         /// What went wrong last.
         last: String,
     },
+    /// Some puts were not taken; their results say which.
+    #[error(
+        "{puts} puts were not stored: {reason}. Keep these fragments, see to the reason, and put them again, which is safe"
+    )]
+    PutsRefused {
+        /// How many.
+        puts: usize,
+        /// Why the first of them was not.
+        reason: Box<ClientError>,
+    },
     /// The server refused.
     #[error("{address} refused {request} ({code}): {sentence}")]
     Refused {
@@ -139,7 +149,8 @@ pub enum ClientError {
     },
     /// The operating system refused a socket.
     #[error(
-        "the system refused what a connection to {address} needs: {source}; nothing was lost, what was not acknowledged was not sent"
+        "the system refused what a connection to {address} needs: {source}. What was not acknowledged may or may not be stored; putting it \
+         again is safe. See how many files this process may have open (`ulimit -n`)"
     )]
     System {
         /// The server.
@@ -155,6 +166,7 @@ impl ClientError {
         match self {
             ClientError::Deadline { .. } | ClientError::PutsUnanswered { .. } | ClientError::System { .. } => true,
             ClientError::Refused { retryable, .. } => *retryable,
+            ClientError::PutsRefused { reason, .. } => reason.is_retryable(),
             ClientError::Read { outcome, .. } => matches!(outcome, ReadOutcome::Unavailable),
             _ => false,
         }

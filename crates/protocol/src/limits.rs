@@ -19,6 +19,12 @@ pub const SENTENCE_BYTES_MAX: usize = 1024;
 /// The longest wait that a server may ask of a writer at once (`busy_ms`); clients wait no longer.
 pub const BUSY_MS_MAX: u32 = 10_000;
 
+/// The shortest lease: a filter must have time to decide, as an event whose leases run out several times is decided without one.
+pub const LEASE_MS_MIN: u32 = 100;
+
+/// The longest lease: the events of a filter that died come back when it ends.
+pub const LEASE_MS_MAX: u32 = 3_600_000;
+
 const _: () = assert!(8 + BATCH_RECORDS_MAX * PUT_ENTRY_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(16 + BATCH_RECORDS_MAX * LEASED_EVENT_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * RUN_INFO_BYTES <= FRAME_TABLE_BYTES_MAX);

@@ -29,8 +29,7 @@ pub trait LaneRequests {
     fn runs(&self) -> Vec<RunView>;
     fn status(&self) -> LaneStatus;
     fn next_reply(&mut self) -> Option<Reply>;
-    /// Whether what is stored is known: a lane that can write no more still answers for it.
-    fn can_read(&self) -> bool;
+    fn serves_reads(&self) -> Result<(), &str>;
 }
 
 impl LaneRequests for Lane {
@@ -93,7 +92,7 @@ impl LaneRequests for Lane {
         Lane::next_reply(self)
     }
 
-    fn can_read(&self) -> bool {
-        self.is_serving() || Lane::status(self).state == "unavailable"
+    fn serves_reads(&self) -> Result<(), &str> {
+        Lane::serves_reads(self)
     }
 }

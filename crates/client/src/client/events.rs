@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_protocol::{self as protocol, Accepted, Delete, GetEvent, Release, decide_from_verdicts};
+use forebay_protocol::{self as protocol, Accepted, Delete, GetEvent, LeaseReply, Release, decide_from_verdicts};
 use forebay_types::limits::{BATCH_RECORDS_MAX, STREAMS_MAX};
 use forebay_types::{DecideOutcome, EventKey, RunId, SourceId, StreamName, Verdict};
 
@@ -15,6 +15,14 @@ use crate::session::{Answer, Request};
 /// The waits before what could not be made durable for now is told again; they double between these.
 const RETELL_MIN: Duration = Duration::from_millis(50);
 const RETELL_MAX: Duration = Duration::from_secs(2);
+
+/// Takes in what a lane gave of `asked` events. When it is worth to ask again is told by those that gave too few.
+fn take_leased(lease: &mut Lease, reply: LeaseReply, asked: u32) {
+    if reply.events.len() < asked as usize {
+        lease.retry_after = lease.retry_after.min(Duration::from_millis(u64::from(reply.retry_after_ms)));
+    }
+    lease.events.extend(reply.events);
+}
 
 impl Client {
     /// Reads events, or some sources of them, over all lanes at once; the answers are in the order of
@@ -49,10 +57,11 @@ impl Client {
     }
 
     /// Leases up to `max_events` undecided events, from all lanes in turn. An event that is not decided
-    /// within `duration` goes to another filter.
+    /// within `duration` goes to another filter; the server takes 100 ms to an hour.
     ///
     /// # Errors
-    /// When the server gives no answer; leases of lanes that did answer run out by themselves.
+    /// When the server gives no answer, or refuses the duration; leases of lanes that did answer run out
+    /// by themselves.
     pub fn lease(
         &mut self,
         max_events: u32,
@@ -75,8 +84,7 @@ impl Client {
                 rich.push(lane);
             }
             lease.undecided = lease.undecided.saturating_add(reply.undecided);
-            lease.retry_after = lease.retry_after.min(Duration::from_millis(u64::from(reply.retry_after_ms)));
-            lease.events.extend(reply.events);
+            take_leased(&mut lease, reply, shares[usize::from(lane)].min(most));
         }
         // What poor lanes could not give, those that gave all they were asked for may have.
         for lane in rich {
@@ -85,9 +93,12 @@ impl Client {
                 break;
             }
             match self.ask_one(lane, ask(missing))? {
-                Answer::Lease(reply) => lease.events.extend(reply.events),
+                Answer::Lease(reply) => take_leased(&mut lease, reply, missing.min(most)),
                 other => unexpected(&other),
             }
+        }
+        if lease.events.len() >= max_events as usize || lease.retry_after == Duration::MAX {
+            lease.retry_after = Duration::ZERO;
         }
         Ok(lease)
     }

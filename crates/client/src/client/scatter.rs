@@ -38,14 +38,19 @@ pub(super) fn merge_streams(streams: impl IntoIterator<Item = StreamInfo>) -> Ve
 
 /// The counts of each run, added up over lanes.
 pub(super) fn merge_runs(runs: impl IntoIterator<Item = RunInfo>) -> Vec<RunInfo> {
+    // A lane whose events of the run are all finished tells no range.
+    let tells_range = |run: &RunInfo| run.events > run.finished;
     let mut merged: BTreeMap<RunId, RunInfo> = BTreeMap::new();
     for run in runs {
-        let total = merged.entry(run.run).or_insert(RunInfo { events: 0, undecided: 0, finished: 0, ..run });
-        if run.events > 0 {
-            let empty = total.events == 0;
-            total.first_event = if empty { run.first_event } else { total.first_event.min(run.first_event) };
-            total.last_event = if empty { run.last_event } else { total.last_event.max(run.last_event) };
-        }
+        let Some(total) = merged.get_mut(&run.run) else {
+            merged.insert(run.run, run);
+            continue;
+        };
+        (total.first_event, total.last_event) = match (tells_range(total), tells_range(&run)) {
+            (true, true) => (total.first_event.min(run.first_event), total.last_event.max(run.last_event)),
+            (false, true) => (run.first_event, run.last_event),
+            (_, false) => (total.first_event, total.last_event),
+        };
         total.events = total.events.saturating_add(run.events);
         total.undecided = total.undecided.saturating_add(run.undecided);
         total.finished = total.finished.saturating_add(run.finished);
@@ -122,20 +127,27 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_lanes_without_events_do_not_spoil_the_range() {
-        let run = |events, first, last| RunInfo {
+    fn runs_of_lanes_whose_events_are_all_finished_do_not_spoil_the_range() {
+        let run = |events, finished, first, last| RunInfo {
             run: RunId(3),
             events,
-            undecided: events,
-            finished: 1,
+            undecided: events - finished,
+            finished,
             first_event: EventId(first),
             last_event: EventId(last),
         };
-        for order in
-            [[run(0, 0, 0), run(5, 100, 200), run(2, 90, 91)], [run(5, 100, 200), run(0, 0, 0), run(2, 90, 91)]]
-        {
-            let merged = merge_runs(order);
-            assert_eq!(merged, [RunInfo { finished: 3, ..run(7, 90, 200) }]);
+        let lanes = [run(4, 4, 0, 0), run(5, 1, 100, 200), run(2, 0, 90, 91), run(1, 1, 0, 0)];
+        for turn in 0..4 {
+            let mut lanes = lanes;
+            lanes.rotate_left(turn);
+            assert_eq!(merge_runs(lanes), [RunInfo { undecided: 6, ..run(12, 6, 90, 200) }]);
         }
+    }
+
+    #[test]
+    fn streams_add_up() {
+        let stream = |name: &str, accepted| StreamInfo { name: name.parse().expect("a name"), accepted };
+        let merged = merge_streams([stream("b", 1), stream("a", 2), stream("b", 40)]);
+        assert_eq!(merged, [stream("a", 2), stream("b", 41)]);
     }
 }

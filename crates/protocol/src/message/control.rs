@@ -104,7 +104,22 @@ pub struct ErrorReply {
 
 impl From<&FrameError> for ErrorReply {
     fn from(error: &FrameError) -> Self {
-        ErrorReply { code: error.code(), retryable: error.is_retryable(), sentence: error.to_string() }
+        let retryable = error.is_retryable();
+        let advice = match (error.closes_connection(), retryable) {
+            _ if matches!(error, FrameError::TooLarge { .. }) => {
+                "nothing of it was done, and this connection is closed: connect again, send this in smaller parts, and repeat what was not \
+                 answered"
+            }
+            (true, _) => {
+                "nothing of it was done, and this connection is closed, as it is not known where the next frame begins: connect again and \
+                 repeat what was not answered"
+            }
+            (false, true) => "nothing of it was done: send it again",
+            (false, false) => {
+                "nothing of it was done, and sending it again will not help: is the client of a version that fits the server?"
+            }
+        };
+        ErrorReply { code: error.code(), retryable, sentence: format!("{error}; {advice}") }
     }
 }
 

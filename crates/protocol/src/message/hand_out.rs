@@ -163,8 +163,8 @@ pub struct AcceptedReply {
     pub events: Vec<AcceptedEvent>,
     /// Whether there are more behind the last one now.
     pub more: bool,
-    /// The smallest undecided event of this lane: no event below it will still be accepted. `None`: the
-    /// lane holds no undecided event.
+    /// The smallest undecided event of this lane: no event below it that is here now will still be
+    /// accepted. `None`: the lane holds no undecided event.
     pub undecided_floor: Option<EventKey>,
 }
 

@@ -46,9 +46,9 @@ pub struct RunInfo {
     pub undecided: u64,
     /// Events that were rejected, deleted, or released by all of their streams.
     pub finished: u64,
-    /// The smallest event number that was seen; 0 when there are no events.
+    /// The smallest event that is not finished; 0 when all are.
     pub first_event: EventId,
-    /// The largest event number that was seen; 0 when there are no events.
+    /// The largest event that is not finished; 0 when all are.
     pub last_event: EventId,
 }
 

@@ -192,13 +192,11 @@ impl Core {
         Err(error(ErrorCode::WrongLane, &sentence).into())
     }
 
-    /// Before recovery is over it is not known what is there.
+    /// A lane that does not know what is stored says nothing of it.
     pub(super) fn check_reads(&self, lane: &impl LaneRequests) -> Result<(), Refusal> {
-        if lane.can_read() {
-            return Ok(());
-        }
+        let Err(why) = lane.serves_reads() else { return Ok(()) };
         let sentence = format!(
-            "lane {} does not serve at the moment: it is starting (or stopping) and finds out what its drives hold; try again",
+            "lane {} cannot be read now: {why}. What was acknowledged is on the drives; try again, and see `forebay status` if it stays so",
             self.config.lane
         );
         Err(ErrorReply { code: ErrorCode::NotServing, retryable: true, sentence }.into())

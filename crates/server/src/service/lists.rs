@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use forebay_protocol::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use forebay_protocol::{
-    Accepted, AcceptedEvent, AcceptedReply, FLAG_MORE, FrameError, Kind, Lease, LeaseReply, LeasedEvent, Message,
-    RunInfo, Runs, RunsReply, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+    Accepted, AcceptedEvent, AcceptedReply, ErrorCode, ErrorReply, FLAG_MORE, FrameError, Kind, Lease, LeaseReply,
+    LeasedEvent, Message, RunInfo, Runs, RunsReply, Status, StatusReply, StreamInfo, Streams, StreamsReply,
 };
 use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{EventId, RunId, Time};
@@ -45,8 +46,9 @@ impl Core {
         }
         Ok(match kind {
             Kind::Lease => {
-                let reply = self.lease(&Lease::read_table(table)?, lane);
-                answer(reply)
+                let lease = Lease::read_table(table)?;
+                check_duration(&lease)?;
+                answer(self.lease(&lease, lane))
             }
             Kind::Accepted => answer(accepted(Accepted::read_table(table)?, lane)),
             Kind::Streams => {
@@ -87,6 +89,19 @@ impl Core {
         };
         LeaseReply { events: leased.into_iter().map(event).collect(), undecided, retry_after_ms }
     }
+}
+
+/// A lease that no filter can use is refused: when it has run out a few times, its events would be decided without one.
+fn check_duration(lease: &Lease) -> Result<(), ErrorReply> {
+    if lease.max_events == 0 || (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease.duration_ms) {
+        return Ok(());
+    }
+    let sentence = format!(
+        "a lease of {} ms is refused, and no event was leased: give {LEASE_MS_MIN} to {LEASE_MS_MAX} ms, some times what a filter needs for \
+         the events of one lease",
+        lease.duration_ms
+    );
+    Err(ErrorReply { code: ErrorCode::Refused, retryable: false, sentence })
 }
 
 fn answer<M: Message + 'static>(message: M) -> Begun {

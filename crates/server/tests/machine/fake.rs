@@ -191,8 +191,8 @@ impl LaneRequests for FakeLane {
         self.replies.pop_front()
     }
 
-    fn can_read(&self) -> bool {
-        !self.not_serving
+    fn serves_reads(&self) -> Result<(), &str> {
+        if self.not_serving { Err("it is still finding out") } else { Ok(()) }
     }
 }
 

@@ -137,3 +137,19 @@ fn a_lease_tells_how_many_events_are_undecided() {
     let runs = frames[2].message::<RunsReply>().runs;
     assert_eq!((runs[0].events, runs[0].undecided, runs[0].finished, runs[0].last_event.0), (57, 40, 7, 60));
 }
+
+#[test]
+fn leases_that_no_filter_can_use_are_refused() {
+    let mut world = World::new(config());
+    let id = world.connect(Class::Filter);
+    let lease = |max_events, duration_ms| Lease { max_events, duration_ms, filter: 1, run: None };
+    for (request, (max_events, duration_ms)) in
+        [(5, 0), (5, 99), (5, u32::MAX), (0, 0), (5, 100), (5, 3_600_000)].iter().enumerate()
+    {
+        world.ask(id, request as u64, &lease(*max_events, *duration_ms));
+    }
+    world.run();
+    let kinds: Vec<_> = world.take(id).iter().map(|frame| frame.kind).collect();
+    let (refused, leased) = (Kind::Error, Kind::LeaseReply);
+    assert_eq!(kinds, [refused, refused, refused, leased, leased, leased]);
+}

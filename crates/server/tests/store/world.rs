@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use forebay_client::{Class, Client, ClientConfig, PutResult};
 use forebay_protocol::{Frame, FrameBuffer, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION};
@@ -59,7 +60,12 @@ impl World {
 
     pub fn start(&mut self) {
         let listener = Server::bind(&self.config).expect("the address is free");
-        self.server = Some(Server::start(self.opened(), listener).expect("the server starts"));
+        let opened = self.opened();
+        let lanes = opened.info.lanes;
+        let server = Server::start(opened, listener).expect("the server starts");
+        // A stop before that would be none in order.
+        while !server.control().wait_until(Duration::from_secs(1), |status| status.lanes_serving == lanes) {}
+        self.server = Some(server);
     }
 
     pub fn stop(&mut self) -> Stopped {
