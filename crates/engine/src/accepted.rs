@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_format::TableEntry;
+use forebay_format::{DecisionSet, TableEntry};
 use forebay_types::limits::STREAMS_MAX;
 use forebay_types::{EventKey, StreamName};
 use thin_vec::ThinVec;
@@ -25,7 +25,15 @@ impl StreamSet {
         self.0 |= 1 << stream.0;
     }
 
-    fn is_empty(self) -> bool {
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> StreamSet {
+        StreamSet(bits)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
@@ -75,10 +83,10 @@ impl Accepted {
         self.first.into_iter().chain(self.others.iter().copied())
     }
 
-    fn add_record(&mut self, segment: SegmentIndex) {
-        match self.first {
-            None => self.first = Some(segment),
-            Some(_) => self.others.push(segment),
+    fn add_record(&mut self, segment: Option<SegmentIndex>) {
+        match (self.first, segment) {
+            (None, _) => self.first = segment,
+            (Some(_), segment) => self.others.extend(segment),
         }
     }
 
@@ -93,6 +101,14 @@ impl Accepted {
     /// Whether every stream has released the event.
     pub(crate) fn is_over(&self) -> bool {
         !self.streams.is_empty() && self.released.covers(self.streams)
+    }
+}
+
+impl Accepted {
+    /// What was decided, as a checkpoint holds it.
+    pub(crate) fn decision_set(&self) -> DecisionSet {
+        let released = self.released.0 & self.streams.0;
+        DecisionSet { accepted: self.streams.0, released, incomplete: self.incomplete }
     }
 }
 
@@ -149,13 +165,29 @@ impl AcceptedEvents {
         self.names.iter().zip(self.waiting.iter().copied())
     }
 
-    /// The acceptance of an event, as a record in `segment`. Gives back whether the record is needed.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (EventKey, &Accepted)> + '_ {
+        self.events.iter().map(|(key, accepted)| (*key, accepted))
+    }
+
+    /// Takes the first `count` records of an event out: they are needed no more.
+    pub(crate) fn take_records(&mut self, key: EventKey, count: usize) -> Vec<SegmentIndex> {
+        let Some(accepted) = self.events.get_mut(&key) else { return Vec::new() };
+        let before = accepted.heap_bytes();
+        let mut taken: Vec<SegmentIndex> = accepted.records().collect();
+        let kept = taken.split_off(count.min(taken.len()));
+        (accepted.first, accepted.others) = (None, ThinVec::new());
+        kept.into_iter().for_each(|segment| accepted.add_record(Some(segment)));
+        self.heap_bytes = self.heap_bytes + accepted.heap_bytes() - before;
+        taken
+    }
+
+    /// The acceptance of an event, as a record in `segment` unless a checkpoint has it. Gives back whether the record is needed.
     pub(crate) fn accept(
         &mut self,
         key: EventKey,
         streams: StreamSet,
         incomplete: bool,
-        segment: SegmentIndex,
+        segment: Option<SegmentIndex>,
     ) -> bool {
         let accepted = self.events.entry(key).or_default();
         if !accepted.streams.is_empty() {
@@ -172,8 +204,8 @@ impl AcceptedEvents {
         true
     }
 
-    /// The release of an event by streams, as a record in `segment`. Gives back whether the record is needed.
-    pub(crate) fn release(&mut self, key: EventKey, streams: StreamSet, segment: SegmentIndex) -> bool {
+    /// The release of an event by streams, as a record in `segment` unless a checkpoint has it. Gives back whether the record is needed.
+    pub(crate) fn release(&mut self, key: EventKey, streams: StreamSet, segment: Option<SegmentIndex>) -> bool {
         let accepted = self.events.entry(key).or_default();
         let new = StreamSet(streams.0 & !accepted.released.0);
         if new.is_empty() {
@@ -235,9 +267,9 @@ mod tests {
         let (_, held) = allocated_in(|| {
             for event in 0..5000u64 {
                 let key = EventKey::new(1, event * 7 % 5003);
-                assert!(accepted.accept(key, both, false, SegmentIndex(3)));
+                assert!(accepted.accept(key, both, false, Some(SegmentIndex(3))));
                 if event % 3 == 0 {
-                    assert!(accepted.release(key, first, SegmentIndex(4)));
+                    assert!(accepted.release(key, first, Some(SegmentIndex(4))));
                 }
             }
         });
@@ -255,13 +287,27 @@ mod tests {
     fn every_record_is_kept_whichever_came_first() {
         let mut accepted = AcceptedEvents::from_checkpoint(&[]);
         let key = EventKey::new(1, 1);
-        assert!(accepted.release(key, StreamSet(2), SegmentIndex(5)));
-        assert!(accepted.accept(key, StreamSet(3), true, SegmentIndex(4)));
-        assert!(!accepted.accept(key, StreamSet(3), true, SegmentIndex(4)), "once");
+        assert!(accepted.release(key, StreamSet(2), Some(SegmentIndex(5))));
+        assert!(accepted.accept(key, StreamSet(3), true, Some(SegmentIndex(4))));
+        assert!(!accepted.accept(key, StreamSet(3), true, Some(SegmentIndex(4))), "once");
         assert!(!accepted.get(key).expect("it is here").is_over());
-        assert!(accepted.release(key, StreamSet(1), SegmentIndex(6)));
+        assert!(accepted.release(key, StreamSet(1), Some(SegmentIndex(6))));
         let over = accepted.remove(key).expect("it is here");
         assert!(over.is_over());
         assert_eq!(over.records().map(|s| s.0).collect::<Vec<_>>(), [5, 4, 6]);
+    }
+    #[test]
+    fn records_that_a_checkpoint_replaces_are_taken_out_first_ones_first() {
+        let mut accepted = AcceptedEvents::from_checkpoint(&[]);
+        let key = EventKey::new(1, 1);
+        assert!(accepted.accept(key, StreamSet(7), false, Some(SegmentIndex(4))));
+        assert!(accepted.release(key, StreamSet(1), Some(SegmentIndex(5))));
+        assert!(accepted.release(key, StreamSet(2), Some(SegmentIndex(6))));
+        assert_eq!(accepted.take_records(key, 2), [SegmentIndex(4), SegmentIndex(5)]);
+        let records = |accepted: &AcceptedEvents| accepted.get(key).expect("it stays").records().collect::<Vec<_>>();
+        assert_eq!(records(&accepted), [SegmentIndex(6)]);
+        assert_eq!(accepted.take_records(key, usize::MAX), [SegmentIndex(6)]);
+        assert_eq!((records(&accepted), accepted.heap_bytes), (vec![], 0));
+        assert!(accepted.take_records(EventKey::new(1, 2), 1).is_empty());
     }
 }

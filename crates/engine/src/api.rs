@@ -302,6 +302,8 @@ pub struct LaneCounters {
     pub fragments_read_degraded: u64,
     /// Fragments found damaged beyond repair.
     pub fragments_lost: u64,
+    /// Reads of a drive that failed; the other drives stood in as far as they could.
+    pub reads_failed: u64,
     /// Units that were found damaged and put right from the others.
     pub units_damaged: u64,
     /// Flushes written.

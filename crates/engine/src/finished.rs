@@ -12,6 +12,7 @@ use forebay_types::{EventKey, RunId};
 use crate::index::tree_bytes;
 
 /// The finished events of a lane.
+#[derive(Clone)]
 pub(crate) struct Finished {
     lanes: u16,
     /// Start of a range to its last member. Ranges neither meet nor touch.
@@ -21,7 +22,7 @@ pub(crate) struct Finished {
 }
 
 /// The finished events of a run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct FinishedEvents {
     ranges: BTreeMap<u64, u64>,
     events: u64,

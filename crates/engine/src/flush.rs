@@ -48,6 +48,23 @@ pub(crate) struct NewRecord {
     pub(crate) crc: u32,
 }
 
+impl NewRecord {
+    /// The record as a table has it, when it has no payload.
+    pub(crate) fn without_payload(&self) -> TableEntry {
+        TableEntry {
+            kind: self.kind,
+            flags: self.flags,
+            expected: self.expected,
+            run: self.run,
+            event: self.event,
+            source: forebay_types::SourceId(self.source),
+            bytes: 0,
+            crc: self.crc,
+            offset_units: 0,
+        }
+    }
+}
+
 /// Why a record was not added; the flush is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAdded {
@@ -185,17 +202,8 @@ impl OpenFlush {
             return Err(NotAdded::ChecksumMismatch);
         }
         let position = u32::try_from(self.data_bytes as u64 / POSITION_BYTES).expect("a flush is small");
-        let entry = TableEntry {
-            kind: record.kind,
-            flags: record.flags,
-            expected: record.expected,
-            run: record.run,
-            event: record.event,
-            source: forebay_types::SourceId(record.source),
-            bytes: u32::try_from(payload.len()).expect("a payload fits a flush"),
-            crc: record.crc,
-            offset_units: position,
-        };
+        let bytes = u32::try_from(payload.len()).expect("a payload fits a flush");
+        let entry = TableEntry { bytes, offset_units: position, ..record.without_payload() };
         let mut bytes = [0; TABLE_ENTRY_BYTES];
         entry.encode_into(&mut bytes);
         self.table.extend_from_slice(&bytes);

@@ -4,6 +4,7 @@
 //! [`Lane::pump`], which decides what is to be written now. The parts lie beside this file: what requests do in `request`, what is
 //! written in `write`, what becomes durable in `durable`, what a lost drive means in `failure`, starting and stopping in `start`.
 
+mod carry;
 mod checkpoint;
 mod close;
 mod durable;
@@ -11,6 +12,7 @@ mod failure;
 mod memory;
 mod read;
 mod request;
+mod space;
 mod start;
 mod status;
 #[cfg(test)]
@@ -40,6 +42,8 @@ use crate::rows::{RecentRows, RowKey};
 use crate::segments::{FlushSpan, SegmentIndex, Segments};
 use crate::slots::{Slots, Width};
 use crate::task::{Task, Tasks};
+use carry::Carried;
+pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
 pub use request::DEBUG_STREAM;
 use write::Writer;
@@ -50,7 +54,7 @@ const STEP_MAX: Duration = Duration::from_millis(100);
 /// What the lane is doing.
 enum State {
     Recovering(Task<Result<Recovered, RecoveryError>>),
-    /// Recovery found what is to be closed and appended again; nothing is served yet.
+    /// Recovery found what is torn; it is written again, then a checkpoint says so. Nothing is served yet.
     Preparing,
     Serving,
     ReadOnly,
@@ -88,6 +92,7 @@ pub struct Lane {
     segments: Segments,
     finished: Finished,
     accepted: AcceptedEvents,
+    carried: Carried,
     slots: Slots,
     cache: Cache,
     pool: BufferPool,
@@ -104,6 +109,8 @@ pub struct Lane {
     events: VecDeque<LaneEvent>,
     /// Drives that failed and that the control part has not taken out yet.
     failing: BTreeSet<DriveNumber>,
+    /// Reads of each drive that failed, since one came back well.
+    failed_reads: BTreeMap<DriveNumber, u32>,
     /// Recovery came to its end: the index has everything that is stored.
     recovered: bool,
     next_sequence: u64,
@@ -150,9 +157,7 @@ impl Lane {
             Owner::Close { serial, shard } => self.close_shard_done(serial, shard, finished.drive, finished.result),
             Owner::Checkpoint { serial, drive } => self.checkpoint_done(serial, drive, finished.result),
             Owner::Task(task) => {
-                if let Err(failure) = &finished.result {
-                    self.note_read_failure(finished.drive, failure);
-                }
+                self.note_read(finished.drive, finished.result.as_ref().err());
                 self.io.deliver(finished);
                 self.poll_task(task);
             }

@@ -26,6 +26,10 @@ impl BufferPool {
         self.free.len() * self.buffer_bytes
     }
 
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
     /// A buffer of at least `bytes` bytes, with whatever it held before.
     pub(crate) fn take(&mut self, bytes: usize) -> AlignedBuffer {
         if bytes > self.buffer_bytes {

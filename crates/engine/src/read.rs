@@ -1,6 +1,7 @@
 //! Reading from the drives: the bytes that are wanted, or, when they are not to be had or not right, whole rows from all drives,
 //! each unit checked by its sum and the missing ones computed.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use forebay_format::{FlushHeader, RowGeometry, SegmentId, ShardPlace};
@@ -32,6 +33,8 @@ pub(crate) struct ReadSegment {
     pub(crate) unit_bytes: u32,
     pub(crate) slot_bytes: u64,
     pub(crate) shards: Vec<ReadShard>,
+    /// Reads of headers that failed: what is missing then may well be there.
+    pub(crate) headers_failed: Cell<usize>,
 }
 
 /// A way to the drives for one task.
@@ -130,7 +133,7 @@ impl Reader {
         let failed = |outcome| ReadReport { outcome, payload: Vec::new(), degraded: true, damaged: Vec::new() };
         let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
         let Some(header) = agreed(&headers) else {
-            let absent = self.segment.shards.iter().filter(|s| !s.answers).count();
+            let absent = self.segment.shards.iter().filter(|s| !s.answers).count() + self.segment.headers_failed.get();
             return failed(if absent > 0 { ReadOutcome::Unavailable } else { ReadOutcome::Lost });
         };
         let geometry = self.geometry(header.data_bytes);
@@ -197,7 +200,10 @@ impl Reader {
             };
             let header = match self.io.result(id).await {
                 Ok(buffer) => self.check_header(shard, flush, offset_bytes, buffer),
-                Err(_) => None,
+                Err(_) => {
+                    self.segment.headers_failed.update(|failed| failed + 1);
+                    None
+                }
             };
             headers.push(header);
         }

@@ -3,11 +3,12 @@
 //!
 //! The order in which records are met does not matter: a finished event stays finished whatever is met after it (see [`crate::finished`]).
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_format::{
-    CheckpointBody, CheckpointHeader, FlushEntry, FlushHeader, PlannedSegment, RECORD_INCOMPLETE, RecordKind,
-    SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+    CheckpointBody, CheckpointHeader, DecisionSet, FlushEntry, FlushHeader, PlannedSegment, RECORD_INCOMPLETE,
+    RecordKind, SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
 };
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, EventKey};
@@ -17,6 +18,7 @@ use crate::api::{DriveInfo, LaneConfig};
 use crate::finished::Finished;
 use crate::index::{EventEntry, FragmentEntry, Index};
 use crate::io::Io;
+use crate::lane::decided_events;
 use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed, votes};
 use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
 
@@ -29,16 +31,26 @@ pub(crate) struct Recovered {
     pub(crate) segments: Segments,
     pub(crate) finished: Finished,
     pub(crate) accepted: AcceptedEvents,
+    /// Accepted events that the checkpoint keeps.
+    pub(crate) carried: BTreeMap<EventKey, DecisionSet>,
     pub(crate) checkpoint_sequence: u64,
     pub(crate) next_record_sequence: u64,
     pub(crate) next_segment_counter: u64,
     /// Segments that were being written: they are closed before anything is served.
     pub(crate) unclosed: Vec<(SegmentIndex, Vec<u8>)>,
-    /// Records that are not at their full width: they are appended again before anything is served.
-    pub(crate) torn: Vec<(TableEntry, Vec<u8>)>,
+    /// Records that are not at their full width, in the order in which they were written first: they are appended again before anything
+    /// is served.
+    pub(crate) torn: Vec<TornRecord>,
     pub(crate) flushes_possibly_lost: u64,
     pub(crate) flushes_lost: u64,
     pub(crate) segments_unreadable: u64,
+}
+
+/// A record of a torn flush.
+pub(crate) struct TornRecord {
+    sequence: u64,
+    pub(crate) entry: TableEntry,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// Why a lane cannot start.
@@ -84,6 +96,7 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
         segments: Segments::default(),
         finished: Finished::from_checkpoint(lanes, &body.finished),
         accepted: AcceptedEvents::from_checkpoint(&body.streams),
+        carried: decided_events(&body.decision_sets, &body.decided),
         checkpoint_sequence: sequence,
         next_record_sequence: body.next_record_sequence,
         next_segment_counter: body.next_segment_counter,
@@ -95,6 +108,7 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
     };
     let mut recovery = Recovery { io, config, found };
     recovery.check_places(sequence, &body)?;
+    recovery.take_decided();
     for entry in &body.live {
         let plan = PlannedSegment {
             id: entry.id,
@@ -103,11 +117,10 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
             unit_bytes: entry.unit_bytes,
             shards: entry.shards.clone(),
         };
-        let limit = (entry.state == SegmentState::Walk).then_some(entry.flushes);
-        recovery.segment(&plan, entry.state, limit).await;
+        recovery.segment(&plan, entry.state, entry.flushes).await;
     }
     for plan in &body.planned {
-        recovery.segment(plan, SegmentState::Open, None).await;
+        recovery.segment(plan, SegmentState::Open, 0).await;
     }
     recovery.settle();
     Ok(recovery.found)
@@ -176,8 +189,17 @@ impl Recovery {
         Reader { io: self.io.clone(), task: RECOVERY_TASK, segment: read_segment(&self.config, plan, |d| d.present) }
     }
 
-    /// Takes in one segment.
-    async fn segment(&mut self, plan: &PlannedSegment, state: SegmentState, limit: Option<u32>) {
+    /// Takes in what the checkpoint says of accepted events.
+    fn take_decided(&mut self) {
+        let found = &mut self.found;
+        for (key, set) in &found.carried {
+            found.accepted.accept(*key, StreamSet::from_bits(set.accepted), set.incomplete, None);
+            found.accepted.release(*key, StreamSet::from_bits(set.released), None);
+        }
+    }
+
+    /// Takes in one segment, of which `flushes` flushes are known to be durable.
+    async fn segment(&mut self, plan: &PlannedSegment, state: SegmentState, flushes: u32) {
         let reader = self.reader(plan);
         if state != SegmentState::Walk
             && let Some(table) = self.closing_table(&reader).await
@@ -187,11 +209,12 @@ impl Recovery {
             self.take_records(index, spans.iter(), table.records.into_iter());
             return;
         }
-        let walked = self.walk(&reader, limit).await;
+        let limit = (state != SegmentState::Open).then_some(flushes);
+        let walked = self.walk(&reader, limit, flushes).await;
         self.found.flushes_possibly_lost += walked.possibly_lost;
         self.found.flushes_lost += walked.lost;
         if walked.flushes.is_empty() && walked.torn.is_empty() {
-            if state == SegmentState::Closed || (state == SegmentState::Walk && limit != Some(0)) {
+            if state == SegmentState::Closed || (state == SegmentState::Walk && flushes > 0) {
                 self.unreadable(plan, state);
             }
             return;
@@ -219,7 +242,7 @@ impl Recovery {
             unit_bytes: plan.unit_bytes,
             shards: plan.shards.clone(),
             durable_position: u32::MAX,
-            durable_flushes: u32::try_from(spans.len()).expect("a segment has few flushes"),
+            durable_flushes: spans.last().map_or(0, |last| last.flush + 1),
             flushes: spans,
             live_records: 0,
             live_bytes: 0,
@@ -249,11 +272,11 @@ impl Recovery {
         Some(table)
     }
 
-    /// Follows the flushes of a segment from its start.
-    async fn walk(&self, reader: &Reader, limit: Option<u32>) -> Walked {
+    /// Follows the flushes of a segment from its start: `limit` of them, or as many as there are. The first `durable` are known to be.
+    async fn walk(&self, reader: &Reader, limit: Option<u32>, durable: u32) -> Walked {
         let mut walked = Walked::default();
         let mut headers = Vec::new();
-        let (mut offset, mut position, mut known_durable) = (0, 0, 0);
+        let (mut offset, mut position, mut known_durable) = (0, 0, durable);
         let geometry = &self.config.geometry;
         while limit.is_none_or(|limit| headers.len() < limit as usize)
             && offset + (BLOCK_BYTES as u64) < geometry.slot_bytes
@@ -322,19 +345,26 @@ impl Recovery {
                     false => table_in(&rows.data, header),
                 };
                 let Some(table) = table else {
+                    walked.torn_on |= !durable;
                     walked.lost += 1;
                     return;
                 };
-                if header_on_all && rows.whole_shards == reader.segment.shards.len() || durable {
+                let whole = header_on_all && rows.whole_shards == reader.segment.shards.len();
+                if whole && !walked.torn_on || durable {
                     walked.flushes.push((span, table));
                 } else {
-                    walked.torn.extend(records_of(&table, &rows.data));
+                    // What stays is the segment's beginning, so that a checkpoint can say how much that is.
+                    walked.torn_on = true;
+                    walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
                 }
             }
-            Err(RowsError::Unavailable) => walked.possibly_lost += 1,
             Err(RowsError::Lost) if durable => walked.lost += 1,
+            Err(RowsError::Unavailable) => {
+                walked.torn_on |= !durable;
+                walked.possibly_lost += 1;
+            }
             // Too few shards were written before the stop, and every drive answers: it was never acknowledged.
-            Err(RowsError::Lost) => {}
+            Err(RowsError::Lost) => walked.torn_on = true,
         }
     }
 
@@ -392,12 +422,12 @@ impl Recovery {
             }
             RecordKind::Accept => {
                 let incomplete = entry.flags & RECORD_INCOMPLETE != 0;
-                if found.accepted.accept(key, StreamSet::of_record(entry), incomplete, index) {
+                if found.accepted.accept(key, StreamSet::of_record(entry), incomplete, Some(index)) {
                     found.segments.revive(index, 0);
                 }
             }
             RecordKind::Release => {
-                if found.accepted.release(key, StreamSet::of_record(entry), index) {
+                if found.accepted.release(key, StreamSet::of_record(entry), Some(index)) {
                     found.segments.revive(index, 0);
                 }
             }
@@ -412,6 +442,7 @@ impl Recovery {
 
     /// What only all tables together tell.
     fn settle(&mut self) {
+        self.found.torn.sort_by_key(|torn| torn.sequence);
         for key in self.found.accepted.all_released() {
             self.finish(key);
         }
@@ -445,7 +476,9 @@ pub(crate) fn bury_event(
 struct Walked {
     /// Flushes that stay where they are, with their tables.
     flushes: Vec<(FlushSpan, Vec<u8>)>,
-    torn: Vec<(TableEntry, Vec<u8>)>,
+    torn: Vec<TornRecord>,
+    /// A flush that does not stay was met: none after it does, unless it is known to be durable.
+    torn_on: bool,
     possibly_lost: u64,
     lost: u64,
 }
@@ -473,6 +506,7 @@ pub(crate) fn read_segment(
         unit_bytes: plan.unit_bytes,
         slot_bytes: config.geometry.slot_bytes,
         shards: plan.shards.iter().map(shard).collect(),
+        headers_failed: Cell::new(0),
     }
 }
 
@@ -510,10 +544,11 @@ fn table_in(data: &[u8], header: &FlushHeader) -> Option<Vec<u8>> {
 }
 
 /// Each record of a flush with its payload, as far as it is right.
-fn records_of(table: &[u8], data: &[u8]) -> Vec<(TableEntry, Vec<u8>)> {
-    let payload = |entry: &TableEntry| {
+fn records_of(first_sequence: u64, table: &[u8], data: &[u8]) -> Vec<TornRecord> {
+    let record = |(sequence, entry): (u64, TableEntry)| {
         let range = entry.payload_range();
-        data.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec)
+        let payload = data.get(range.start as usize..range.end as usize)?.to_vec();
+        Some(TornRecord { sequence, entry, payload })
     };
-    decode_table(table).filter_map(|entry| payload(&entry).map(|payload| (entry, payload))).collect()
+    (first_sequence..).zip(decode_table(table)).filter_map(record).collect()
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_format::{SegmentEntry, SegmentId, SegmentState, ShardPlace};
+pub(crate) use forebay_format::SegmentState;
+use forebay_format::{SegmentEntry, SegmentId, ShardPlace};
 use forebay_types::DriveNumber;
 use forebay_types::limits::SHARDS_MAX;
 
@@ -85,9 +86,9 @@ impl Segment {
         self.flushes.last().map_or(0, |f| f.position + f.positions())
     }
 
-    /// Whether its flushes are all that were written, without a gap.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        self.flushes.iter().enumerate().all(|(at, span)| span.flush as usize == at)
+    /// Flushes that following it finds when it is closed: one more than the number of its last.
+    pub(crate) fn flushes_to_walk(&self) -> u32 {
+        self.flushes.last().map_or(0, |last| last.flush + 1)
     }
 
     /// Data shards, and the drives that hold shards, ascending.
@@ -113,7 +114,10 @@ impl Segment {
             data_shards: self.data_shards,
             parity_shards: self.parity_shards,
             unit_bytes: self.unit_bytes,
-            flushes: u32::try_from(self.flushes.len()).expect("a segment has few flushes"),
+            flushes: match self.state {
+                SegmentState::Open => self.durable_flushes,
+                SegmentState::Closed | SegmentState::Walk => self.flushes_to_walk(),
+            },
             first_sequence: self.first_sequence(),
             shards: self.shards.clone(),
         }

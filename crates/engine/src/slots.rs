@@ -163,6 +163,17 @@ impl Slots {
         self.planned.pop_front()
     }
 
+    /// A segment that no checkpoint lists.
+    pub(crate) fn open_unlisted(
+        &mut self,
+        width: Width,
+        unit_bytes: u32,
+        next_id: impl FnOnce() -> SegmentId,
+    ) -> Option<PlannedSegment> {
+        let shards = self.take(width.shards())?;
+        Some(PlannedSegment { id: next_id(), data_shards: width.data, parity_shards: width.parity, unit_bytes, shards })
+    }
+
     pub(crate) fn durable_window(&self) -> usize {
         self.durable
     }
@@ -171,17 +182,23 @@ impl Slots {
         self.planned.len()
     }
 
-    /// Segments of `shards` shards that the free slots allow beside the planned ones: the largest s for which the drives
-    /// have s * shards slots when each gives at most s.
+    /// Segments of `shards` shards that the free slots allow beside the planned ones.
     pub(crate) fn plannable(&self, shards: usize) -> usize {
-        let fits = |s: usize| self.free.values().map(|free| free.len().min(s)).sum::<usize>() >= s * shards;
-        let most = self.free.values().map(BTreeSet::len).sum::<usize>() / shards.max(1);
-        let (mut low, mut high) = (0, most);
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            if fits(middle) { low = middle } else { high = middle - 1 }
-        }
-        low
+        segments_on(self.free.values().map(BTreeSet::len), shards)
+    }
+
+    /// Segments that can be opened although the drives fail that may: as many as `width` has parities. What is planned counts as free,
+    /// and segments grow narrower when there are not enough drives for their width, down to `data_min`.
+    pub(crate) fn left_after_losses(&self, width: Width, data_min: u8) -> usize {
+        let planned = |drive| self.planned.iter().flat_map(|p| &p.shards).filter(|place| place.drive == drive).count();
+        let mut free: Vec<usize> = self.free.iter().map(|(drive, free)| free.len() + planned(*drive)).collect();
+        free.sort_unstable_by_key(|free| std::cmp::Reverse(*free));
+        let left = |losses: usize| {
+            let free = free.get(losses..)?;
+            let data = free.len().checked_sub(usize::from(width.parity))?.min(usize::from(width.data));
+            (data >= usize::from(data_min)).then(|| segments_on(free.iter().copied(), data + usize::from(width.parity)))
+        };
+        (0..=usize::from(width.parity)).map_while(left).min().unwrap_or(0)
     }
 
     /// All slots of the lane.
@@ -195,6 +212,18 @@ impl Slots {
         let planned: u64 = self.planned.iter().map(|p| p.shards.len() as u64).sum();
         (free + planned, self.total())
     }
+}
+
+/// Segments of `shards` shards on drives with so many free slots: the largest s for which the drives have s * shards slots when each
+/// gives at most s.
+fn segments_on(free: impl Iterator<Item = usize> + Clone, shards: usize) -> usize {
+    let fits = |s: usize| free.clone().map(|free| free.min(s)).sum::<usize>() >= s * shards;
+    let (mut low, mut high) = (0, free.clone().sum::<usize>() / shards.max(1));
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
 }
 
 #[cfg(test)]
@@ -253,6 +282,21 @@ mod tests {
         slots.window_is_durable(mark);
         assert_eq!((slots.planned(), slots.durable_window()), (0, 0));
         assert_eq!(slots.plannable(4), 4);
+    }
+
+    #[test]
+    fn what_is_left_counts_the_drives_that_may_fail() {
+        let width = Width { data: 4, parity: 1 };
+        let mut five = slots(5, 6);
+        assert_eq!(five.left_after_losses(width, 2), 6, "without a drive, six of four shards");
+        five.plan(4, width, 4096, ids());
+        assert_eq!(five.left_after_losses(width, 2), 6, "what is planned is not used");
+        assert_eq!(five.left_after_losses(width, 4), 6, "fewer drives than that write nothing");
+        let mut ten = Slots::new(0, 1);
+        for drive in 0..10 {
+            ten.add_drive(DriveNumber(drive), 1, &BTreeSet::new());
+        }
+        assert_eq!((ten.plannable(5), ten.left_after_losses(width, 2)), (2, 1));
     }
 
     #[test]

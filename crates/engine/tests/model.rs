@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{PATIENT, Shape, World};
+use world::{PATIENT, Setup, Shape, World};
 
 const SEEDS: u64 = 60;
 
@@ -25,7 +25,13 @@ fn what_is_acknowledged_holds_through_crashes_and_lost_drives() {
     let mut totals = world::Totals::default();
     for seed in seeds {
         let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];
-        let result = std::panic::catch_unwind(|| World::new(seed, shape, PATIENT).run(700));
+        let setup = Setup {
+            // Every second store is full most of the time.
+            drive_bytes: if seed % 2 == 0 { 6 << 20 } else { 3 << 20 },
+            read_errors_per_mille: if seed % 3 == 0 { 10 } else { 0 },
+            ..PATIENT
+        };
+        let result = std::panic::catch_unwind(|| World::new(seed, shape, setup).run(700));
         match result {
             Ok(world) => totals.add(&world),
             Err(panic) => {

@@ -101,6 +101,35 @@ layout!(
 );
 
 layout!(
+    /// What was decided on accepted events.
+    decision_set, 24 {
+        ACCEPTED: u64 = 0;
+        RELEASED: u64 = 8;
+        FLAGS: u32 = 16;
+        ROOM: [u8; 4] = 20;
+    }
+);
+
+layout!(
+    /// The accepted events of a run that the checkpoint keeps; their ranges follow.
+    decided_run, 16 {
+        RUN: u32 = 0;
+        FLAGS: u32 = 4;
+        RANGE_COUNT: u32 = 8;
+        ROOM: [u8; 4] = 12;
+    }
+);
+
+layout!(
+    /// Neighbouring events of which the same was decided.
+    decided_range, 16 {
+        FIRST_EVENT: u64 = 0;
+        LENGTH: u32 = 8;
+        SET: u32 = 12;
+    }
+);
+
+layout!(
     /// The name of a stream; its number is its place in the section.
     stream, 72 {
         NAME_BYTES: u8 = 0;
@@ -124,6 +153,16 @@ pub(crate) const SECTION_OPTIONAL: u16 = 1;
 /// Flag of a finished run: no event of it will come any more.
 pub(crate) const RUN_CLOSED: u32 = 1;
 
+/// Flag of a set of decisions: accepted although fragments were missing.
+pub(crate) const SET_INCOMPLETE: u32 = 1;
+
+/// Sets of decisions in a checkpoint.
+pub const DECISION_SETS_MAX: usize = 256;
+
+/// Accepted events that a checkpoint keeps: as many as have room in the largest place of one, so that what a checkpoint says
+/// bounds the memory that reading it takes.
+pub const DECIDED_EVENTS_MAX: u64 = 1 << 24;
+
 /// Kinds of sections; stored, never given another meaning.
 pub(crate) mod section_kind {
     pub(crate) const NUMBERS: u16 = 1;
@@ -132,6 +171,8 @@ pub(crate) mod section_kind {
     pub(crate) const FINISHED: u16 = 4;
     pub(crate) const COUNTERS: u16 = 5;
     pub(crate) const STREAMS: u16 = 6;
+    pub(crate) const DECISION_SETS: u16 = 7;
+    pub(crate) const DECIDED: u16 = 8;
 }
 
 /// The header of a checkpoint on one drive.
@@ -248,8 +289,7 @@ pub struct SegmentEntry {
     pub parity_shards: u8,
     /// Bytes of a unit.
     pub unit_bytes: u32,
-    /// Its flushes, without the closing one. In [`SegmentState::Walk`] exactly these are durable; of an open segment some may
-    /// have been on their way, and more may have followed.
+    /// Its flushes that are durable, without the closing one: all of them, but of an open segment more may have followed.
     pub flushes: u32,
     /// Sequence of its first record.
     pub first_sequence: u64,
@@ -292,6 +332,37 @@ pub struct FinishedRun {
     pub ranges: Vec<OrdinalRange>,
 }
 
+/// What was decided on accepted events whose records no segment needs to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DecisionSet {
+    /// The streams that want the events, as bits by number.
+    pub accepted: u64,
+    /// Those of them that are done with the events: not all.
+    pub released: u64,
+    /// Accepted although fragments were missing.
+    pub incomplete: bool,
+}
+
+/// Neighbouring events of which the same was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecidedRange {
+    /// The number of the first.
+    pub first: u64,
+    /// How many; at least 1.
+    pub length: u32,
+    /// What was decided: the place in [`CheckpointBody::decision_sets`].
+    pub set: u32,
+}
+
+/// The accepted events of a run that the checkpoint keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecidedRun {
+    /// The run.
+    pub run: RunId,
+    /// Ascending, none in two.
+    pub ranges: Vec<DecidedRange>,
+}
+
 /// The state of a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointBody {
@@ -309,6 +380,10 @@ pub struct CheckpointBody {
     /// names are only ever added at the end. Records hold sets of streams as bits by number, so a name must
     /// stand in a durable checkpoint before any record uses its number.
     pub streams: Vec<StreamName>,
+    /// What [`CheckpointBody::decided`] speaks of; each once.
+    pub decision_sets: Vec<DecisionSet>,
+    /// Accepted events that are known from here alone; runs ascending. Records in segments may add releases.
+    pub decided: Vec<DecidedRun>,
     /// Counters of the operator's statistics; numbers ascending.
     pub counters: Vec<(u16, u64)>,
 }

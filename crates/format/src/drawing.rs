@@ -57,6 +57,9 @@ fn structures_of_the_code() -> Structures {
         checkpoint::planned_segment,
         checkpoint::finished_run,
         checkpoint::ordinal_range,
+        checkpoint::decision_set,
+        checkpoint::decided_run,
+        checkpoint::decided_range,
         checkpoint::stream,
         checkpoint::counter,
         segment::segment_id,
@@ -138,6 +141,8 @@ fn numbers_of_the_code() -> Vec<String> {
         number("limit", "unit bytes of a store", u64::from(superblock::UNIT_BYTES_MAX)),
         number("limit", "fragment bytes", limits::FRAGMENT_BYTES_MAX as u64),
         number("limit", "streams", limits::STREAMS_MAX as u64),
+        number("limit", "sets of decisions", checkpoint::DECISION_SETS_MAX as u64),
+        number("limit", "decided events", checkpoint::DECIDED_EVENTS_MAX),
     ];
     use checkpoint::{SegmentState, section_kind};
     use superblock::DriveState;
@@ -153,8 +158,11 @@ fn numbers_of_the_code() -> Vec<String> {
         number("section kind", "finished", section_kind::FINISHED.into()),
         number("section kind", "counters", section_kind::COUNTERS.into()),
         number("section kind", "streams", section_kind::STREAMS.into()),
+        number("section kind", "decision sets", section_kind::DECISION_SETS.into()),
+        number("section kind", "decided", section_kind::DECIDED.into()),
         number("section flag", "optional", checkpoint::SECTION_OPTIONAL.into()),
         number("finished run flag", "closed", checkpoint::RUN_CLOSED.into()),
+        number("set of decisions flag", "incomplete", checkpoint::SET_INCOMPLETE.into()),
         number("flush flag", "closing", flush::FLUSH_CLOSING.into()),
         number("flush flag", "inline table", flush::FLUSH_INLINE_TABLE.into()),
         number("flush flag", "table has sequences (kept)", flush::FLUSH_TABLE_HAS_SEQUENCES.into()),

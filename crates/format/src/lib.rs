@@ -25,8 +25,9 @@ mod superblock;
 mod table;
 
 pub use checkpoint::{
-    CHECKPOINT_HEADER_BYTES, CheckpointBody, CheckpointHeader, FinishedRun, OrdinalRange, PlannedSegment, SegmentEntry,
-    SegmentState, encode_checkpoint, encoded_checkpoint_bytes,
+    CHECKPOINT_HEADER_BYTES, CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, DecidedRange,
+    DecidedRun, DecisionSet, FinishedRun, OrdinalRange, PlannedSegment, SegmentEntry, SegmentState, encode_checkpoint,
+    encoded_checkpoint_bytes,
 };
 pub use error::FormatError;
 pub use flush::{

@@ -60,8 +60,11 @@ fn any_body() -> impl Strategy<Value = CheckpointBody> {
     let finished = prop::collection::btree_map(any::<u32>(), (any::<bool>(), ranges), 0..5);
     let counters: BoxedStrategy<BTreeMap<u16, u64>> =
         prop::collection::btree_map(any::<u16>(), any::<u64>(), 0..10).boxed();
-    (any::<u64>(), any::<u64>(), segments, finished, any_streams(), counters).prop_map(
-        |(next_record_sequence, next_segment_counter, segments, finished, streams, counters)| {
+    let sets = prop::collection::btree_set((1..u64::MAX, any::<u64>(), any::<bool>()), 1..20);
+    let decided = prop::collection::vec((1..1u64 << 40, 1..1u32 << 10, any::<u32>()), 0..10);
+    let decided = (sets, prop::collection::btree_map(any::<u32>(), decided, 0..5));
+    (any::<u64>(), any::<u64>(), segments, finished, any_streams(), counters, decided).prop_map(
+        |(next_record_sequence, next_segment_counter, segments, finished, streams, counters, decided)| {
             let mut body = CheckpointBody { next_record_sequence, next_segment_counter, streams, ..Default::default() };
             for (
                 slot,
@@ -96,6 +99,24 @@ fn any_body() -> impl Strategy<Value = CheckpointBody> {
                     start += length;
                 }
                 body.finished.push(FinishedRun { run: RunId(run), closed, ranges });
+            }
+            let set = |(accepted, released, incomplete): (u64, u64, bool)| {
+                // One stream at least has not released.
+                let released = released & accepted & (accepted - 1);
+                DecisionSet { accepted, released, incomplete }
+            };
+            body.decision_sets = decided.0.into_iter().map(set).collect();
+            body.decision_sets.sort();
+            body.decision_sets.dedup();
+            for (run, steps) in decided.1 {
+                let mut free = 0;
+                let mut ranges = Vec::new();
+                for (gap, length, set) in steps {
+                    let set = set % body.decision_sets.len() as u32;
+                    ranges.push(DecidedRange { first: free + gap - 1, length, set });
+                    free += gap - 1 + u64::from(length);
+                }
+                body.decided.push(DecidedRun { run: RunId(run), ranges });
             }
             body.counters = counters.into_iter().collect();
             body

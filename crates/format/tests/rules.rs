@@ -186,8 +186,16 @@ fn read_body(body: &[u8]) -> Result<CheckpointBody, FormatError> {
 }
 
 /// Every section that is needed, each without entries but the first.
-const EMPTY: [Section<'_>; 6] =
-    [(1, 0, 1, &[0; 16]), (2, 0, 0, &[]), (3, 0, 0, &[]), (4, 0, 0, &[]), (5, 0, 0, &[]), (6, 0, 0, &[])];
+const EMPTY: [Section<'_>; 8] = [
+    (1, 0, 1, &[0; 16]),
+    (2, 0, 0, &[]),
+    (3, 0, 0, &[]),
+    (4, 0, 0, &[]),
+    (5, 0, 0, &[]),
+    (6, 0, 0, &[]),
+    (7, 0, 0, &[]),
+    (8, 0, 0, &[]),
+];
 
 /// Reads [`EMPTY`] with another section at `index`.
 fn with_section(index: usize, section: Section<'_>) -> Result<CheckpointBody, FormatError> {
@@ -287,6 +295,34 @@ fn streams_of_checkpoints() {
 }
 
 /// What could not be read again is never written.
+#[test]
+fn decisions_of_checkpoints() {
+    let with = |change: fn(&mut CheckpointBody)| {
+        let mut body = checkpoint_body();
+        change(&mut body);
+        std::panic::catch_unwind(move || body.encode()).map(|bytes| read_body(&bytes))
+    };
+    assert!(with(|_| ()).is_ok());
+    assert!(with(|body| body.decision_sets[0].released = 0b101).is_err(), "nobody waits for the event");
+    assert!(with(|body| body.decision_sets[0].released = 0b10).is_err(), "released by who does not want it");
+    assert!(with(|body| body.decision_sets[1] = body.decision_sets[0]).is_err(), "a set twice");
+    assert!(with(|body| body.decided[0].ranges[0].set = 2).is_err(), "no such set");
+    assert!(with(|body| body.decided[0].ranges[0].length = 3).is_err(), "an event in two ranges");
+    assert!(with(|body| body.decided[0].ranges[0].length = 0).is_err(), "a range of nothing");
+    assert!(with(|body| body.decided[1].ranges[0].length = 3).is_err(), "beyond the last number");
+    assert!(with(|body| body.decided[1].run = body.decided[0].run).is_err(), "a run twice");
+    assert!(with(|body| body.decided[0].ranges[1].length = u32::MAX).is_err(), "more than memory is taken for");
+    let many = |body: &mut CheckpointBody| {
+        let set = |streams| DecisionSet { accepted: streams, released: 0, incomplete: false };
+        body.decision_sets = (1..=257).map(set).collect();
+    };
+    assert!(with(many).is_err(), "more sets than there may be");
+    expect(
+        with_section(6, (7, 0, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0])),
+        "flags 0x2",
+    );
+}
+
 #[test]
 fn encoding_refuses_what_decoding_would() {
     fn refused(encode: impl FnOnce() + std::panic::UnwindSafe) -> bool {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use forebay_format::{
-    CheckpointBody, CheckpointHeader, SegmentId, encode_checkpoint, encoded_checkpoint_bytes, place_of,
+    CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, SegmentId, encode_checkpoint,
+    encoded_checkpoint_bytes, place_of,
 };
 use forebay_media::AlignedBuffer;
 use forebay_types::DriveNumber;
 use forebay_types::limits::{BLOCK_BYTES, SHARDS_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
 
 use super::{Lane, State};
+use crate::api::LaneConfig;
 use crate::io::{Failure, Owner};
 use crate::segments::{SEGMENT_COUNTER_MASK, SegmentIndex};
 use crate::slots::WindowMark;
@@ -25,6 +27,9 @@ const SEGMENT_BYTES_MAX: u64 = 64 + 8 * SHARDS_MAX as u64;
 
 /// Bytes that the name of a stream takes in a checkpoint.
 const STREAM_BYTES: usize = 8 + STREAM_NAME_BYTES_MAX;
+
+/// Bytes that a set of decisions takes in a checkpoint.
+const DECISION_SET_BYTES: usize = 24;
 
 /// Bytes of the heads of its sections, and more.
 const SECTIONS_BYTES: usize = 4096;
@@ -55,23 +60,30 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.writing.is_none() && !self.wanted
     }
 }
 
 impl Lane {
-    /// Ranges of finished events that a checkpoint can always hold beside everything else.
+    /// Ranges of finished events, and of accepted ones that it keeps, that a checkpoint can always hold beside everything else.
     pub(super) fn ranges_max(&self) -> u64 {
         let slots: u64 = self.slots.total().max(1);
         let narrowest = u64::from(self.config.geometry.data_shards_min + self.config.geometry.parity_shards);
         let segments = (slots / narrowest + WINDOW as u64) * SEGMENT_BYTES_MAX;
-        let fixed = (2 * BLOCK_BYTES + SECTIONS_BYTES + STREAMS_MAX * STREAM_BYTES) as u64;
-        self.config.geometry.checkpoint_bytes.saturating_sub(segments + fixed) / RANGE_BYTES
+        let names = STREAMS_MAX * STREAM_BYTES + DECISION_SETS_MAX * DECISION_SET_BYTES;
+        let fixed = (2 * BLOCK_BYTES + SECTIONS_BYTES + names) as u64;
+        let ranges = self.config.geometry.checkpoint_bytes.saturating_sub(segments + fixed) / RANGE_BYTES;
+        ranges.min(DECIDED_EVENTS_MAX)
     }
 
     pub(super) fn checkpoint_if_needed(&mut self) {
-        if self.checkpointer.writing.is_some() || self.writer.frozen || !self.checkpoint_is_due() {
+        let recovering = matches!(self.state, State::Preparing) && !self.is_quiet();
+        if recovering || self.checkpointer.writing.is_some() || self.writer.frozen || !self.checkpoint_is_due() {
             return;
         }
         self.write_checkpoint();
@@ -99,17 +111,16 @@ impl Lane {
             && (!matches!(self.state, State::Stopping) || !self.writer.replay.is_empty())
         {
             let (config, counter) = (&self.config, &mut self.next_segment_counter);
-            let next_id = || {
-                *counter += 1;
-                let number = u64::from(config.lane) << 48 | (*counter & SEGMENT_COUNTER_MASK);
-                SegmentId { epoch: config.epoch as u32, nonce: config.nonce as u32, counter: number }
-            };
-            self.slots.plan(WINDOW, width, config.geometry.unit_bytes, next_id);
+            self.slots.plan(WINDOW, width, config.geometry.unit_bytes, || next_segment_id(config, counter));
+        }
+        if matches!(self.state, State::Preparing) {
+            self.forget_emptied();
         }
         let dropped = self.segments.droppable();
         let body = self.checkpoint_body(&dropped).encode();
         let bytes = encoded_checkpoint_bytes(body.len());
         if bytes as u64 > self.config.geometry.checkpoint_bytes {
+            self.checkpoint_decisions_failed();
             let places = self.config.geometry.checkpoint_bytes;
             self.become_unavailable(format!("a checkpoint of {bytes} bytes does not fit its place of {places} bytes"));
             return;
@@ -146,15 +157,18 @@ impl Lane {
         });
     }
 
-    fn checkpoint_body(&self, dropped: &[SegmentIndex]) -> CheckpointBody {
+    fn checkpoint_body(&mut self, dropped: &[SegmentIndex]) -> CheckpointBody {
+        let (finished, decision_sets, decided) = self.decisions_for_checkpoint();
         let live = self.segments.iter().filter(|(index, _)| !dropped.contains(index));
         CheckpointBody {
             next_record_sequence: self.next_sequence,
             next_segment_counter: self.next_segment_counter,
             live: live.map(|(_, segment)| segment.entry()).collect(),
             planned: self.slots.window(),
-            finished: self.finished.to_checkpoint(),
+            finished,
             streams: self.accepted.names().to_vec(),
+            decision_sets,
+            decided,
             counters: Vec::new(),
         }
     }
@@ -175,6 +189,7 @@ impl Lane {
         let writing = self.checkpointer.writing.take().expect("looked at just now");
         if writing.failed {
             self.checkpointer.wanted = true;
+            self.checkpoint_decisions_failed();
             return;
         }
         self.counters.checkpoints += 1;
@@ -188,5 +203,13 @@ impl Lane {
             let segment = self.segments.remove(index);
             self.slots.give_back(&segment.shards);
         }
+        self.checkpoint_decisions_are_durable();
     }
+}
+
+/// The name of a further segment.
+pub(super) fn next_segment_id(config: &LaneConfig, counter: &mut u64) -> SegmentId {
+    *counter += 1;
+    let number = u64::from(config.lane) << 48 | (*counter & SEGMENT_COUNTER_MASK);
+    SegmentId { epoch: config.epoch as u32, nonce: config.nonce as u32, counter: number }
 }

@@ -7,8 +7,8 @@ use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, EventId, RunId, crc32c};
 
-use super::Lane;
 use super::write::OpenSegment;
+use super::{Lane, State};
 use crate::flush::codec;
 use crate::io::{Failure, Owner};
 use crate::recovery::decode_table;
@@ -34,7 +34,8 @@ fn closing_unit_bytes(data_shards: u8, table_bytes: usize) -> usize {
 impl Lane {
     /// Closes segments whose every flush is durable.
     pub(super) fn close_retired(&mut self) {
-        if self.writer.frozen || !self.may_close() {
+        if self.writer.frozen || matches!(self.state, State::Preparing) {
+            // A closing flush hides what is torn: first a checkpoint must list where that was written again.
             return;
         }
         let waiting = std::mem::take(&mut self.writer.retired);
@@ -177,12 +178,7 @@ impl Lane {
         self.segments.has_all_flushes(closing.segment);
         let segment = self.segments.get_mut(closing.segment);
         let enough = closing.written >= usize::from(segment.data_shards);
-        segment.state = match enough {
-            true => SegmentState::Closed,
-            false if segment.is_contiguous() => SegmentState::Walk,
-            // Following all of its flushes once more finds nothing that is not here: records are met twice and count once.
-            false => SegmentState::Open,
-        };
+        segment.state = if enough { SegmentState::Closed } else { SegmentState::Walk };
         segment.writing = false;
     }
 }

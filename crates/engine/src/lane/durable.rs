@@ -55,7 +55,7 @@ impl Lane {
         let degraded = segment.shards.len() < full;
         let table = std::mem::take(&mut sealed.table);
         for entry in decode_table(&table) {
-            self.record_is_durable(index, &entry, degraded);
+            self.record_is_durable(Some(index), &entry, degraded);
         }
         for (waiter, records) in waiters {
             self.replies.extend(match waiter {
@@ -81,7 +81,8 @@ impl Lane {
         }
     }
 
-    fn record_is_durable(&mut self, segment: SegmentIndex, entry: &TableEntry, degraded: bool) {
+    /// A record took effect: in a segment, or by a checkpoint alone.
+    pub(super) fn record_is_durable(&mut self, segment: Option<SegmentIndex>, entry: &TableEntry, degraded: bool) {
         let key = entry.key();
         let incomplete = entry.flags & RECORD_INCOMPLETE != 0;
         match entry.kind {
@@ -94,14 +95,15 @@ impl Lane {
             RecordKind::Accept => {
                 self.counters.events_accepted += 1;
                 self.counters.events_incomplete += u64::from(incomplete);
-                if self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment) {
+                let needed = self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment);
+                if needed && let Some(segment) = segment {
                     self.segments.revive(segment, 0);
                 }
                 self.index.accept(key, incomplete);
             }
             RecordKind::Release => {
                 let needed = self.accepted.release(key, StreamSet::of_record(entry), segment);
-                if needed {
+                if needed && let Some(segment) = segment {
                     self.segments.revive(segment, 0);
                 }
                 if self.accepted.get(key).is_some_and(|a| a.is_over()) {
@@ -125,6 +127,7 @@ impl Lane {
 
     /// The event is over: it leaves the index in one step.
     fn finish_event(&mut self, key: EventKey) {
+        self.carried.remove(key);
         self.finished.insert(key);
         if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {
             self.fragment_bytes -= event.bytes();

@@ -14,6 +14,9 @@ use crate::io::Failure;
 use crate::recovery::decode_table;
 use crate::segments::SegmentIndex;
 
+/// A drive is out when so many reads of it fail and none comes back well in between.
+const READS_FAILED_MAX: u32 = 8;
+
 impl Lane {
     /// Takes a drive out at once for this lane, and asks for its loss to be made durable.
     pub(super) fn fail_drive(&mut self, drive: DriveNumber, reason: &str) {
@@ -21,7 +24,7 @@ impl Lane {
             return;
         }
         self.failing.insert(drive);
-        if self.is_member(drive) && !matches!(self.state, State::Recovering(_) | State::ReadOnly) {
+        if self.is_member(drive) && !matches!(self.state, State::ReadOnly) && !self.config.read_only {
             self.writer.frozen = true;
             self.events.push_back(LaneEvent::DriveFailed { drive, reason: reason.to_owned() });
         }
@@ -30,18 +33,35 @@ impl Lane {
         }
     }
 
-    /// A read failed. A drive that returns errors or nothing is out; that it ended too early is the same.
-    pub(super) fn note_read_failure(&mut self, drive: DriveNumber, failure: &Failure) {
-        if matches!(self.state, State::Recovering(_)) {
+    /// A read came back. One that failed is made up for from the other drives and counted: a drive has bad places and is good for all else. One of
+    /// which many reads in a row fail is out, as long as that harms nothing that is stored; one that takes no write is out at once.
+    pub(super) fn note_read(&mut self, drive: DriveNumber, failure: Option<&Failure>) {
+        let Some(failure) = failure else {
+            self.failed_reads.remove(&drive);
+            return;
+        };
+        self.counters.reads_failed += 1;
+        let failed = self.failed_reads.entry(drive).or_default();
+        *failed += 1;
+        if *failed < READS_FAILED_MAX || matches!(self.state, State::Recovering(_)) || !self.can_do_without(drive) {
             return;
         }
-        self.fail_drive(drive, &format!("a read failed: {failure}"));
+        self.fail_drive(drive, &format!("{READS_FAILED_MAX} reads in a row failed, the last one: {failure}"));
+    }
+
+    /// Whether what is stored stays within reach, and writing goes on, without a drive that answers.
+    fn can_do_without(&self, drive: DriveNumber) -> bool {
+        let geometry = &self.config.geometry;
+        let needed = usize::from(geometry.data_shards_min) + usize::from(geometry.parity_shards);
+        let failures_left = self.segments.failures_left(|d| self.answers(d)).unwrap_or(geometry.parity_shards);
+        self.answers(drive) && self.members().len() > needed && failures_left > 0
     }
 
     /// Drives that have not answered for too long are out, as long as that harms nothing that is stored: when no more may be lost, waiting
     /// is better.
     pub(super) fn judge_drives(&mut self) {
-        let late = self.io.overdue(self.config.drive_timeout / 2);
+        let mut late = self.io.overdue(self.config.drive_timeout / 2);
+        late.retain(|drive| !self.failing.contains(drive));
         if late.len() > usize::from(self.config.geometry.parity_shards) {
             // So many at once are not broken: the machine, or what they hang on, is slow. When it goes on, the first to answer
             // shall not condemn the others.
@@ -49,12 +69,13 @@ impl Lane {
             return;
         }
         for drive in self.io.overdue(self.config.drive_timeout) {
-            let members = self.members();
-            let width_left = members.len()
-                > usize::from(self.config.geometry.data_shards_min) + usize::from(self.config.geometry.parity_shards);
-            let failures_left = self.segments.failures_left(|d| self.answers(d));
-            let spare = failures_left.unwrap_or(self.config.geometry.parity_shards) > 0;
-            if self.answers(drive) && width_left && spare {
+            if self.failing.contains(&drive) {
+                // Recovery goes on reading where it can.
+                for finished in self.io.give_up(drive) {
+                    self.finish_operation(finished);
+                }
+            }
+            if self.can_do_without(drive) {
                 let limit_ms = self.config.drive_timeout.as_millis();
                 self.fail_drive(drive, &format!("an operation was not answered within {limit_ms} ms"));
             }
@@ -94,8 +115,19 @@ impl Lane {
     pub(super) fn reform(&mut self) {
         let settled = self.failing.iter().all(|drive| !self.is_member(*drive));
         let back = self.writer.in_flight.iter().all(|f| f.pending == 0);
-        if !self.writer.frozen || !settled || !back || matches!(self.state, State::Unavailable(_)) {
+        if !self.writer.frozen || !settled || !back {
             return;
+        }
+        match self.state {
+            State::Unavailable(_) | State::Stopped => return,
+            State::Recovering(_) | State::Preparing if self.width().is_some() => {
+                // Checkpoints that are on their way come back first.
+                if !self.checkpointer.is_writing() {
+                    self.start_over();
+                }
+                return;
+            }
+            State::Recovering(_) | State::Preparing | State::Serving | State::ReadOnly | State::Stopping => {}
         }
         self.acknowledge();
         let flights: VecDeque<InFlight> = std::mem::take(&mut self.writer.in_flight);
@@ -178,6 +210,7 @@ impl Lane {
         for refused in replay {
             self.refuse(refused);
         }
+        self.refuse_checkpoint_decisions();
         if stopping {
             // Whoever asked for the stop asks once: what could not be written is refused, the end comes all the same.
             self.stopped(false);

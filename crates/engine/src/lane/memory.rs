@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | what is known of fragments and undecided events | 64 bytes a fragment, 1 KiB a run | `Index::bytes` |
 //! | an accepted event | about 150 bytes more, until its streams have released it | `AcceptedEvents::bytes` |
+//! | an accepted event that checkpoints keep | about 100 bytes more | `Carried::bytes` |
 //! | finished events | about 60 bytes a range of neighbours; ranges are bounded by a checkpoint's room | `Finished::bytes` |
 //! | flushes | 40 bytes each (80 in the open segment): each takes 8 KiB and more on every drive | `Segments::bytes` |
 //! | the tables of segments that are not closed | 80 bytes a record of the segment | `Writer::table_bytes` |
@@ -33,7 +34,8 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 impl Lane {
     /// Memory of all that is known of events, in bytes: what `LaneConfig::index_bytes` bounds.
     pub(super) fn index_bytes(&self) -> usize {
-        let events = self.index.bytes() + self.accepted.bytes() + self.finished.bytes();
+        let accepted = self.accepted.bytes() + self.carried.bytes();
+        let events = self.index.bytes() + accepted + self.finished.bytes();
         events + self.segments.bytes() + self.writer.table_bytes()
     }
 

@@ -135,7 +135,8 @@ impl Lane {
         if self.index_bytes() >= self.config.index_bytes {
             return true;
         }
-        let runs = self.finished.run_count() + self.index.run_count();
+        // A run has a head among the finished events and one among the decisions.
+        let runs = self.finished.run_count() + 2 * self.index.run_count();
         let ranges = (self.finished.ranges() + runs) as u64 + self.index.events();
         ranges >= self.ranges_max() && self.index.event(key).is_none()
     }
@@ -205,12 +206,12 @@ impl Lane {
                 Err(admission) => return admission,
             },
         };
-        let (kind, purpose) = match accepts {
-            true => (RecordKind::Accept, Purpose::Acceptance),
-            false => (RecordKind::Reject, Purpose::Release),
+        let kind = match accepts {
+            true => RecordKind::Accept,
+            false => RecordKind::Reject,
         };
         let flags = if incomplete { RECORD_INCOMPLETE } else { 0 };
-        self.decision(token, key, kind, purpose, flags, streams)
+        self.decision(token, key, kind, flags, streams)
     }
 
     /// Deletes an event, decided or not. When admitted, a [`crate::Reply::Decided`] follows.
@@ -221,7 +222,7 @@ impl Lane {
         if self.finished.contains(key) {
             return Admission::Done(DecideOutcome::AlreadyDone);
         }
-        self.decision(token, key, RecordKind::Delete, Purpose::Release, 0, StreamSet::default())
+        self.decision(token, key, RecordKind::Delete, 0, StreamSet::default())
     }
 
     /// A stream has its copy of an accepted event elsewhere. When admitted, a [`crate::Reply::Decided`] follows.
@@ -241,7 +242,7 @@ impl Lane {
         if accepted.released.contains(stream) {
             return Admission::Done(DecideOutcome::AlreadyDone);
         }
-        self.decision(token, key, RecordKind::Release, Purpose::Release, 0, StreamSet::one(stream))
+        self.decision(token, key, RecordKind::Release, 0, StreamSet::one(stream))
     }
 
     fn not_serving(&self) -> Option<Admission<DecideOutcome>> {
@@ -286,7 +287,6 @@ impl Lane {
         token: Token,
         key: EventKey,
         kind: RecordKind,
-        purpose: Purpose,
         flags: u8,
         streams: StreamSet,
     ) -> Admission<DecideOutcome> {
@@ -300,16 +300,16 @@ impl Lane {
         }
         let (source, crc) = streams.to_record();
         let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc };
-        match self.append(purpose, record, &[], Waiter::Decision(token)) {
-            Ok(_) => {
-                let event = self.index.event_mut(key).expect("looked up above");
-                event.flags.set(EventFlags::DECIDING, true);
-                Admission::Pending
-            }
-            Err(Refusal::Busy) => Admission::Busy,
-            Err(Refusal::NoSpace) => Admission::Done(DecideOutcome::NoSpace),
-            Err(_) => Admission::Done(DecideOutcome::Unavailable),
+        match self.append(Purpose::Decision, record, &[], Waiter::Decision(token)) {
+            Ok(_) => {}
+            Err(Refusal::NoSpace) if self.decide_by_checkpoint(token, record.without_payload()) => {}
+            Err(Refusal::NoSpace) => return Admission::Done(DecideOutcome::NoSpace),
+            Err(Refusal::Busy) => return Admission::Busy,
+            Err(_) => return Admission::Done(DecideOutcome::Unavailable),
         }
+        let event = self.index.event_mut(key).expect("looked up above");
+        event.flags.set(EventFlags::DECIDING, true);
+        Admission::Pending
     }
 
     /// Offers events to a filter for `duration`, which is rounded up by at most 67 ms: the smallest of a run first, each run in its turn.

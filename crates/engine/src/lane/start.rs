@@ -6,10 +6,11 @@ use std::task::Poll;
 use forebay_format::{RecordKind, SegmentState};
 use forebay_types::{DriveNumber, Time};
 
+use super::carry::Carried;
 use super::checkpoint::Checkpointer;
 use super::write::{OpenSegment, Replay, Waiter, Writer};
 use super::{Lane, State};
-use crate::accepted::AcceptedEvents;
+use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{LaneConfig, LaneCounters, LaneEvent, Token};
 use crate::cache::Cache;
 use crate::finished::Finished;
@@ -26,7 +27,10 @@ use crate::task::{Tasks, poll_once};
 impl Lane {
     /// A lane that begins by finding out what is there.
     pub fn new(config: LaneConfig, now: Time) -> Lane {
-        let io = Io::default();
+        Lane::begin(config, Io::default(), now)
+    }
+
+    fn begin(config: LaneConfig, io: Io, now: Time) -> Lane {
         let geometry = config.geometry;
         let shards = usize::from(geometry.data_shards) + usize::from(geometry.parity_shards);
         let data_bytes = config.flush_bytes * usize::from(geometry.data_shards);
@@ -41,6 +45,7 @@ impl Lane {
             segments: Segments::default(),
             finished: Finished::new(geometry.lanes),
             accepted: AcceptedEvents::from_checkpoint(&[]),
+            carried: Carried::default(),
             slots: Slots::new(config.lane, geometry.lanes),
             cache: Cache::default(),
             pool: BufferPool::new(buffer_bytes, shards, config.flush_depth + 1),
@@ -54,6 +59,7 @@ impl Lane {
             replies: Default::default(),
             events: Default::default(),
             failing: BTreeSet::new(),
+            failed_reads: BTreeMap::new(),
             recovered: false,
             next_sequence: 0,
             next_segment_counter: 0,
@@ -68,8 +74,26 @@ impl Lane {
         lane
     }
 
+    /// A drive that recovery counted on failed, and that is durable: recovery begins anew without it. Nothing of this one has counted: what
+    /// it wrote no checkpoint lists. Nothing of it is on its way any more either, so nothing can land on what the next one writes.
+    pub(super) fn start_over(&mut self) {
+        self.io.forget_task(RECOVERY_TASK);
+        let mut config = self.config.clone();
+        for drive in &mut config.drives {
+            drive.present &= !self.failing.contains(&drive.number);
+        }
+        let begun = Lane::begin(config, self.io.clone(), self.now);
+        let old = std::mem::replace(self, begun);
+        (self.drive_time, self.failing, self.events) = (old.drive_time, old.failing, old.events);
+        (self.counters, self.next_segment_counter) = (old.counters, old.next_segment_counter);
+    }
+
     /// Goes on with recovery.
     pub(super) fn recover_on(&mut self) {
+        if self.writer.frozen {
+            // It will begin anew.
+            return;
+        }
         let State::Recovering(task) = &mut self.state else { return };
         match poll_once(task) {
             Poll::Pending => {}
@@ -101,9 +125,11 @@ impl Lane {
         self.finished = recovered.finished;
         self.checkpointer.durable_streams = recovered.accepted.names().len();
         self.accepted = recovered.accepted;
+        let unfinished = |(key, _): &(_, _)| self.accepted.get(*key).is_some();
+        self.carried = Carried::new(recovered.carried.into_iter().filter(unfinished).collect());
         self.checkpointer.sequence = recovered.checkpoint_sequence;
         self.next_sequence = recovered.next_record_sequence;
-        self.next_segment_counter = recovered.next_segment_counter;
+        self.next_segment_counter = self.next_segment_counter.max(recovered.next_segment_counter);
         self.flushes_possibly_lost = recovered.flushes_possibly_lost;
         self.flushes_lost = recovered.flushes_lost;
         self.segments_unreadable = recovered.segments_unreadable;
@@ -116,46 +142,57 @@ impl Lane {
         }
         for (index, table) in recovered.unclosed {
             let segment = self.segments.get_mut(index);
-            // Until what is torn is appended again, the next start must find it here once more.
-            (segment.state, segment.writing) = (SegmentState::Open, true);
+            segment.writing = true;
             let records = segment.flushes.iter().map(|s| s.record_count as usize).sum();
-            let flushes = u32::try_from(segment.flushes.len()).expect("a segment has few flushes");
+            let flushes = segment.durable_flushes;
             self.writer.retired.push(OpenSegment { index, offset_bytes: 0, table, records, flushes });
         }
-        self.writer.replay.extend(recovered.torn.into_iter().map(|(entry, payload)| Replay {
+        self.writer.replay.extend(recovered.torn.into_iter().map(|torn| Replay {
             record: NewRecord {
-                kind: entry.kind,
-                flags: entry.flags,
-                expected: entry.expected,
-                run: entry.run,
-                event: entry.event,
-                source: entry.source.0,
-                crc: entry.crc,
+                kind: torn.entry.kind,
+                flags: torn.entry.flags,
+                expected: torn.entry.expected,
+                run: torn.entry.run,
+                event: torn.entry.event,
+                source: torn.entry.source.0,
+                crc: torn.entry.crc,
             },
-            payload,
+            payload: torn.payload,
             old: None,
             waiter: Waiter::Put(Token::NONE),
             repeated: Vec::new(),
         }));
         self.drop_needless_replays();
-        self.checkpointer.wanted = true;
         self.state = State::Preparing;
     }
 
-    /// Of what is torn, only that is appended again which is not here already and still counts.
+    /// Of what is torn, only that is appended again which is not here already and still counts; of two copies, which crashes in a row
+    /// leave, one.
     fn drop_needless_replays(&mut self) {
         let replay = std::mem::take(&mut self.writer.replay);
-        let needed = |replay: &Replay| {
-            let key = forebay_types::EventKey { run: replay.record.run, event: replay.record.event };
-            let source = forebay_types::SourceId(replay.record.source);
-            match replay.record.kind {
+        let mut seen = BTreeSet::new();
+        let mut needed = |replay: &Replay| {
+            let record = replay.record.without_payload();
+            let (key, streams) = (record.key(), StreamSet::of_record(&record));
+            let counts = match record.kind {
                 _ if self.finished.contains(key) => false,
-                RecordKind::Fragment => self.index.event(key).is_none_or(|e| e.fragment(source).is_none()),
-                RecordKind::Accept => self.accepted.get(key).is_none(),
-                RecordKind::Release | RecordKind::Reject | RecordKind::Delete => true,
-            }
+                RecordKind::Fragment => self.index.event(key).is_none_or(|e| e.fragment(record.source).is_none()),
+                RecordKind::Accept => self.accepted.get(key).is_none_or(|a| a.streams.is_empty()),
+                // An acceptance that is torn as well stands before its releases.
+                RecordKind::Release => match self.accepted.get(key) {
+                    Some(accepted) => !accepted.released.covers(streams),
+                    None => seen.contains(&(key, RecordKind::Accept as u8, 0)),
+                },
+                RecordKind::Reject | RecordKind::Delete => true,
+            };
+            let of = match record.kind {
+                RecordKind::Fragment => u64::from(record.source.0),
+                RecordKind::Release => streams.bits(),
+                RecordKind::Accept | RecordKind::Reject | RecordKind::Delete => 0,
+            };
+            counts && seen.insert((key, record.kind as u8, of))
         };
-        self.writer.replay = replay.into_iter().filter(needed).collect();
+        self.writer.replay = replay.into_iter().filter(|replay| needed(replay)).collect();
     }
 
     /// Undecided events are offered to filters anew.
@@ -173,38 +210,52 @@ impl Lane {
 
     /// Goes from preparing to serving, and from stopping to stopped, when nothing is left to do.
     pub(super) fn advance_state(&mut self) {
-        if !self.is_quiet() || !self.writer.retired.is_empty() || !self.writer.closing.is_empty() {
+        if !self.is_quiet() {
             return;
         }
+        let closed = self.writer.retired.is_empty() && self.writer.closing.is_empty();
         match self.state {
-            State::Preparing if self.checkpointer.written > 0 && self.checkpointer.is_idle() => {
+            State::Preparing if self.checkpointer.written == 0 => {
+                self.checkpointer.wanted |= self.checkpointer.is_idle();
+                self.checkpoint_if_needed();
+            }
+            State::Preparing if self.checkpointer.is_idle() => {
                 (self.state, self.recovered) = (State::Serving, true);
                 self.events.push_back(LaneEvent::Serving);
             }
-            State::Stopping if !self.checkpointer.last_wanted => {
+            State::Stopping if closed && !self.checkpointer.last_wanted => {
                 self.checkpointer.last_wanted = true;
                 self.checkpointer.wanted = true;
                 self.checkpoint_if_needed();
             }
-            State::Stopping if self.checkpointer.is_idle() => {
+            State::Stopping if closed && self.checkpointer.is_idle() => {
                 self.stopped(true);
             }
             _ => {}
         }
     }
 
-    /// Whether no record is on its way.
-    fn is_quiet(&self) -> bool {
+    /// Whether no record is on its way, and no decision.
+    pub(super) fn is_quiet(&self) -> bool {
         self.writer.replay.is_empty()
             && self.writer.filling.is_none()
             && self.writer.in_flight.is_empty()
+            && self.carried.is_quiet()
             && !self.writer.frozen
     }
 
-    /// A closing flush hides the torn flushes of its segment: after an unclean stop it is written only when what they held is
-    /// durable elsewhere.
-    pub(super) fn may_close(&self) -> bool {
-        !matches!(self.state, State::Preparing) || self.checkpointer.written > 0 && self.is_quiet()
+    /// Segments of earlier starts in which nothing lives, now that what was torn is durable elsewhere, need no closing.
+    pub(super) fn forget_emptied(&mut self) {
+        let mut retired = std::mem::take(&mut self.writer.retired);
+        retired.retain(|open| {
+            let segment = self.segments.get_mut(open.index);
+            segment.writing = segment.live_records > 0;
+            if !segment.writing {
+                segment.state = SegmentState::Walk;
+            }
+            segment.writing
+        });
+        self.writer.retired = retired;
     }
 
     /// Refuses what comes from now on, makes durable what came before, closes and ends. What is not recovered yet is left to the

@@ -3,37 +3,25 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_format::{RecordKind, SegmentState};
+use forebay_format::{PlannedSegment, RecordKind, SegmentState};
 use forebay_types::{EventKey, Time};
 
 use super::{Lane, State};
 use crate::api::Token;
 use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, flush_buffer_bytes};
 use crate::io::Owner;
+use crate::lane::checkpoint::next_segment_id;
 use crate::lane::close::{Closing, closing_bytes};
 use crate::segments::{FlushSpan, Segment, SegmentIndex};
+use crate::slots::Width;
 
-/// Segments that only decisions and deletions may take, so that a full store can be emptied; and one more that only
-/// deletions may.
-const RESERVE_SEGMENTS: usize = 2;
-
-/// What a record is for: the fuller the store, the fewer may be written.
+/// What a record is for; see [`super::space`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Fragment,
-    Acceptance,
-    /// Deletions, rejections and releases make space; so does what recovery appends again.
-    Release,
-}
-
-impl Purpose {
-    fn reserve(self) -> usize {
-        match self {
-            Purpose::Fragment => RESERVE_SEGMENTS,
-            Purpose::Acceptance => 1,
-            Purpose::Release => 0,
-        }
-    }
+    Decision,
+    /// It is written once more, after a crash or the loss of a drive.
+    Again,
 }
 
 /// Why a record cannot be written.
@@ -157,15 +145,11 @@ impl Lane {
             return Ok(());
         }
         let width = self.width().ok_or(Refusal::Unavailable)?;
-        let left = self.slots.planned() + self.slots.plannable(width.shards());
-        if left <= purpose.reserve() {
+        if !self.space(width).admits(purpose) {
             self.checkpointer.wanted |= self.segments.droppable_count() > 0;
             return Err(Refusal::NoSpace);
         }
-        let Some(plan) = self.slots.open_next() else {
-            self.checkpointer.wanted = true;
-            return Err(Refusal::Busy);
-        };
+        let plan = self.next_segment(width)?;
         let index = self.segments.add(Segment {
             id: plan.id,
             state: SegmentState::Open,
@@ -183,6 +167,25 @@ impl Lane {
         });
         self.writer.open = Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0 });
         Ok(())
+    }
+
+    /// The segment that is opened next: of the durable window, but in recovery one that no checkpoint lists.
+    fn next_segment(&mut self, width: Width) -> Result<PlannedSegment, Refusal> {
+        if matches!(self.state, State::Preparing) {
+            let (config, counter) = (&self.config, &mut self.next_segment_counter);
+            let unlisted =
+                self.slots.open_unlisted(width, config.geometry.unit_bytes, || next_segment_id(config, counter));
+            return unlisted.ok_or(Refusal::NoSpace);
+        }
+        if let Some(plan) = self.slots.open_next() {
+            return Ok(plan);
+        }
+        let hope = self.slots.planned() > 0
+            || self.slots.plannable(width.shards()) > 0
+            || self.segments.droppable_count() > 0
+            || !self.checkpointer.is_idle();
+        self.checkpointer.wanted |= hope;
+        Err(if hope { Refusal::Busy } else { Refusal::NoSpace })
     }
 
     fn open_flush(&mut self, payload_bytes: usize) -> Result<(), Refusal> {
@@ -211,6 +214,12 @@ impl Lane {
         let data_bytes = payload_bytes + row_bytes;
         let bytes = flush_buffer_bytes(segment.data_shards, segment.shards.len(), segment.unit_bytes, data_bytes);
         let (index, position) = (open.index, segment.next_position());
+        let width = Width { data: segment.data_shards, parity: segment.parity_shards };
+        let undurable: usize = self.writer.in_flight.iter().map(|flight| flight.sealed.shard_bytes).sum();
+        let with_this = undurable + bytes.max(self.pool.buffer_bytes());
+        if undurable > 0 && with_this > self.space(width).undurable_bytes_max {
+            return Err(Refusal::Busy);
+        }
         let buffers = (0..segment.shards.len()).map(|_| self.pool.take(bytes)).collect();
         let flush = OpenFlush::new(place, buffers);
         self.writer.filling =
@@ -324,10 +333,13 @@ impl Lane {
 
     /// Appends once more what a failed drive or a crash left at less than its width.
     pub(super) fn replay(&mut self) {
+        if self.writer.replay.is_empty() {
+            return;
+        }
         while let Some(replay) = self.writer.replay.pop_front() {
             let key = EventKey { run: replay.record.run, event: replay.record.event };
             let is_fragment = replay.record.kind == RecordKind::Fragment;
-            match self.append(Purpose::Release, replay.record, &replay.payload, replay.waiter) {
+            match self.append(Purpose::Again, replay.record, &replay.payload, replay.waiter) {
                 Ok((segment, position)) => {
                     if let Some(filling) = &mut self.writer.filling {
                         filling.repeated.extend(replay.repeated);
@@ -337,11 +349,24 @@ impl Lane {
                     }
                 }
                 Err(Refusal::ChecksumMismatch) => unreachable!("the payload was checked when it came"),
-                Err(_) => {
+                Err(refusal) => {
                     self.writer.replay.push_front(replay);
+                    if refusal == Refusal::NoSpace {
+                        self.cannot_write_again();
+                    }
                     return;
                 }
             }
         }
+        self.keep_reserve();
+    }
+
+    /// The reserve is there so that this never happens; see [`super::space`].
+    fn cannot_write_again(&mut self) {
+        let records = self.writer.replay.len();
+        self.become_unavailable(format!(
+            "{records} records that were on their way must be written once more and no slot is free for them; what was acknowledged is on \
+             the drives as it was, and this is a fault of the program"
+        ));
     }
 }

@@ -1,17 +1,20 @@
 //! The world of the model test: drives in memory, a lane on them, a model of what must hold.
 
 mod faults;
+#[allow(dead_code, reason = "not every test fills the lane")]
+mod full;
 mod model;
 mod requests;
 #[allow(dead_code, reason = "not every test silences drives")]
 mod silence;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_engine::{Admission, DriveInfo, Fetch, Lane, LaneConfig, LaneEvent, LeasedEvent, Membership, Put, Token};
 use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
 use forebay_media::{
-    AlignedBuffer, Completion, Delivery, KeepPart, Media, MemoryDrives, MemoryMedia, Operation, OperationId,
+    AlignedBuffer, Completion, Delivery, KeepPart, Media, MediaError, MemoryDrives, MemoryMedia, Operation, OperationId,
 };
 use forebay_types::{
     DriveNumber, DriveUuid, EventKey, FragmentId, ReadOutcome, SourceId, StoreUuid, StreamName, Time, Verdict, crc32c,
@@ -44,6 +47,8 @@ pub struct Totals {
     pub drives_corrupted: u64,
     pub stops: u64,
     pub fills: u64,
+    pub read_errors: u64,
+    pub decisions_in_full: u64,
 }
 
 impl Totals {
@@ -60,6 +65,8 @@ impl Totals {
         self.drives_corrupted += other.drives_corrupted;
         self.stops += other.stops;
         self.fills += other.fills;
+        self.read_errors += other.read_errors;
+        self.decisions_in_full += other.decisions_in_full;
     }
 
     /// A test that never met a fault has shown nothing.
@@ -76,6 +83,8 @@ impl Totals {
             self.drives_corrupted,
             self.stops,
             self.fills,
+            self.read_errors,
+            self.decisions_in_full,
         ];
         assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
     }
@@ -109,11 +118,17 @@ pub struct Setup {
     pub drive_bytes: u64,
     pub drive_timeout: Duration,
     pub lease_attempts_max: u16,
+    /// Of a thousand reads while the lane serves so many fail, of any drive.
+    pub read_errors_per_mille: u64,
 }
 
 /// Nothing here is slow: only an error takes a drive out.
-pub const PATIENT: Setup =
-    Setup { drive_bytes: 6 << 20, drive_timeout: Duration::from_secs(3600), lease_attempts_max: 200 };
+pub const PATIENT: Setup = Setup {
+    drive_bytes: 6 << 20,
+    drive_timeout: Duration::from_secs(3600),
+    lease_attempts_max: 200,
+    read_errors_per_mille: 0,
+};
 
 const STORE: StoreUuid = StoreUuid::from_bytes([7; 16]);
 
@@ -138,6 +153,10 @@ pub struct World {
     /// The lane said that it has stopped, and whether everything is durable and closed.
     stopped_whole: Option<bool>,
     may_fail: bool,
+    /// Reads on their way.
+    reads: BTreeMap<OperationId, DriveNumber>,
+    /// Drives that take writes and fail every read.
+    unreadable: Vec<DriveNumber>,
 }
 
 impl World {
@@ -149,7 +168,7 @@ impl World {
             data_shards_min: 1,
             unit_bytes: 4096,
             slot_bytes: 192 << 10,
-            checkpoint_bytes: 64 << 10,
+            checkpoint_bytes: 128 << 10,
             fragment_bytes_max: 60_000,
         };
         let layout =
@@ -183,6 +202,8 @@ impl World {
             setup,
             stopped_whole: None,
             may_fail: false,
+            reads: BTreeMap::new(),
+            unreadable: Vec::new(),
         };
         world.start(false);
         world
@@ -195,6 +216,7 @@ impl World {
         self.crash();
         self.start(false);
         self.settle();
+        self.setup.read_errors_per_mille = 0;
         self.read_everything();
         self.empty_the_store();
         self.totals
@@ -230,20 +252,25 @@ impl World {
     fn start(&mut self, crash_in_recovery: bool) {
         self.open_lane();
         let mut turns = 0;
-        let crash_at = if crash_in_recovery { self.random.below(40) } else { u64::MAX };
+        let crash_at = if crash_in_recovery { self.random.below(60) } else { u64::MAX };
         while !self.lane().is_serving() {
             self.turn();
             turns += 1;
             if turns > crash_at {
                 self.totals.crashes_in_recovery += 1;
                 self.crash();
-                return self.start(false);
+                let once_more = self.random.chance(60);
+                return self.start(once_more);
             }
             assert!(turns < 100_000, "the lane does not start: {:?}", self.lane().status());
         }
-        self.model.after_crash();
+        self.after_start();
         let status = self.lane().status();
         assert_eq!((status.flushes_lost, status.segments_unreadable), (0, 0), "nothing may be lost: {status:?}");
+    }
+
+    pub fn after_start(&mut self) {
+        self.model.after_crash();
     }
 
     /// A process begins; the lane finds out what is there.
@@ -275,6 +302,7 @@ impl World {
             lease_attempts_max: self.setup.lease_attempts_max,
             read_only: false,
         };
+        self.reads.clear();
         let mut media = MemoryMedia::new(&self.drives);
         let mut choose = Random(self.random.next());
         media.set_delivery(Delivery::Chosen(Box::new(move |ready: &[OperationId]| {
@@ -298,7 +326,13 @@ impl World {
         let (lane, media) = self.lane.as_mut().expect("the lane runs");
         let mut completions: Vec<Completion> = Vec::new();
         media.completions(&mut completions);
-        for completion in completions {
+        for mut completion in completions {
+            let read_of = self.reads.remove(&completion.id).filter(|_| completion.result.is_ok());
+            let by_chance = lane.is_serving() && self.random.below(1000) < self.setup.read_errors_per_mille;
+            if read_of.is_some_and(|drive| by_chance || self.unreadable.contains(&drive)) {
+                completion.result = Err(MediaError::Injected);
+                self.totals.read_errors += 1;
+            }
             lane.complete(self.now, completion);
         }
         if !self.leaving.is_empty() && self.random.chance(30) {
@@ -311,6 +345,9 @@ impl World {
         }
         lane.pump(self.now);
         while let Some((id, operation)) = lane.next_operation() {
+            if let Operation::Read { drive, .. } = operation {
+                self.reads.insert(id, drive);
+            }
             media.submit(id, operation);
         }
         media.kick();
@@ -326,13 +363,18 @@ impl World {
             }
         }
         while let Some(reply) = lane.next_reply() {
-            self.model.reply(reply, &mut self.totals);
+            let unsure = self.setup.read_errors_per_mille > 0;
+            self.model.reply(reply, unsure, &mut self.totals);
         }
     }
 
     fn settle(&mut self) {
-        for _ in 0..2000 {
+        for turn in 0.. {
             self.turn();
+            if turn >= 2000 && self.lane().operations_in_flight() == 0 {
+                return;
+            }
+            assert!(turn < 100_000, "operations do not end: {:?}", self.lane().status());
         }
     }
 }

@@ -53,6 +53,7 @@ impl Event {
     }
 }
 
+#[derive(Debug)]
 enum Pending {
     Put(FragmentId, Vec<u8>),
     Decision(EventKey, Decided),
@@ -66,6 +67,7 @@ pub struct Model {
     pending: BTreeMap<Token, Pending>,
     leases: BTreeMap<EventKey, Time>,
     pub newest_event: u64,
+    watched: Option<(Token, Option<ReadOutcome>)>,
 }
 
 impl Model {
@@ -152,7 +154,6 @@ impl Model {
                     assert!(!streams.contains(stream), "{key} was accepted into {stream}");
                 }
             }
-            DecideOutcome::NoSpace => {}
             outcome => panic!("a decision on {key} came to {outcome:?}"),
         }
     }
@@ -161,7 +162,7 @@ impl Model {
         self.pending.insert(token, Pending::Read(id));
     }
 
-    pub fn reply(&mut self, reply: Reply, totals: &mut Totals) {
+    pub fn reply(&mut self, reply: Reply, reads_fail: bool, totals: &mut Totals) {
         match reply {
             Reply::Stored { token, records } => {
                 assert_eq!(records, 1);
@@ -190,11 +191,25 @@ impl Model {
                     self.leases.remove(&key);
                 }
             }
+            Reply::Read { token, outcome, .. } if self.watched == Some((token, None)) => {
+                self.watched = Some((token, Some(outcome)));
+            }
             Reply::Read { token, outcome, payload, .. } => {
                 let Some(Pending::Read(id)) = self.pending.remove(&token) else { panic!("{token:?} is no read") };
-                self.check_read(id, outcome, &payload);
+                if !(reads_fail && outcome == ReadOutcome::Unavailable) {
+                    self.check_read(id, outcome, &payload);
+                }
             }
         }
+    }
+
+    /// The outcome of a read is asked for with [`Model::watched_read`].
+    pub fn watch_read(&mut self, token: Token) {
+        self.watched = Some((token, None));
+    }
+
+    pub fn watched_read(&self) -> Option<ReadOutcome> {
+        self.watched.and_then(|(_, outcome)| outcome)
     }
 
     /// Whatever was not answered may have happened.
@@ -239,6 +254,21 @@ impl Model {
         self.events.iter().filter(undecided).map(|(key, _)| *key).collect()
     }
 
+    pub fn accepted(&self) -> Vec<EventKey> {
+        let accepted = |(_, e): &(&EventKey, &Event)| !e.gone && e.accepted.is_some();
+        self.events.iter().filter(accepted).map(|(key, _)| *key).collect()
+    }
+
+    /// The event is deleted without anybody being told.
+    pub fn deleted(&mut self, key: EventKey) {
+        self.events.entry(key).or_default().possible.push(Decided::Gone);
+    }
+
+    /// Whether something of the event was acknowledged.
+    pub fn is_durable(&self, key: EventKey) -> bool {
+        self.events.get(&key).is_some_and(|e| e.fragments.values().any(|f| f.durable.is_some()))
+    }
+
     pub fn unfinished(&self) -> Vec<EventKey> {
         self.events.iter().filter(|(_, e)| !e.gone).map(|(key, _)| *key).collect()
     }
@@ -258,7 +288,7 @@ impl Model {
     }
 
     pub fn assert_all_read(&self) {
-        assert!(self.pending.is_empty(), "every request is answered");
+        assert!(self.pending.is_empty(), "every request is answered: {:?}", self.pending.iter().next());
     }
 
     /// Events that must be listed for each stream; those of which a decision may or may not have happened are left out with

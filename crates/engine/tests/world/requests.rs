@@ -62,6 +62,11 @@ impl World {
                 break;
             }
         }
+        if self.random.chance(50) {
+            // It stays full for a while.
+            self.totals.decisions_in_full += 1;
+            return;
+        }
         // A full store can be emptied.
         let keys: Vec<EventKey> = self.model.undecided();
         for key in keys {

@@ -75,4 +75,41 @@ impl World {
     pub fn stopped_whole(&self) -> Option<bool> {
         self.stopped_whole
     }
+
+    /// A drive fails for good: everything that it is asked.
+    pub fn kill_drive(&mut self, drive: u16) {
+        self.lost.push(DriveNumber(drive));
+        self.drives.fail_drive(DriveNumber(drive));
+    }
+
+    /// A drive takes writes and fails every read; `taken_out`: the lane may take it out.
+    pub fn make_unreadable(&mut self, drive: u16, taken_out: bool) {
+        self.unreadable.push(DriveNumber(drive));
+        if taken_out {
+            self.lost.push(DriveNumber(drive));
+        }
+    }
+
+    /// Its reads are answered again.
+    pub fn make_readable(&mut self) {
+        self.unreadable.clear();
+    }
+
+    /// Reads a fragment and says what that came to.
+    pub fn read(&mut self, event: u64) -> ReadOutcome {
+        let id = EventKey::new(1, event).fragment(SourceId(0));
+        let token = self.token();
+        let mut payload = Vec::new();
+        if let Fetch::Done(outcome, _) = self.lane().get(token, id, &mut payload) {
+            return outcome;
+        }
+        self.model.watch_read(token);
+        for _ in 0..1000 {
+            self.turn();
+            if let Some(outcome) = self.model.watched_read() {
+                return outcome;
+            }
+        }
+        panic!("a read is never answered: {:?}", self.lane().status());
+    }
 }

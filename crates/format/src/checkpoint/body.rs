@@ -36,6 +36,13 @@ impl CheckpointBody {
             stream::NAME_BYTES.put(bytes, name.len() as u8);
             bytes[stream::NAME.offset()..][..name.len()].copy_from_slice(name);
         });
+        put_section(&mut body, section_kind::DECISION_SETS, &self.decision_sets, |body, set| {
+            let bytes = extend(body, decision_set::BYTES);
+            decision_set::ACCEPTED.put(bytes, set.accepted);
+            decision_set::RELEASED.put(bytes, set.released);
+            decision_set::FLAGS.put(bytes, if set.incomplete { SET_INCOMPLETE } else { 0 });
+        });
+        put_section(&mut body, section_kind::DECIDED, &self.decided, put_decided);
         body
     }
 
@@ -74,7 +81,7 @@ impl CheckpointBody {
         let count = section::COUNT.get(head);
         let mut entries =
             Reader { what: "section of a checkpoint", rest: body.take(section::SECTION_BYTES.get(head))? };
-        if (section_kind::NUMBERS..=section_kind::STREAMS).contains(&kind) {
+        if (section_kind::NUMBERS..=section_kind::DECIDED).contains(&kind) {
             ensure(*seen & (1 << kind) == 0, WHAT, "each section is there once", kind, kind)?;
             *seen |= 1 << kind;
         }
@@ -95,6 +102,10 @@ impl CheckpointBody {
                 })?;
             }
             section_kind::STREAMS => self.streams = entries.many(count, stream::BYTES, get_stream)?,
+            section_kind::DECISION_SETS => {
+                self.decision_sets = entries.many(count, decision_set::BYTES, get_decision_set)?;
+            }
+            section_kind::DECIDED => self.decided = entries.many(count, decided_run::BYTES, get_decided)?,
             _ if flags & SECTION_OPTIONAL != 0 => return Ok(()),
             kind => return Err(FormatError::UnknownSection { kind }),
         }
@@ -123,7 +134,28 @@ impl CheckpointBody {
         for pair in self.counters.windows(2) {
             ensure(pair[0].0 < pair[1].0, WHAT, "counters are ascending", pair[1].0, pair[0].0)?;
         }
+        self.check_decided()?;
         self.check_streams()
+    }
+
+    /// What a set says makes sense, each event has one, and there are not more than memory is to be taken for.
+    fn check_decided(&self) -> Result<(), FormatError> {
+        let sets = self.decision_sets.len() as u64;
+        within("number of sets of decisions", sets, DECISION_SETS_MAX as u64)?;
+        for (number, set) in self.decision_sets.iter().enumerate() {
+            let part = set.released & !set.accepted == 0 && set.released != set.accepted;
+            ensure(part, WHAT, "some of the streams of an event have not released it", set.released, set.accepted)?;
+            let once = !self.decision_sets[..number].contains(set);
+            ensure(once, WHAT, "each set of decisions is listed once", number as u64, number as u64)?;
+        }
+        for pair in self.decided.windows(2) {
+            ensure(pair[0].run < pair[1].run, WHAT, "runs are ascending", pair[1].run.0, pair[0].run.0)?;
+        }
+        for run in &self.decided {
+            run.check(sets)?;
+        }
+        let events = self.decided.iter().flat_map(|run| &run.ranges).map(|range| u64::from(range.length));
+        within("number of accepted events in a checkpoint", events.sum(), DECIDED_EVENTS_MAX)
     }
 
     /// Records hold streams as bits by number: there are no more than bits, and each name has one number.
@@ -153,12 +185,29 @@ impl FinishedRun {
     }
 }
 
+impl DecidedRun {
+    fn check(&self, sets: u64) -> Result<(), FormatError> {
+        let mut free = Some(0);
+        for range in &self.ranges {
+            within("set of decisions of a range", u64::from(range.set) + 1, sets)?;
+            let last = range.length.checked_sub(1).and_then(|more| range.first.checked_add(u64::from(more)));
+            let apart = free.is_some_and(|free| range.first >= free) && last.is_some();
+            let rule = "ranges of decided events are ascending, of one event or more, and none below 2^64";
+            ensure(apart, WHAT, rule, range.first, free.unwrap_or(u64::MAX))?;
+            free = last.and_then(|last| last.checked_add(1));
+        }
+        Ok(())
+    }
+}
+
 const ALL_SECTIONS: u32 = (1 << section_kind::NUMBERS)
     | (1 << section_kind::LIVE)
     | (1 << section_kind::PLANNED)
     | (1 << section_kind::FINISHED)
     | (1 << section_kind::COUNTERS)
-    | (1 << section_kind::STREAMS);
+    | (1 << section_kind::STREAMS)
+    | (1 << section_kind::DECISION_SETS)
+    | (1 << section_kind::DECIDED);
 
 const _: () = assert!(stream::NAME.offset() + STREAM_NAME_BYTES_MAX == stream::BYTES);
 const _: () = assert!(STREAMS_MAX <= u64::BITS as usize, "records hold sets of streams in 64 bits");
@@ -283,6 +332,38 @@ fn get_finished(entries: &mut Reader<'_>) -> Result<FinishedRun, FormatError> {
         Ok(OrdinalRange { start: ordinal_range::START.get(entry), length: ordinal_range::LENGTH.get(entry) })
     })?;
     Ok(FinishedRun { run: RunId(field::RUN.get(entry)), closed: flags & RUN_CLOSED != 0, ranges })
+}
+
+fn get_decision_set(entries: &mut Reader<'_>) -> Result<DecisionSet, FormatError> {
+    let entry = entries.take(decision_set::BYTES as u64)?;
+    let flags = decision_set::FLAGS.get(entry);
+    only_known("set of decisions", flags, SET_INCOMPLETE)?;
+    let (accepted, released) = (decision_set::ACCEPTED.get(entry), decision_set::RELEASED.get(entry));
+    Ok(DecisionSet { accepted, released, incomplete: flags & SET_INCOMPLETE != 0 })
+}
+
+fn put_decided(body: &mut Vec<u8>, decided: &DecidedRun) {
+    let entry = extend(body, decided_run::BYTES);
+    decided_run::RUN.put(entry, decided.run.0);
+    let ranges = u32::try_from(decided.ranges.len()).expect("a run has fewer than 2^32 ranges");
+    decided_run::RANGE_COUNT.put(entry, ranges);
+    for range in &decided.ranges {
+        let entry = extend(body, decided_range::BYTES);
+        decided_range::FIRST_EVENT.put(entry, range.first);
+        decided_range::LENGTH.put(entry, range.length);
+        decided_range::SET.put(entry, range.set);
+    }
+}
+
+fn get_decided(entries: &mut Reader<'_>) -> Result<DecidedRun, FormatError> {
+    let entry = entries.take(decided_run::BYTES as u64)?;
+    only_known("run of decided events", decided_run::FLAGS.get(entry), 0)?;
+    let ranges = entries.many(decided_run::RANGE_COUNT.get(entry), decided_range::BYTES, |entries| {
+        let entry = entries.take(decided_range::BYTES as u64)?;
+        let (first, length) = (decided_range::FIRST_EVENT.get(entry), decided_range::LENGTH.get(entry));
+        Ok(DecidedRange { first, length, set: decided_range::SET.get(entry) })
+    })?;
+    Ok(DecidedRun { run: RunId(decided_run::RUN.get(entry)), ranges })
 }
 
 /// Bytes that are taken from the front.

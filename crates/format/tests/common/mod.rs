@@ -109,6 +109,20 @@ pub fn checkpoint_body() -> CheckpointBody {
             FinishedRun { run: RunId(6525), closed: false, ranges: vec![OrdinalRange { start: u64::MAX, length: 1 }] },
         ],
         streams: vec![stream("physics"), stream("debug-2"), stream(&"x".repeat(64))],
+        decision_sets: vec![
+            DecisionSet { accepted: 0b101, released: 0b100, incomplete: false },
+            DecisionSet { accepted: 1 << 63 | 1, released: 0, incomplete: true },
+        ],
+        decided: vec![
+            DecidedRun {
+                run: RunId(1920),
+                ranges: vec![
+                    DecidedRange { first: 10, length: 2, set: 1 },
+                    DecidedRange { first: 12, length: 0x0001_0203, set: 0 },
+                ],
+            },
+            DecidedRun { run: RunId(6525), ranges: vec![DecidedRange { first: u64::MAX - 1, length: 2, set: 0 }] },
+        ],
         counters: vec![(1, 5), (7, u64::MAX)],
     }
 }

@@ -1,0 +1,88 @@
+//! How full the lane may become, so that it can always be emptied and always start.
+//!
+//! What must work in a full lane, whatever crashes and drives that fail (up to m of them) it went through:
+//!
+//! - **Decisions.** A rejection, deletion or release needs no segment: when none may be opened, a checkpoint alone makes it durable (see
+//!   [`super::carry`]); so does an acceptance. Checkpoints have places of their own, and room in them is kept (`Lane::ranges_max`). So
+//!   each segment comes free when its fragments are over, for no decision keeps a segment alive that space is wanted of.
+//! - **Recovery.** It writes again what was on its way at the crash, at most [`Space::undurable_bytes_max`] of a drive's slots, and what
+//!   drives that were lost with the crash had alone been known to hold. That fits the segments that nobody else may take. It writes to segments that
+//!   no checkpoint lists until all is durable: a further crash leaves them unlisted, their slots are free, and the next start
+//!   finds what this one found. So crashes during recovery take nothing, however many there are.
+//! - **A drive that fails.** What was on its way is written again, to one segment more for each of the m drives that may fail.
+//!
+//! Recovery, or the loss of a drive, may leave fewer free segments than that. Then nothing is written but decisions, by checkpoints, until
+//! there are enough again: nothing is on its way that a crash could tear, and the next start needs no segment. So every writer other than recovery
+//! starts with the whole reserve free, and the argument holds after each crash as it did before the first.
+//!
+//! A process that is killed after each start leaves one segment with little in it each time. Fragments may take segments only as long as the
+//! reserve is free, so that ends in a full lane as described, and deleting its events empties it.
+
+use super::Lane;
+use super::write::Purpose;
+use crate::slots::Width;
+
+/// A lane of fewer segments than this keeps none back for decisions in the log.
+const SEGMENTS_FOR_DECISIONS: usize = 16;
+
+/// The limits that follow from the number and the size of segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Space {
+    /// Bytes of all flushes on their way on each drive, unless a single one is larger.
+    pub(super) undurable_bytes_max: usize,
+    /// Free segments that only what is written again may take.
+    reserve: usize,
+    /// Free segments, when the drives fail that may fail.
+    left: usize,
+    total: usize,
+}
+
+impl Space {
+    /// Whether a segment may be opened.
+    pub(super) fn admits(&self, purpose: Purpose) -> bool {
+        let kept = match purpose {
+            Purpose::Fragment if self.total >= SEGMENTS_FOR_DECISIONS => self.reserve + 1,
+            Purpose::Fragment | Purpose::Decision => self.reserve,
+            Purpose::Again => return true,
+        };
+        self.left > kept
+    }
+
+    /// Whether what recovery may need is free.
+    pub(super) fn has_reserve(&self) -> bool {
+        self.left >= self.reserve
+    }
+
+    /// Whether segments that hold little shall be given up.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.left <= self.reserve + 2
+    }
+}
+
+impl Lane {
+    pub(super) fn space(&self, width: Width) -> Space {
+        let geometry = &self.config.geometry;
+        let parity = usize::from(width.parity);
+        // What is written again after drives were lost is narrower, and takes as much more of each drive.
+        let narrow = width.data.saturating_sub(width.parity).max(geometry.data_shards_min).min(width.data);
+        // The rest is for headers, for the closing flush, and for what a large record leaves empty.
+        let slot_bytes = usize::try_from(geometry.slot_bytes).unwrap_or(usize::MAX) / 8 * 5;
+        let usable_bytes = (slot_bytes / usize::from(width.data) * usize::from(narrow)).max(1);
+        let total = usize::try_from(self.slots.total()).unwrap_or(usize::MAX) / width.shards();
+        let wanted_bytes = self.config.flush_depth.saturating_mul(self.pool.buffer_bytes());
+        let segments = wanted_bytes.div_ceil(usable_bytes).clamp(1, (total / 8).max(1));
+        Space {
+            undurable_bytes_max: segments * usable_bytes,
+            reserve: (segments + parity).min(total.saturating_sub(1)),
+            left: self.slots.left_after_losses(width, geometry.data_shards_min),
+            total,
+        }
+    }
+
+    /// After something was written again: as long as what recovery may need is not free, nothing else is written.
+    pub(super) fn keep_reserve(&mut self) {
+        if self.width().is_none_or(|width| !self.space(width).has_reserve()) {
+            self.retire_segment();
+        }
+    }
+}

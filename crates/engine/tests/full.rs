@@ -1,0 +1,99 @@
+//! A full lane: whatever crashes and lost drives it went through, decisions are taken, space comes back, and the lane starts.
+#![allow(dead_code, reason = "the world has more than this needs")]
+
+mod world;
+
+use world::{PATIENT, Setup, Shape, World};
+
+const SHAPES: [Shape; 5] = [
+    Shape { drives: 5, data: 4, parity: 1, losses: 1 },
+    Shape { drives: 3, data: 2, parity: 1, losses: 1 },
+    Shape { drives: 7, data: 4, parity: 2, losses: 2 },
+    Shape { drives: 4, data: 4, parity: 0, losses: 0 },
+    Shape { drives: 1, data: 1, parity: 0, losses: 0 },
+];
+
+/// Runs a story with many seeds; a failure says which.
+fn with_seeds(story: impl Fn(&mut World) + std::panic::RefUnwindSafe) {
+    let one = std::env::var("FOREBAY_MODEL_SEED").ok().map(|seed| seed.parse::<u64>().expect("a seed"));
+    let many = std::env::var("FOREBAY_MODEL_SEEDS").ok().map_or(30, |n| n.parse().expect("a number of seeds"));
+    for seed in one.map_or(0..many, |seed| seed..seed + 1) {
+        let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];
+        let setup = Setup { drive_bytes: (2 + seed % 3) << 20, ..PATIENT };
+        let told = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed, shape, setup);
+            story(&mut world);
+            world.finish();
+        });
+        if let Err(panic) = told {
+            eprintln!("FOREBAY_MODEL_SEED={seed} fails ({shape:?}, {setup:?})");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn events_of_two_streams_half_released_can_be_released_rejected_and_deleted() {
+    with_seeds(|world| {
+        world.fill_up();
+        world.accept_many();
+        world.crash_and_start();
+        world.release_half();
+        world.crash_and_start();
+        world.release_half();
+        world.lose_one();
+        world.crash_and_start();
+        world.decide_everything();
+    });
+}
+
+#[test]
+fn killed_after_each_start_it_still_starts_and_can_be_emptied() {
+    with_seeds(|world| {
+        world.fill_up();
+        for round in 0..60 {
+            world.crash_and_start();
+            match round % 4 {
+                0 => world.put_few(3),
+                1 => world.accept_one(),
+                2 => world.release_one(),
+                _ => {}
+            }
+            if round == 30 {
+                world.lose_one();
+            }
+        }
+        world.decide_everything();
+    });
+}
+
+#[test]
+fn a_lane_that_was_emptied_takes_puts_again() {
+    with_seeds(|world| {
+        for _ in 0..2 {
+            world.fill_up();
+            world.accept_many();
+            world.decide_everything();
+            let before = world.puts_durable();
+            world.crash_and_start();
+            world.put_few(5);
+            world.wait();
+            assert!(world.puts_durable() > before, "there is space again");
+        }
+    });
+}
+
+#[test]
+fn decisions_that_are_torn_twice_count_once() {
+    with_seeds(|world| {
+        for _ in 0..5 {
+            world.put_few(4);
+            world.wait();
+            world.accept_many();
+            world.release_half();
+            world.lose_one();
+            world.crash_and_start();
+        }
+        world.decide_everything();
+    });
+}
