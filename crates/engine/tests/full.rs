@@ -97,3 +97,19 @@ fn decisions_that_are_torn_twice_count_once() {
         world.decide_everything();
     });
 }
+
+#[test]
+fn killed_at_any_moment_while_it_is_as_full_as_it_may_be_it_still_starts() {
+    with_seeds(|world| {
+        world.fill_up();
+        for round in 0..40 {
+            world.free_a_little();
+            world.put_until_refused();
+            if round == 15 || round == 30 {
+                world.lose_one();
+            }
+            world.crash_and_start();
+        }
+        world.decide_everything();
+    });
+}

@@ -40,6 +40,33 @@ impl World {
         }
     }
 
+    /// Ends the oldest events: enough for a segment or more.
+    pub fn free_a_little(&mut self) {
+        let ended = self.random.below(12) as usize;
+        for key in self.model.unfinished().into_iter().take(ended) {
+            self.delete_now(key);
+        }
+        let turns = self.random.below(100);
+        for _ in 0..turns {
+            self.turn();
+        }
+    }
+
+    /// Puts until there is no space, and waits for nothing.
+    pub fn put_until_refused(&mut self) {
+        let before = self.totals.puts_refused;
+        for _ in 0..self.random.below(400) {
+            if self.totals.puts_refused > before + 2 {
+                return;
+            }
+            let bytes = if self.random.chance(50) { 40_000 } else { 1_000 };
+            self.put_event(bytes);
+            if self.random.chance(30) {
+                self.turn();
+            }
+        }
+    }
+
     pub fn crash_and_start(&mut self) {
         self.crash();
         let again = self.random.chance(50);
