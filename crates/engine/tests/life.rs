@@ -120,7 +120,7 @@ fn an_event_whose_leases_are_used_up_is_not_forgotten_when_it_can_go_nowhere() {
         let mut leased = Vec::new();
         world.lane().lease(1, 10, Duration::from_millis(1), None, &mut leased);
         assert_eq!(leased.len(), 1, "round {round}");
-        world.pass(Duration::from_millis(20));
+        world.pass(Duration::from_millis(100));
     }
 }
 
@@ -132,7 +132,7 @@ fn leases_are_used_up_however_many_are_allowed() {
     let mut rounds = 0;
     while world.lane().streams().is_empty() {
         world.lane().lease(1, 10, Duration::from_millis(1), None, &mut Vec::new());
-        world.pass(Duration::from_millis(5));
+        world.pass(Duration::from_millis(100));
         rounds += 1;
         assert!(rounds < 1000, "an event is leased for ever");
     }

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// Memory for the data of recent flushes, all lanes together, in bytes: what a filter that follows closely reads without touching a drive.
+    /// Memory for the data of recent flushes, all lanes together, in bytes: what a filter that follows closely reads without touching a drive. The
+    /// buffers of flushes that fill and are on their way are part of it; they alone take up to `flush_bytes` times k+m times `flush_depth` + 1 in
+    /// each lane, whatever is said here.
     pub cache_bytes: u64,
-    /// Memory for the index, all lanes together, in bytes; puts are refused retryably when it is full. 0: a quarter of the machine's memory.
+    /// Memory for the index (all that is known of events, flushes and segments), all lanes together, in bytes; puts are refused retryably when it is full. 0: a quarter of the machine's memory.
     pub index_bytes: u64,
     /// Bytes of a full flush on each drive.
     pub flush_bytes: u64,
