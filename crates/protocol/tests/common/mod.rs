@@ -1,0 +1,149 @@
+//! A frame of each kind.
+
+use forebay_protocol::*;
+use forebay_types::{
+    DecideOutcome, DriveNumber, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, SourceId, StoreUuid,
+    StreamName, crc32c,
+};
+
+pub fn frame(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
+}
+
+fn stream(name: &str) -> StreamName {
+    name.parse().expect("a name")
+}
+
+/// A frame of each kind that can be sent. Lists have two entries, and numbers that mean different things differ.
+pub fn frames() -> Vec<(Kind, Vec<u8>)> {
+    let key = EventKey::new(0x1920, 0x0102_0304_0506_0708);
+    let id = FragmentId { run: key.run, event: key.event, source: SourceId(0x0001_2345) };
+    let (key_2, id_2) = (EventKey::new(0x1921, 0x1112_1314), FragmentId::new(0x1922, 0x2122_2324, 0x2345));
+    let (one, two) = (&b"fragment one"[..], &b"two"[..]);
+    let put_entry =
+        |id, bytes: &[u8], expected| PutEntry { id, bytes: bytes.len() as u32, crc: crc32c(bytes), expected };
+    let puts = [put_entry(id, one, 2), put_entry(FragmentId { source: SourceId::EVENT_FRAME, ..id }, two, 0)];
+    let found = |index, bytes: &[u8]| GetEntry {
+        index,
+        outcome: ReadOutcome::Found,
+        bytes: bytes.len() as u32,
+        crc: crc32c(bytes),
+    };
+    let gets = [found(1, one), GetEntry { index: 0, outcome: ReadOutcome::Lost, bytes: 0, crc: 0 }];
+    let line =
+        EventLine { index: 6, outcome: ReadOutcome::Found, state: EventState::Leased, expected: 3, fragments: 2 };
+    let line_2 = EventLine {
+        index: 5,
+        outcome: ReadOutcome::Deleted,
+        state: EventState::Finished,
+        expected: 0x708,
+        fragments: 0x607,
+    };
+    let source = SourceEntry {
+        index: 0,
+        source: id.source,
+        outcome: ReadOutcome::Found,
+        bytes: two.len() as u32,
+        crc: crc32c(two),
+    };
+    let source_2 = SourceEntry { index: 4, source: id_2.source, outcome: ReadOutcome::Lost, bytes: 0, crc: 0x0A0B };
+    let hello_reply = HelloReply {
+        protocol_version: PROTOCOL_VERSION,
+        lanes: 4,
+        lane: 2,
+        read_only: true,
+        store: StoreUuid::from_bytes(*b"0123456789abcdef"),
+        epoch: 7,
+        fragment_bytes_max: 1 << 20,
+        frame_payload_bytes_max: 4 << 20,
+        credit_bytes: 8 << 20,
+        server: "forebay 0.1.0".to_owned(),
+    };
+    let decide = Decide {
+        streams: vec![stream("physics"), stream("debug")],
+        entries: vec![
+            DecideEntry { key, streams: 0b11, incomplete: true },
+            DecideEntry { key: EventKey::new(1, 2), streams: 0, incomplete: false },
+        ],
+    };
+    let lease = Lease { max_events: 100, duration_ms: 30_000, filter: 9, run: Some(key.run) };
+    let leased = LeasedEvent { key, fragments: 2, expected: 3, attempt: 1, bytes: 4096, incomplete: true };
+    let leased_2 = LeasedEvent { key: key_2, fragments: 7, expected: 8, attempt: 9, bytes: 5000, incomplete: false };
+    let accepted = AcceptedEvent { key, fragments: 3, bytes: 8192, incomplete: true };
+    let accepted_2 = AcceptedEvent { key: key_2, fragments: 4, bytes: 9000, incomplete: false };
+    let run = RunInfo {
+        run: key.run,
+        events: 10,
+        undecided: 4,
+        finished: 5,
+        first_event: EventId(1),
+        last_event: EventId(12),
+    };
+    let run_2 = RunInfo {
+        run: key_2.run,
+        events: 20,
+        undecided: 14,
+        finished: 6,
+        first_event: EventId(2),
+        last_event: EventId(22),
+    };
+    let hello =
+        Hello { protocol_version: PROTOCOL_VERSION, lane: 2, class: Class::Filter, name: "filter-1".to_owned() };
+    let error = ErrorReply { code: ErrorCode::ShuttingDown, retryable: true, sentence: "Try again.".to_owned() };
+    let outcomes = vec![DecideOutcome::Done, DecideOutcome::Conflict];
+    let put_reply =
+        PutReply { credit_bytes: 1 << 20, busy_ms: 50, outcomes: vec![PutOutcome::Durable, PutOutcome::NoSpace] };
+    vec![
+        (Kind::Hello, frame(|to| hello.encode(1, to))),
+        (Kind::Put, frame(|to| encode_put(2, &puts, &[one, two], to))),
+        (Kind::Get, frame(|to| Get { ids: vec![id, id_2] }.encode(3, to))),
+        (
+            Kind::GetEvent,
+            frame(|to| {
+                GetEvent { events: vec![key, key_2], sources: Some(vec![id.source, id_2.source]) }.encode(4, to)
+            }),
+        ),
+        (Kind::Delete, frame(|to| Delete { events: vec![key, key_2] }.encode(5, to))),
+        (Kind::Decide, frame(|to| decide.encode(6, to))),
+        (Kind::Release, frame(|to| Release { stream: stream("physics"), events: vec![key, key_2] }.encode(7, to))),
+        (Kind::Lease, frame(|to| lease.encode(8, to))),
+        (Kind::Accepted, frame(|to| Accepted { stream: stream("physics"), after: Some(key), max: 50 }.encode(9, to))),
+        (Kind::Streams, frame(|to| Streams.encode(10, to))),
+        (Kind::Runs, frame(|to| Runs.encode(11, to))),
+        (Kind::Status, frame(|to| Status.encode(12, to))),
+        (Kind::Ping, frame(|to| Ping.encode(13, to))),
+        (Kind::InjectFault, frame(|to| InjectFault { drive: DriveNumber(3) }.encode(14, to))),
+        (Kind::HelloReply, frame(|to| hello_reply.encode(1, to))),
+        (Kind::PutReply, frame(|to| put_reply.encode(2, to))),
+        (Kind::GetReply, frame(|to| encode_get_reply(3, FLAG_MORE, &gets, &[one], to))),
+        (
+            Kind::GetEventReply,
+            frame(|to| encode_get_event_reply(4, 0, &[line, line_2], &[source, source_2], &[two], to)),
+        ),
+        (Kind::DecideReply, frame(|to| DecideReply { outcomes }.encode(5, to))),
+        (
+            Kind::LeaseReply,
+            frame(|to| LeaseReply { events: vec![leased, leased_2], undecided: 77, retry_after_ms: 20 }.encode(8, to)),
+        ),
+        (
+            Kind::AcceptedReply,
+            frame(|to| {
+                AcceptedReply { events: vec![accepted, accepted_2], more: true, undecided_floor: Some(key_2) }
+                    .encode(9, to)
+            }),
+        ),
+        (
+            Kind::StreamsReply,
+            frame(|to| {
+                let info = |name, accepted| StreamInfo { name: stream(name), accepted };
+                StreamsReply { streams: vec![info("physics", 6), info("debug", 7)] }.encode(10, to)
+            }),
+        ),
+        (Kind::RunsReply, frame(|to| RunsReply { runs: vec![run, run_2] }.encode(11, to))),
+        (Kind::StatusReply, frame(|to| StatusReply { json: "{\"lanes\":4}".to_owned() }.encode(12, to))),
+        (Kind::Done, frame(|to| Done.encode(13, to))),
+        (Kind::Error, frame(|to| error.encode(14, to))),
+    ]
+}
