@@ -9,11 +9,7 @@ use crate::event::Format;
 
 /// A file that cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "event at byte {event_offset}: {problem}. The {events_before} good events before it are kept; \
-     nothing from this byte on was taken. {}",
-    .problem.advice()
-)]
+#[error("{}", self.words())]
 pub struct InputError {
     /// Where in the file the event starts, in bytes.
     pub event_offset: u64,
@@ -21,6 +17,28 @@ pub struct InputError {
     pub events_before: u64,
     /// What is wrong with it.
     pub problem: Problem,
+}
+
+impl InputError {
+    /// Whether the file cannot even be opened, for a reason of its name: nothing says that it is damaged.
+    pub fn is_not_opened(&self) -> bool {
+        let reasons = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied, io::ErrorKind::IsADirectory];
+        matches!(&self.problem, Problem::Io { kind, .. } if reasons.contains(kind))
+    }
+
+    fn words(&self) -> String {
+        let InputError { event_offset, events_before, problem } = self;
+        if let (true, Problem::Io { message, .. }) = (self.is_not_opened(), problem) {
+            return format!(
+                "it cannot be opened: {message}. Nothing of it was taken. Check the name and the permissions, then take this file"
+            );
+        }
+        format!(
+            "event at byte {event_offset}: {problem}. The {events_before} good events before it are kept; nothing from this byte on was \
+             taken. {}",
+            problem.advice()
+        )
+    }
 }
 
 /// What is wrong with an event. Places (`at`) are bytes from the start of the event.
@@ -161,12 +179,25 @@ pub enum Problem {
         /// What happened then.
         detail: &'static str,
     },
+    /// A bank within a compressed payload is damaged: its places are bytes of the inflated payload.
+    #[error("in its payload of {raw_bytes} bytes, inflated: {}", in_payload(.problem))]
+    InPayload {
+        /// The size of the payload, inflated.
+        raw_bytes: u64,
+        /// What is wrong.
+        problem: Box<Problem>,
+    },
     /// The event's number cannot be found.
     #[error("its event number is unknown: {0}")]
     EventNumber(#[from] NumberUnknown),
     /// The event's run cannot be found.
     #[error("its run is unknown: a header of version 2 has none, and there is no ODIN bank of a known version")]
     Run,
+}
+
+/// The words of a problem whose places are in the inflated payload.
+fn in_payload(problem: &Problem) -> String {
+    problem.to_string().replace("of the event", "of it").replace("the event has", "it has")
 }
 
 /// Why the number of an MDF event cannot be found.
@@ -204,7 +235,9 @@ impl Problem {
     /// What a person should do now.
     pub fn advice(&self) -> &'static str {
         match self {
-            Problem::Io { .. } => "Check that the file can be read and run the same command again.",
+            Problem::Io { .. } => {
+                "Look at the drive that the file is on; when it can be read again, take this file once more."
+            }
             Problem::UnknownFormat { .. } => "Check that this is the right file: Forebay reads FASER raw and LHCb MDF.",
             Problem::Truncated { .. } => {
                 "Compare the file's size with that of its origin and copy it again; if the origin is cut too, its \
@@ -220,6 +253,11 @@ impl Problem {
             }
             _ => "Compare the file's checksum with that of its origin and copy it again.",
         }
+    }
+
+    /// The same, of a payload that was inflated to `raw_bytes`.
+    pub(crate) fn in_payload(self, raw_bytes: usize) -> Problem {
+        Problem::InPayload { raw_bytes: raw_bytes as u64, problem: Box::new(self) }
     }
 
     pub(crate) fn io(error: &io::Error) -> Problem {

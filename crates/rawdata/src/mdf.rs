@@ -182,7 +182,7 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<EventInfo, Problem> {
     let whole = header.compressed || header.mep;
     let (odin, fragments) = match banks::payload(bytes, &header)? {
         Payload::Plain => Odin::find(bytes, header.header_bytes)?,
-        Payload::Inflated(payload) => Odin::find(&payload, 0)?,
+        Payload::Inflated(payload) => Odin::find(&payload, 0).map_err(|problem| problem.in_payload(payload.len()))?,
         Payload::Unseen(unknown) => (Err(unknown), 0),
     };
     let run = match (header.run(bytes), &odin) {

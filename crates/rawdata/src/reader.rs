@@ -117,13 +117,11 @@ impl<R: Read> std::iter::FusedIterator for EventReader<R> {}
 /// Opens a file and finds out its format from its first bytes; the name does not matter.
 ///
 /// # Errors
-/// A file that cannot be opened or read, or that is of no known format; an empty one is of none.
+/// A file that cannot be opened or read, or that is of no known format; an empty one is of none. The error
+/// does not name the file.
 pub fn open(path: &Path) -> Result<EventReader<BufReader<File>>, InputError> {
     let failed = |problem| InputError { event_offset: 0, events_before: 0, problem };
-    let io = |error: std::io::Error| {
-        let message = format!("{}: {error}", path.display());
-        failed(Problem::Io { kind: error.kind(), message })
-    };
+    let io = |error: std::io::Error| failed(Problem::io(&error));
     let mut file = File::open(path).map_err(io)?;
     if file.metadata().map_err(io)?.is_dir() {
         return Err(io(ErrorKind::IsADirectory.into()));
