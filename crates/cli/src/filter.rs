@@ -148,7 +148,7 @@ fn config(command: &FilterCommand) -> Result<FilterConfig, Failure> {
 pub fn failure(error: &FilterError) -> Failure {
     match error {
         error if error.is_retryable() => Failure::retry(error),
-        FilterError::Choice(_) => Failure::usage(error),
+        error if error.is_usage() => Failure::usage(error),
         _ => Failure::data(error),
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use forebay_client::Class;
 use forebay_emulators::readout::{self, Generated, Input, ReadoutConfig, ReadoutError, ReadoutProgress};
-use forebay_rawdata::{Format, Problem};
+use forebay_rawdata::Format;
 use forebay_types::RunId;
 
 use crate::connect::{AskOptions, parse_positive_seconds, parse_threads};
@@ -185,9 +185,7 @@ fn config(command: &ReadoutCommand) -> Result<ReadoutConfig, Failure> {
 pub fn failure(error: &ReadoutError) -> Failure {
     match error {
         error if error.is_retryable() => Failure::retry(error),
-        ReadoutError::Damaged { source, .. } if matches!(source.problem, Problem::Io { .. }) => Failure::usage(error),
-        ReadoutError::NoInput | ReadoutError::Rate { .. } | ReadoutError::Ledger(_) => Failure::usage(error),
-        ReadoutError::NoFreeRun { .. } | ReadoutError::NoFreeEvent { .. } => Failure::usage(error),
+        error if error.is_usage() => Failure::usage(error),
         _ => Failure::data(error),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_protocol::{Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Status, StreamInfo, Streams};
 use forebay_types::placement::lane_of;
-use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, crc32c};
+use forebay_types::{DriveNumber, EventKey, FragmentId, PutOutcome, ReadOutcome, crc32c};
 
 use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};
@@ -151,6 +151,17 @@ impl Client {
     /// undecided. The others wait in this client. As of the last turn of the sockets.
     pub fn puts_in_flight(&self) -> usize {
         self.driver.puts_in_flight()
+    }
+
+    /// Whether a put of a fragment of `event` would be taken at once, without a wait for the server.
+    pub fn has_room(&mut self, event: EventKey) -> bool {
+        let lane = self.lane_of(event);
+        self.driver.has_room(lane)
+    }
+
+    /// What the server last said of puts that wait to be tried again; `None` when there are none.
+    pub fn puts_wait_for(&self) -> Option<PutOutcome> {
+        self.driver.puts_wait_for()
     }
 
     /// Reads a fragment and checks its CRC32C.

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::LANE_CONTROL;
-use forebay_types::{FragmentId, Time};
+use forebay_types::{FragmentId, PutOutcome, Time};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
@@ -189,6 +189,10 @@ impl Driver {
 
     pub(crate) fn puts_in_flight(&self) -> usize {
         self.links.iter().map(|link| link.session.puts_in_flight()).sum()
+    }
+
+    pub(crate) fn puts_wait_for(&self) -> Option<PutOutcome> {
+        self.links.iter().find_map(|link| link.session.puts_wait_for())
     }
 
     /// Lets all batches go.

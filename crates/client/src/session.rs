@@ -26,7 +26,7 @@ use std::time::Duration;
 use forebay_protocol::{
     Class, ErrorReply, FrameBuffer, FrameError, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION,
 };
-use forebay_types::{FragmentId, StoreUuid, Time};
+use forebay_types::{FragmentId, PutOutcome, StoreUuid, Time};
 
 use answer::Collector;
 pub use answer::{Answer, Request};
@@ -328,6 +328,11 @@ impl Session {
     /// Of these, the puts that have left whole on the connection that is open, and are not answered.
     pub fn puts_in_flight(&self) -> usize {
         self.puts.sent(|request| !self.outbox.holds(request))
+    }
+
+    /// What the server last said of a put that waits to be tried again; `None` when there is none.
+    pub fn puts_wait_for(&self) -> Option<PutOutcome> {
+        self.puts.wait_for()
     }
 
     /// Lets the batch go that is being filled.

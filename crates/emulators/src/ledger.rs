@@ -7,23 +7,23 @@
 //! <run> <event> <XXH3-128 of the event's bytes, 32 hexadecimal digits> <bytes>\n
 //! ```
 //!
-//! A line is written before the event's first fragment is put, so that whatever is stored is known. A
-//! crash may tear the last line; it is ignored, and cut off when the file is continued.
+//! A line is handed to the operating system before the event's first fragment is put, so that whatever is
+//! stored is known, also when the readout is killed. It is not synced: a power cut may take the last seconds
+//! of it. A crash may tear the last line; it is ignored, and cut off when the file is continued.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
-use std::time::{Duration, Instant};
 
 use forebay_types::EventKey;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// The longest line, with some room.
 const LINE_BYTES_MAX: u64 = 256;
-/// Lines in memory reach the file at least so often.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// The longest line: numbers of 10 and 20 digits, the hash, 20 digits, blanks, the newline.
+const LONGEST_LINE_BYTES: usize = 10 + 1 + 20 + 1 + 32 + 1 + 20 + 1;
 
 /// What identifies the bytes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,10 @@ pub struct HashLedger {
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The operating system refused something.
-    #[error("the ledger {}: {source}; events can only be compared with a ledger that is whole", .path.display())]
+    #[error(
+        "the ledger {}: {source}; events can only be compared with a ledger that is whole. Make room, or name another file, then start again",
+        .path.display()
+    )]
     Io {
         /// The file.
         path: PathBuf,
@@ -61,8 +64,8 @@ pub enum LedgerError {
     },
     /// A line that is none.
     #[error(
-        "the ledger {}: expected \"run event hash bytes\" in line {line}, found {found:?}; nothing was compared. Check that this is the \
-         file that the readout wrote", .path.display()
+        "the ledger {}: expected \"run event hash bytes\" in line {line}, found {found:?}; nothing was compared, and nothing was written to \
+         it. Check that this is the file that the readout wrote", .path.display()
     )]
     Line {
         /// The file.
@@ -72,6 +75,25 @@ pub enum LedgerError {
         /// What is there.
         found: String,
     },
+    /// A file whose end is none of a ledger's.
+    #[error(
+        "the ledger {}: expected it to end in lines of \"run event hash bytes\", found {found:?}; nothing was written to it. Name the file \
+         that an earlier readout wrote, or one that is not there yet", .path.display()
+    )]
+    Tail {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+}
+
+impl LedgerError {
+    /// Whether the same may succeed later without anything being repaired: there was no room.
+    pub fn is_retryable(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, LedgerError::Io { source, .. } if full.contains(&source.kind()))
+    }
 }
 
 impl HashLedger {
@@ -146,8 +168,11 @@ impl HashLedger {
 }
 
 fn bad_line(path: &Path, line: u64, found: &[u8]) -> LedgerError {
-    let found = String::from_utf8_lossy(found).chars().take(80).collect();
-    LedgerError::Line { path: path.to_owned(), line, found }
+    LedgerError::Line { path: path.to_owned(), line, found: shown(found) }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(80).collect()
 }
 
 fn write_line(into: &mut impl Write, key: EventKey, hash: EventHash) -> io::Result<()> {
@@ -166,32 +191,31 @@ fn parse(line: &[u8]) -> Option<(EventKey, EventHash)> {
 pub struct LedgerFile {
     path: PathBuf,
     file: BufWriter<File>,
-    flushed: Instant,
 }
 
 impl LedgerFile {
-    /// Opens a file to continue it, making it when it is not there.
+    /// Opens a file to continue it, making it when it is not there. One that is no ledger is left as it is.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be written, or that is no ledger.
     pub fn open(path: &Path) -> Result<LedgerFile, LedgerError> {
-        let open = || {
-            let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-            cut_torn_line(&mut file)?;
-            Ok(file)
-        };
-        let file = open().map_err(|source| LedgerError::Io { path: path.to_owned(), source })?;
-        Ok(LedgerFile { path: path.to_owned(), file: BufWriter::new(file), flushed: Instant::now() })
+        let io = |source| LedgerError::Io { path: path.to_owned(), source };
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(io)?;
+        let bytes = file.metadata().map_err(io)?.len();
+        let whole = whole_lines(&mut file, bytes, path)?;
+        if whole < bytes {
+            file.set_len(whole).map_err(io)?;
+        }
+        Ok(LedgerFile { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
-    /// Adds an event.
+    /// Adds an event; it reaches the operating system with [`LedgerFile::flush`].
     ///
     /// # Errors
     /// A file that cannot be written.
     pub fn add(&mut self, key: EventKey, hash: EventHash) -> Result<(), LedgerError> {
         let written = write_line(&mut self.file, key, hash);
-        self.checked(written)?;
-        if self.flushed.elapsed() >= FLUSH_EVERY { self.flush() } else { Ok(()) }
+        self.checked(written)
     }
 
     /// Writes what is in memory.
@@ -199,7 +223,6 @@ impl LedgerFile {
     /// # Errors
     /// A file that cannot be written.
     pub fn flush(&mut self) -> Result<(), LedgerError> {
-        self.flushed = Instant::now();
         let flushed = self.file.flush();
         self.checked(flushed)
     }
@@ -209,17 +232,38 @@ impl LedgerFile {
     }
 }
 
-fn cut_torn_line(file: &mut File) -> io::Result<()> {
-    let bytes = file.metadata()?.len();
-    let from = bytes.saturating_sub(LINE_BYTES_MAX);
-    file.seek(SeekFrom::Start(from))?;
-    let mut tail = Vec::new();
-    Read::by_ref(file).take(LINE_BYTES_MAX).read_to_end(&mut tail)?;
-    let whole = tail.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    if whole < tail.len() && (whole > 0 || from == 0) {
-        file.set_len(from + whole as u64)?;
+/// The bytes of a ledger file without a torn last line. Its first and its last line, and what is torn, must be
+/// of a ledger.
+fn whole_lines(file: &mut File, bytes: u64, path: &Path) -> Result<u64, LedgerError> {
+    let mut read = |from: u64| {
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        Read::by_ref(file).take(LINE_BYTES_MAX).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let io = |source| LedgerError::Io { path: path.to_owned(), source };
+    let first = read(0).map_err(io)?;
+    if let Some(end) = first.iter().position(|&byte| byte == b'\n')
+        && parse(&first[..end]).is_none()
+    {
+        return Err(bad_line(path, 1, &first[..end]));
     }
-    Ok(())
+    let from = bytes.saturating_sub(LINE_BYTES_MAX);
+    let tail = read(from).map_err(io)?;
+    let whole = tail.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let (lines, torn) = tail.split_at(whole);
+    if let Some(line) = lines.strip_suffix(b"\n") {
+        let line = line.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+        if parse(line).is_none() {
+            return Err(LedgerError::Tail { path: path.to_owned(), found: shown(line) });
+        }
+    }
+    let is_torn = torn.len() < LONGEST_LINE_BYTES && torn.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b' ');
+    // Without any line before it a torn line proves nothing.
+    if !is_torn || (whole == 0 && !torn.is_empty()) {
+        return Err(LedgerError::Tail { path: path.to_owned(), found: shown(torn) });
+    }
+    Ok(from + whole as u64)
 }
 
 #[cfg(test)]
@@ -261,6 +305,27 @@ mod tests {
             let loaded = HashLedger::load(&path).expect("loaded");
             assert_eq!((loaded.len(), loaded.get(EventKey::new(9, 1))), (100, Some(EventHash::of(b"new"))));
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_ledger_is_left_as_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let events: Vec<u8> = (0..9u8).flat_map(|n| [n; 300]).collect();
+        let last_line = b"1 2 000000000000000000000000000000aa 5\nnotes, and no newline".to_vec();
+        let text = b"a note\n1 2 000000000000000000000000000000aa 5\n".to_vec();
+        let with_newlines = [&events[..], b"\n", &events[..200]].concat();
+        for bytes in
+            [b"x".to_vec(), b"\n".to_vec(), b"0123456789abcdef".to_vec(), events, with_newlines, last_line, text]
+        {
+            std::fs::write(&path, &bytes).expect("written");
+            let refused = LedgerFile::open(&path).map(|_| ());
+            let words = refused.expect_err("no ledger").to_string();
+            assert!(words.contains("nothing was written to it"), "{words}");
+            assert!(std::fs::read(&path).expect("read") == bytes, "{words}");
+        }
+        std::fs::write(&path, b"").expect("written");
+        LedgerFile::open(&path).map(|_| ()).expect("an empty file is as good as none");
     }
 
     #[test]

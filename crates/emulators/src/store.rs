@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_client::{Client, Decision, FetchedEvent, Lease, PutResult, RunInfo};
 use forebay_recorder::StoreError;
-use forebay_types::{DecideOutcome, EventKey, FragmentId, RunId, SourceId};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, SourceId};
 
 /// The calls of the readout. They block.
 pub trait ReadoutStore {
@@ -17,21 +17,28 @@ pub trait ReadoutStore {
     /// No answer.
     fn runs(&mut self) -> Result<Vec<RunInfo>, StoreError>;
 
-    /// Takes a fragment to be stored; what becomes of it is told by [`ReadoutStore::take_put_results`].
-    /// Waits while the store cannot take more.
+    /// Whether a fragment of `event` is taken without a wait.
+    fn has_room(&mut self, event: EventKey) -> bool;
+
+    /// Takes a fragment to be stored; what becomes of it is told by [`ReadoutStore::wait_put_results`].
+    /// Waits while there is no room.
     ///
     /// # Errors
     /// The fragment was not taken.
     fn put(&mut self, id: FragmentId, expected: u16, payload: &[u8]) -> Result<(), StoreError>;
 
-    /// Appends what became of fragments since the last call, without waiting.
-    fn take_put_results(&mut self, into: &mut Vec<PutResult>);
-
-    /// Waits until something became of every fragment.
+    /// Waits until something became of a fragment, or for `longest`, then appends what became of fragments
+    /// since the last call.
     ///
     /// # Errors
-    /// Fragments were given up; they have results all the same.
-    fn flush(&mut self) -> Result<(), StoreError>;
+    /// The system refuses to wait.
+    fn wait_put_results(&mut self, longest: Duration, into: &mut Vec<PutResult>) -> Result<(), StoreError>;
+
+    /// Fragments that nothing became of yet.
+    fn pending_puts(&self) -> usize;
+
+    /// What the store last said of fragments that are tried again; `None` when there are none.
+    fn puts_wait_for(&self) -> Option<PutOutcome>;
 }
 
 /// The calls of the filter. They block.
@@ -78,12 +85,20 @@ impl ReadoutStore for Client {
         Ok(Client::put(self, id, expected, payload)?)
     }
 
-    fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
-        Client::take_put_results(self, into);
+    fn has_room(&mut self, event: EventKey) -> bool {
+        Client::has_room(self, event)
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
-        Ok(Client::flush(self)?)
+    fn wait_put_results(&mut self, longest: Duration, into: &mut Vec<PutResult>) -> Result<(), StoreError> {
+        Ok(Client::wait_put_results(self, longest, into)?)
+    }
+
+    fn pending_puts(&self) -> usize {
+        Client::pending_puts(self)
+    }
+
+    fn puts_wait_for(&self) -> Option<PutOutcome> {
+        Client::puts_wait_for(self)
     }
 }
 

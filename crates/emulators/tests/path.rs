@@ -13,7 +13,7 @@ use forebay_emulators::filter::{self, FilterConfig, FilterControl, FilterProgres
 use forebay_emulators::readout::{self, Generated, Input, ReadoutConfig, ReadoutProgress};
 use forebay_emulators::{CheckReport, Choice, HashLedger, StreamRule, check_files};
 use forebay_rawdata::Format;
-use forebay_recorder::{Mode, RecorderConfig, RecorderControl, RecorderProgress};
+use forebay_recorder::{Mode, RecorderConfig, RecorderControl, RecorderError, RecorderProgress};
 use forebay_types::{ReadOutcome, RunId, SourceId, Verdict};
 
 fn generated(format: Format, compressed: bool, run: u32) -> Input {
@@ -85,7 +85,12 @@ impl Path3 {
             ..RecorderConfig::new("", directory)
         };
         let control = RecorderControl::default();
-        forebay_recorder::run_with(&config, &control, &self.recorder, || Ok(self.store.clone())).expect("recorded");
+        match forebay_recorder::run_with(&config, &control, &self.recorder, || Ok(self.store.clone())) {
+            Err(RecorderError::Lost { fragments, .. }) => {
+                assert_eq!(fragments, self.recorder.all.counts().fragments_lost);
+            }
+            ended => ended.expect("recorded"),
+        }
     }
 
     fn check(&self, directory: &Path) -> CheckReport {
@@ -275,4 +280,84 @@ fn the_filter_ends_after_a_number_of_events() {
     path.filter(&FilterConfig { until: Until::Events(30), readers: 1, ..path.filter_config() }).expect("good");
     let built = path.filter.events_built.load(Relaxed);
     assert!((30..200).contains(&built), "{built}");
+}
+
+#[test]
+fn filter_options_that_leave_nothing_to_be_done_are_refused() {
+    let path = Path3::new(Store::default());
+    let config = || path.filter_config();
+    for config in [
+        FilterConfig { readers: 0, ..config() },
+        FilterConfig { readers: 1_000_000, ..config() },
+        FilterConfig { batch_events: 0, ..config() },
+        FilterConfig { batch_bytes: 0, ..config() },
+        FilterConfig { lease: Duration::ZERO, ..config() },
+    ] {
+        let error = path.filter(&config).expect_err("refused");
+        assert!(error.is_usage() && !error.is_retryable(), "{error}");
+    }
+}
+
+/// A plain put says nothing of how many fragments there will be, and what is put has no frame.
+#[test]
+fn events_that_nobody_knows_the_size_of_are_decided_as_incomplete() {
+    let path = Path3::new(Store::default());
+    let key = forebay_types::EventKey::new(9, 1);
+    let mut writer = path.store.clone();
+    forebay_emulators::ReadoutStore::put(&mut writer, key.fragment(SourceId(7)), 0, b"alone").expect("taken");
+    path.filter(&path.filter_config()).expect("an incomplete event is no damage");
+    assert_eq!((path.filter.events_built.load(Relaxed), path.filter.incomplete.load(Relaxed)), (1, 1));
+}
+
+#[test]
+fn a_stray_fragment_is_seen_in_steps_too() {
+    let decide = |steps: Option<Steps>| {
+        let path = Path3::new(Store::default());
+        path.write(vec![generated(Format::Faser, false, 5)], 20);
+        let key = {
+            let mut state = path.store.state();
+            let (key, event) = state.events.iter_mut().nth(4).expect("events");
+            event.fragments.insert(SourceId(0x77_0000), b"of another event".to_vec());
+            *key
+        };
+        path.filter(&FilterConfig { steps, ..path.filter_config() }).expect_err("an event is not what was written");
+        assert_eq!(path.filter.mismatched.load(Relaxed), 1);
+        let verdicts: Vec<_> = path.store.state().events.values().map(|event| event.verdict.clone()).collect();
+        assert_eq!(
+            path.store.state().events[&key].verdict,
+            Some(Verdict::Accept(vec!["debug".parse().expect("a name")]))
+        );
+        verdicts
+    };
+    let steps = Steps { first: StepSources::Share(0.2), early_fraction: 0.0 };
+    assert_eq!(decide(Some(steps)), decide(None));
+}
+
+/// The lease ran out on a slow filter, another one accepted, and the recorder shipped it before the first one decides.
+#[test]
+fn an_acceptance_of_an_event_that_is_shipped_already_is_no_trouble() {
+    let path = Path3::new(Store::default());
+    path.write(vec![generated(Format::Faser, false, 5)], 30);
+    path.store.state().ships_at_decision = true;
+    let all = StreamRule { name: "physics".parse().expect("a name"), fraction: 1.0 };
+    path.filter(&FilterConfig { streams: vec![all], ..path.filter_config() }).expect("nothing is wrong");
+    assert_eq!(path.filter.decided_before.load(Relaxed), 30);
+    assert_eq!((path.filter.undecided.load(Relaxed), path.filter.reports.count()), (0, 0));
+}
+
+#[test]
+fn the_first_damage_is_named_whatever_else_went_wrong_before() {
+    let path = Path3::new(Store::default());
+    path.write(vec![generated(Format::Faser, false, 5)], 30);
+    let damaged = {
+        let mut state = path.store.state();
+        let (key, event) = state.events.iter().nth(25).expect("events");
+        let id = key.fragment(*event.fragments.keys().nth(2).expect("sources"));
+        state.damages.insert(id);
+        state.decisions_refused = 20;
+        id.key()
+    };
+    let error = path.filter(&path.filter_config()).expect_err("an event is damaged");
+    assert!(error.to_string().contains(&format!("The first: event {damaged}")), "{error}");
+    assert!(path.filter.reports.count() > 0);
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::Store;
 use forebay_emulators::readout::{self, Generated, Input, ReadoutConfig, ReadoutError, ReadoutProgress};
@@ -160,4 +160,136 @@ fn events_come_no_faster_than_the_rate_and_stop_when_told() {
     }
     let error = write(&Store::default(), &ReadoutConfig::new("", Vec::new()), &ReadoutProgress::default());
     assert!(matches!(error, Err(ReadoutError::NoInput)));
+}
+
+#[test]
+fn a_full_store_is_waited_for_and_given_up_at_the_deadline() {
+    let store = Store { deadline: Some(Duration::from_millis(30)), ..Store::default() };
+    store.state().is_full = true;
+    let config = ReadoutConfig { events: Some(1000), ..ReadoutConfig::new("", vec![generated(Format::Faser, 5, 3)]) };
+    let progress = ReadoutProgress::default();
+    let error = write(&store, &config, &progress).expect_err("nothing is stored");
+    assert!(matches!(error, ReadoutError::NotStored { .. }) && error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("no space"), "{error}");
+    assert_eq!(progress.fragments_acknowledged.load(Relaxed), 0);
+    assert!(progress.events_started.load(Relaxed) < 1000, "what comes behind fares no better");
+    assert_eq!(progress.fragments_waiting(), 0);
+}
+
+#[test]
+fn a_readout_that_waits_for_a_full_store_can_be_stopped() {
+    let store = Store::default();
+    store.state().is_full = true;
+    let config = ReadoutConfig { events: Some(1000), ..ReadoutConfig::new("", vec![generated(Format::Faser, 5, 3)]) };
+    let (progress, stop) = (ReadoutProgress::default(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let readout = scope.spawn(|| readout::run_with(&config, &stop, &progress, |_| Ok(store.clone())));
+        while progress.fragments_waiting() == 0 {
+            std::thread::yield_now();
+        }
+        stop.store(true, Relaxed);
+        let error = readout.join().expect("no panic").expect_err("nothing is stored");
+        assert!(matches!(error, ReadoutError::NotStored { .. }) && error.is_retryable(), "{error}");
+        assert!(error.to_string().contains("stopped; the store last said: no space"), "{error}");
+    });
+    assert_eq!(progress.abandoned.load(Relaxed), progress.fragments_written.load(Relaxed));
+}
+
+#[test]
+fn when_there_is_room_again_everything_is_written() {
+    let store = Store::default();
+    store.state().is_full = true;
+    let config = ReadoutConfig { events: Some(50), ..ReadoutConfig::new("", vec![generated(Format::Faser, 5, 3)]) };
+    let progress = ReadoutProgress::default();
+    std::thread::scope(|scope| {
+        let readout = scope.spawn(|| write(&store, &config, &progress));
+        while progress.fragments_waiting() == 0 {
+            std::thread::yield_now();
+        }
+        store.state().is_full = false;
+        readout.join().expect("no panic").expect("everything is written");
+    });
+    assert_eq!(events(&store).len(), 50);
+    assert_eq!(progress.fragments_acknowledged.load(Relaxed), progress.fragments_written.load(Relaxed));
+}
+
+#[test]
+fn options_that_leave_nothing_to_be_done_are_refused() {
+    let input = || vec![generated(Format::Faser, 5, 3)];
+    let config = || ReadoutConfig::new("", input());
+    for config in [
+        ReadoutConfig { writers: 0, ..config() },
+        ReadoutConfig { writers: 1_000_000, ..config() },
+        ReadoutConfig { producers: 0, ..config() },
+        ReadoutConfig { rate: Some(0.0), ..config() },
+        ReadoutConfig { deadline: Some(Duration::ZERO), ..config() },
+        ReadoutConfig::new("", vec![generated(Format::Mdf, 5, 0)]),
+        ReadoutConfig::new("", vec![generated(Format::Faser, 1 << 24, 3)]),
+        ReadoutConfig::new("", Vec::new()),
+    ] {
+        let store = Store::default();
+        let error = write(&store, &config, &ReadoutProgress::default()).expect_err("refused");
+        assert!(error.is_usage() && !error.is_retryable(), "{error}");
+        assert!(store.state().events.is_empty());
+    }
+}
+
+#[test]
+fn hashes_are_kept_before_anything_is_put() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("ledger");
+    let store = Store::default();
+    store.state().ledger = Some(path.clone());
+    let config = ReadoutConfig {
+        events: Some(60),
+        producers: 2,
+        ledger_path: Some(path),
+        ..ReadoutConfig::new("", vec![generated(Format::Faser, 5, 3)])
+    };
+    write(&store, &config, &ReadoutProgress::default()).expect("everything is written");
+    assert_eq!(store.state().events.len(), 60);
+}
+
+#[test]
+fn of_several_bad_inputs_the_damaged_one_decides() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (missing, damaged) = (directory.path().join("typo.raw"), directory.path().join("damaged.raw"));
+    std::fs::write(&damaged, b"no detector wrote this").expect("written");
+    let run = |inputs: &[&std::path::Path]| {
+        let inputs = inputs.iter().map(|path| Input::File(path.to_path_buf())).collect();
+        write(&Store::default(), &ReadoutConfig::new("", inputs), &ReadoutProgress::default()).expect_err("bad input")
+    };
+    let error = run(&[&missing]);
+    assert!(error.is_usage() && !error.to_string().contains("at byte"), "{error}");
+    let error = run(&[&missing, &damaged]);
+    assert!(!error.is_usage() && !error.is_retryable(), "{error}");
+    assert!(error.to_string().starts_with(&damaged.display().to_string()), "{error}");
+    assert!(error.to_string().contains("typo.raw"), "{error}");
+}
+
+/// The first event of the file has no number, so that position numbers all; the bytes of the second say 500.
+#[test]
+fn events_numbered_by_position_hold_their_new_numbers() {
+    let mut generator = Generator::new(Format::Mdf, 1, RunId(5));
+    let mut first = generator.next_event().bytes;
+    let mut second = generator.next_event();
+    forebay_rawdata::renumber(&mut second, RunId(5), forebay_types::EventId(500)).expect("renumbered");
+    // The version of the ODIN bank: unknown from here on.
+    let view = forebay_rawdata::banks::BankView::of(&first).expect("banks");
+    let odin = view.iter().find(|bank| bank.bank_type == 16).expect("an ODIN bank").range.start;
+    drop(view);
+    first[odin + 5] = 9;
+    first[12..16].fill(0);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("mixed.mdf");
+    std::fs::write(&path, [first, second.bytes].concat()).expect("written");
+    let store = Store::default();
+    write(&store, &ReadoutConfig::new("", vec![Input::File(path)]), &ReadoutProgress::default()).expect("written");
+    let state = store.state();
+    let numbers = state.events.iter().map(|(key, event)| {
+        let pieces: Vec<(SourceId, &[u8])> = event.fragments.iter().map(|(s, b)| (*s, b.as_slice())).collect();
+        let (format, bytes) = join(&pieces).expect("a whole event");
+        (key.event.0, forebay_rawdata::inspect(format, &bytes).expect("good").event.ok().map(|event| event.0))
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [(0, None), (1, Some(1))]);
 }

@@ -374,7 +374,11 @@ impl Workers {
     }
 
     fn take_recorder(&mut self) -> Result<(), Failure> {
-        self.recorder.take().map_err(|error| crate::record::failure(&error))
+        match self.recorder.take() {
+            // Counted, and told by the ledger.
+            Ok(()) | Err(RecorderError::Lost { .. }) => Ok(()),
+            Err(error) => Err(crate::record::failure(&error)),
+        }
     }
 
     /// About how many events are acknowledged: as many of those begun as of their fragments, and those that are decided. It never

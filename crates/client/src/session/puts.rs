@@ -121,6 +121,11 @@ impl Puts {
         sent.map(|(_, batch)| batch.items.iter().filter(|item| !item.reported).count()).sum()
     }
 
+    /// What the server last said of a put that waits to be tried again.
+    pub(super) fn wait_for(&self) -> Option<PutOutcome> {
+        self.waiting.values().find_map(|(item, _)| item.last)
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }

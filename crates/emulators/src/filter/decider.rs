@@ -1,12 +1,13 @@
 //! Judges what was read and tells the store what becomes of it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_client::Decision;
-use forebay_types::{DecideOutcome, StreamName, Verdict};
+use forebay_client::{Decision, EventState};
+use forebay_types::{DecideOutcome, EventKey, SourceId, StreamName, Verdict};
 
 use super::judge::{Judgement, judge, judge_outcomes};
 use super::steps::ReadEvent;
@@ -69,13 +70,17 @@ impl<'a, S: FilterStore> Decider<'a, S> {
             Judgement::Whole { in_ledger } => {
                 Some(Made { not_in_ledger: in_ledger == Some(false), ..decide(shared.choice.verdict(key), false) })
             }
-            Judgement::Incomplete if read.leased.incomplete => Some(decide(shared.choice.verdict(key), true)),
+            // Without a count of what it should have the store never knows it as complete: it offers it after the
+            // same time as an incomplete one.
+            Judgement::Incomplete if read.leased.incomplete || read.leased.expected == 0 => {
+                Some(decide(shared.choice.verdict(key), true))
+            }
             Judgement::Incomplete | Judgement::Unavailable => {
                 shared.progress.left.fetch_add(1, Relaxed);
                 None
             }
             Judgement::Lost(sources) => {
-                shared.progress.reports.add(|| {
+                shared.progress.damage.add(|| {
                     let first =
                         sources.first().map_or(String::new(), |source| format!(", the first of source {source}"));
                     format!("event {key}: {} fragments are lost{first}; accepted into {}", sources.len(), self.debug)
@@ -83,7 +88,7 @@ impl<'a, S: FilterStore> Decider<'a, S> {
                 Some(Made { lost: true, early: false, ..decide(debug(), true) })
             }
             Judgement::Mismatch(words) => {
-                shared.progress.reports.add(|| format!("event {key}: {words}; accepted into {}", self.debug));
+                shared.progress.damage.add(|| format!("event {key}: {words}; accepted into {}", self.debug));
                 Some(Made { mismatched: true, ..decide(debug(), false) })
             }
             Judgement::Decided => None,
@@ -112,15 +117,36 @@ impl<'a, S: FilterStore> Decider<'a, S> {
             }
             thread::sleep(RETRY);
         };
-        made.iter().zip(outcomes).for_each(|(made, outcome)| self.count(made, outcome));
+        let finished = self.finished(made, &outcomes);
+        made.iter().zip(outcomes).for_each(|(made, outcome)| self.count(made, outcome, &finished));
         true
     }
 
-    fn count(&self, made: &Made, outcome: DecideOutcome) {
+    /// Of the events whose acceptance is a conflict, those that the store is through with: a decision is not
+    /// remembered longer than the event, so that the same one, told again, is a conflict too.
+    fn finished(&mut self, made: &[Made], outcomes: &[DecideOutcome]) -> BTreeSet<EventKey> {
+        let accepts = |made: &Made| made.decision.verdict != Verdict::Reject;
+        let conflicts = made.iter().zip(outcomes).filter(|(made, o)| **o == DecideOutcome::Conflict && accepts(made));
+        let keys: Vec<EventKey> = conflicts.map(|(made, _)| made.decision.key).collect();
+        if keys.is_empty() {
+            return BTreeSet::new();
+        }
+        let events = self.store.get_events(&keys, Some(&[SourceId::EVENT_FRAME])).unwrap_or_else(|error| {
+            tracing::warn!("{error}");
+            Vec::new()
+        });
+        events.iter().filter(|event| event.state == EventState::Finished).map(|event| event.key).collect()
+    }
+
+    fn count(&self, made: &Made, outcome: DecideOutcome, finished: &BTreeSet<EventKey>) {
         let (progress, key) = (self.shared.progress, made.decision.key);
+        if finished.contains(&key) {
+            progress.decided_before.fetch_add(1, Relaxed);
+            return;
+        }
         if !outcome.is_done() {
             progress.undecided.fetch_add(1, Relaxed);
-            // Not found: decided by another filter and released by its streams since.
+            // Not found: the store does not know the event any more.
             if outcome != DecideOutcome::NotFound {
                 progress.reports.add(|| format!("event {key}: the decision was not taken: {outcome}"));
             }

@@ -8,12 +8,14 @@
 //! | what was read | decision |
 //! | --- | --- |
 //! | all of it, as it was written | by the [`Choice`]: into streams, or rejected |
-//! | some sources are missing, and it was offered so because it waited long enough | by the [`Choice`], marked incomplete |
+//! | some sources are missing, and it was offered so because it waited long enough, or nobody knows how many it should have | by the [`Choice`], marked incomplete |
 //! | some sources are missing otherwise | none: the lease runs out, and it is offered again |
 //! | some of it cannot be read for now | none: the lease runs out, and it is offered again |
 //! | fragments are lost | into the stream `debug`, marked incomplete |
 //! | it is not what was written (structure, checksum, hash) | into the stream `debug` |
 //! | another filter decided it in the meantime | none |
+//!
+//! The store decides an event that was offered too often without a decision: it goes into `debug`.
 //!
 //! With [`Steps`] the event's frame and some sources are read first, and a part of the events that will be
 //! rejected is rejected after that: their other bytes are never read.
@@ -158,10 +160,14 @@ pub struct FilterProgress {
     pub left: AtomicU64,
     /// Decisions that were not taken: decided otherwise before, or refused.
     pub undecided: AtomicU64,
+    /// Acceptances that came after the event was accepted, shipped and freed, or deleted.
+    pub decided_before: AtomicU64,
     /// From the call of decide to its answer, for each batch.
     pub decide_latency: Histogram,
     /// What went wrong, with ids.
     pub reports: Reports,
+    /// Events that are not what was written, or have lost fragments, with ids.
+    pub damage: Reports,
     decided: Mutex<EventSet>,
 }
 
@@ -179,6 +185,16 @@ pub enum FilterError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// An option that leaves nothing to be done, or far too much.
+    #[error("{option} is {found}; nothing was decided. Give {expected}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What was given.
+        found: u64,
+        /// What can be given.
+        expected: &'static str,
+    },
     /// The streams or fractions make no sense.
     #[error("{0}; nothing was decided")]
     Choice(#[from] ChoiceError),
@@ -201,8 +217,13 @@ impl FilterError {
     pub const fn is_retryable(&self) -> bool {
         match self {
             FilterError::Store(error) => error.retryable,
-            FilterError::Choice(_) | FilterError::Damaged { .. } => false,
+            FilterError::Option { .. } | FilterError::Choice(_) | FilterError::Damaged { .. } => false,
         }
+    }
+
+    /// Whether something must be asked for in another way, and no data is damaged: exit code 2 instead of 1.
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, FilterError::Option { .. } | FilterError::Choice(_))
     }
 }
 
@@ -245,6 +266,26 @@ pub fn run(config: &FilterConfig, control: &FilterControl, progress: &FilterProg
     })
 }
 
+/// Readers, each with two threads and connections.
+const READERS_MAX: usize = 1024;
+
+fn check(config: &FilterConfig) -> Result<(), FilterError> {
+    let wrong = |option, found, expected| Err(FilterError::Option { option, found, expected });
+    if !(1..=READERS_MAX).contains(&config.readers) {
+        return wrong("readers", config.readers as u64, "1 to 1024");
+    }
+    if config.batch_events == 0 {
+        return wrong("batch-events", 0, "at least 1");
+    }
+    if config.batch_bytes == 0 {
+        return wrong("batch-bytes", 0, "at least 1");
+    }
+    if config.lease.is_zero() {
+        return wrong("lease", 0, "a time above 0 that is long enough to read and decide a batch");
+    }
+    Ok(())
+}
+
 /// As [`run`], on stores that `connect` gives: two for each reader.
 ///
 /// # Errors
@@ -255,6 +296,7 @@ pub fn run_with<S: FilterStore>(
     progress: &FilterProgress,
     connect: impl Fn(usize) -> Result<S, StoreError> + Sync,
 ) -> Result<(), FilterError> {
+    check(config)?;
     let early_fraction = config.steps.as_ref().map_or(0.0, |steps| steps.early_fraction);
     let choice = Choice::new(config.seed, &config.streams, early_fraction)?;
     let shared = Shared {
@@ -267,7 +309,7 @@ pub fn run_with<S: FilterStore>(
         over: AtomicBool::new(false),
     };
     thread::scope(|scope| {
-        for number in 0..config.readers.max(1) {
+        for number in 0..config.readers {
             // One batch is decided while the next one is read.
             let (sender, receiver) = sync_channel(0);
             let (shared, connect) = (&shared, &connect);
@@ -286,7 +328,7 @@ pub fn run_with<S: FilterStore>(
     }
     let (mismatched, lost) = (progress.mismatched.load(Relaxed), progress.lost.load(Relaxed));
     if mismatched + lost > 0 {
-        let first = progress.reports.first().into_iter().next().unwrap_or_default();
+        let first = progress.damage.first().into_iter().next().unwrap_or_default();
         return Err(FilterError::Damaged { mismatched, lost, first });
     }
     Ok(())

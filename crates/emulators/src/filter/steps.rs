@@ -88,6 +88,7 @@ fn in_steps(
         })?;
     }
     fetch_more(store, &mut read, |event, sources| if event.early { Vec::new() } else { sources.to_vec() })?;
+    fetch_strays(store, &mut read)?;
     Ok(read)
 }
 
@@ -119,6 +120,21 @@ fn fetch_more(
             event.state = more.state;
             event.fragments.extend(more.fragments.into_iter().filter(|f| f.outcome != ReadOutcome::NotFound));
         }
+    }
+    Ok(())
+}
+
+/// Reads events whole that have fragments which their frame does not name: they are judged as those that were
+/// read whole at once.
+fn fetch_strays(store: &mut impl FilterStore, events: &mut [ReadEvent]) -> Result<(), StoreError> {
+    let has_more = |read: &ReadEvent| !read.early && read.event.stored as usize > read.event.fragments.len();
+    let strays: Vec<&mut ReadEvent> = events.iter_mut().filter(|read| has_more(read)).collect();
+    if strays.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<EventKey> = strays.iter().map(|read| read.event.key).collect();
+    for (stray, event) in strays.into_iter().zip(store.get_events(&keys, None)?) {
+        stray.event = event;
     }
     Ok(())
 }

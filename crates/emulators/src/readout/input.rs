@@ -1,10 +1,12 @@
 //! Where events come from, pass after pass.
 
 use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_rawdata::{Format, Generator, InputError, RawEvent, open};
+use forebay_rawdata::{EventReader, Format, Generator, InputError, RawEvent, open};
 use forebay_types::RunId;
 
 /// What the readout writes.
@@ -40,18 +42,29 @@ impl fmt::Display for Input {
     }
 }
 
-type Events = Box<dyn Iterator<Item = Result<RawEvent, InputError>> + Send>;
+/// The events of one pass.
+enum Events {
+    File(EventReader<BufReader<File>>),
+    Made(Box<dyn Iterator<Item = RawEvent> + Send>),
+}
+
+impl Events {
+    fn next(&mut self) -> Option<Result<RawEvent, InputError>> {
+        match self {
+            Events::File(reader) => reader.next(),
+            Events::Made(events) => events.next().map(Ok),
+        }
+    }
+}
 
 impl Input {
     fn events(&self) -> Result<Events, InputError> {
         match self {
-            Input::File(path) => Ok(Box::new(open(path)?)),
+            Input::File(path) => Ok(Events::File(open(path)?)),
             Input::Generated(generated) => {
                 let Generated { format, compressed, seed, run, events } = *generated;
-                // The generator refuses runs that the format cannot hold.
-                let run = run.min(format.run_max());
                 let mut generator = Generator::new(format, seed, run).compressed(compressed);
-                Ok(Box::new((0..events).map(move |_| Ok(generator.next_event()))))
+                Ok(Events::Made(Box::new((0..events).map(move |_| generator.next_event()))))
             }
         }
     }
@@ -62,6 +75,7 @@ pub(super) struct Passes {
     pub(super) input: Input,
     pass: u64,
     events_in_pass: u64,
+    by_position: bool,
     reading: Option<Events>,
     cache: Vec<Arc<RawEvent>>,
     cache_bytes_left: u64,
@@ -75,6 +89,7 @@ impl Passes {
             input,
             pass: 0,
             events_in_pass: 0,
+            by_position: false,
             reading: None,
             cache: Vec::new(),
             cache_bytes_left: cache_bytes,
@@ -87,6 +102,11 @@ impl Passes {
         self.pass == 0
     }
 
+    /// Whether its events are numbered by their position.
+    pub(super) fn by_position(&self) -> bool {
+        self.by_position
+    }
+
     /// The next event of this pass; `None` at its end.
     pub(super) fn next(&mut self) -> Result<Option<Arc<RawEvent>>, InputError> {
         let event = if self.cached {
@@ -96,7 +116,9 @@ impl Passes {
                 Some(events) => events,
                 none => none.insert(self.input.events()?),
             };
-            events.next().transpose()?.map(Arc::new)
+            let event = events.next().transpose()?.map(Arc::new);
+            self.by_position = matches!(events, Events::File(reader) if reader.numbers_by_position());
+            event
         };
         if let Some(event) = &event {
             self.events_in_pass += 1;
@@ -166,6 +188,6 @@ mod tests {
         assert_eq!(passes.next(), Ok(None));
         assert!(!passes.again());
         let missing = Passes::new(Input::File("/nonexistent/file".into()), 100).next();
-        assert!(missing.expect_err("no such file").to_string().contains("/nonexistent/file"));
+        assert!(missing.expect_err("no such file").is_not_opened());
     }
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Class, Client, ClientConfig};
 use forebay_rawdata::{Format, InputError};
-use forebay_types::RunId;
+use forebay_types::{PutOutcome, RunId};
 
 use crate::histogram::Histogram;
 use crate::ledger::{HashLedger, LedgerError, LedgerFile};
@@ -45,6 +45,8 @@ use producer::Producer;
 use sequence::Sequence;
 use writer::Writer;
 
+/// The time between two notices of what is waited for.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Batches that wait for a writer.
 const BATCHES_WAITING: usize = 4;
 
@@ -71,7 +73,7 @@ pub struct ReadoutConfig {
     pub ledger: Option<Arc<HashLedger>>,
     /// Input that is kept in memory instead of being read again for each pass, in bytes (default 256 MiB).
     pub cache_bytes: u64,
-    /// How long a fragment is tried before it is given up (default: for ever).
+    /// How long a fragment is tried before it is given up, and with it the readout (default: for ever).
     pub deadline: Option<Duration>,
 }
 
@@ -113,6 +115,10 @@ pub struct ReadoutProgress {
     pub conflicts: AtomicU64,
     /// Fragments that are not stored, conflicts included.
     pub errors: AtomicU64,
+    /// Of these, those that the store will not take later either.
+    refused: AtomicU64,
+    /// Fragments without an answer when it was stopped.
+    pub abandoned: AtomicU64,
     /// From put to acknowledgement.
     pub latency: Histogram,
     /// The runs that were written so far.
@@ -122,6 +128,12 @@ pub struct ReadoutProgress {
 }
 
 impl ReadoutProgress {
+    /// Fragments that were put and that nothing became of yet.
+    pub fn fragments_waiting(&self) -> u64 {
+        let settled = [&self.fragments_acknowledged, &self.errors, &self.abandoned].map(|count| count.load(Relaxed));
+        self.fragments_written.load(Relaxed).saturating_sub(settled.iter().sum())
+    }
+
     /// The runs that were written so far, in their order.
     pub fn runs(&self) -> Vec<RunId> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -144,6 +156,16 @@ pub enum ReadoutError {
     /// The ledger file cannot be written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// An option that leaves nothing to be done, or far too much.
+    #[error("{option} is {found}; nothing was written. Give {expected}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What was given.
+        found: u64,
+        /// What can be given.
+        expected: &'static str,
+    },
     /// There is nothing to write.
     #[error("no input is given; nothing was written. Name a file, or ask for generated events")]
     NoInput,
@@ -170,19 +192,21 @@ pub enum ReadoutError {
     /// An input is damaged.
     #[error("{input}: {source}{}", also(.others))]
     Damaged {
-        /// Which.
+        /// Which: the first that is damaged, else the first that could not be opened.
         input: String,
         /// Where, and how.
         source: InputError,
-        /// How many other inputs are damaged too.
-        others: usize,
+        /// The others.
+        others: Vec<String>,
     },
     /// Some fragments or events are not stored.
     #[error(
-        "{fragments} fragments and {events} events were not stored; the first: {first}. The rest was written. See what the reason asks for, \
-         then write these again"
+        "{fragments} fragments and {events} events are not known to be stored; the first: {first}. What was acknowledged is stored. {}",
+        what_to_do(*.retryable)
     )]
     NotStored {
+        /// All of them may be stored later, without anything being repaired.
+        retryable: bool,
         /// Fragments.
         fragments: u64,
         /// Events of which no fragment was put.
@@ -192,19 +216,41 @@ pub enum ReadoutError {
     },
 }
 
-fn also(others: &usize) -> String {
-    match others {
-        0 => String::new(),
-        others => format!(" ({others} other inputs are damaged too)"),
+fn also(others: &[String]) -> String {
+    if others.is_empty() {
+        String::new()
+    } else {
+        format!(" (others cannot be read whole either: {})", others.join(", "))
+    }
+}
+
+const fn what_to_do(retryable: bool) -> &'static str {
+    if retryable {
+        "When the store takes fragments again (forebay status), write the same again with --keep-runs, which stores nothing twice"
+    } else {
+        "See what the reason asks for, then write these again"
     }
 }
 
 impl ReadoutError {
     /// Whether the same may succeed later without anything being repaired: exit code 3 instead of 1.
-    pub const fn is_retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
             ReadoutError::Store(error) => error.retryable,
+            ReadoutError::NotStored { retryable, .. } => *retryable,
+            ReadoutError::Ledger(error) => error.is_retryable(),
             _ => false,
+        }
+    }
+
+    /// Whether something must be asked for in another way, and no data is damaged: exit code 2 instead of 1.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            ReadoutError::Store(_) | ReadoutError::NotStored { .. } => false,
+            ReadoutError::Damaged { source, .. } => source.is_not_opened(),
+            ReadoutError::Ledger(error) => !error.is_retryable(),
+            ReadoutError::Option { .. } | ReadoutError::NoInput | ReadoutError::Rate { .. } => true,
+            ReadoutError::NoFreeRun { .. } | ReadoutError::NoFreeEvent { .. } => true,
         }
     }
 }
@@ -216,6 +262,10 @@ struct Shared<'a> {
     stop: &'a AtomicBool,
     /// A thread cannot go on.
     failed: AtomicBool,
+    /// A fragment was tried until its deadline.
+    given_up: AtomicBool,
+    /// When it was last told what is waited for.
+    told: Mutex<Instant>,
     failure: Mutex<Option<ReadoutError>>,
     sequence: Mutex<Sequence>,
     assignment: Mutex<Assignment>,
@@ -226,10 +276,40 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn is_over(&self) -> bool {
-        self.stop.load(Relaxed) || self.failed.load(Relaxed)
+        self.stop.load(Relaxed) || self.failed.load(Relaxed) || self.given_up.load(Relaxed)
+    }
+
+    fn tell_what_is_waited_for(&self, last: Option<PutOutcome>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.elapsed() < TELL_EVERY {
+            return;
+        }
+        *told = Instant::now();
+        let waiting = self.progress.fragments_waiting();
+        match last {
+            Some(PutOutcome::NoSpace) => tracing::warn!(
+                "the store is full: retrying, {waiting} fragments are waiting. Decide, ship or delete events to make room"
+            ),
+            Some(last) => {
+                tracing::warn!("the store takes nothing now ({last}): retrying, {waiting} fragments are waiting")
+            }
+            None => tracing::warn!("the store gives no answer: retrying, {waiting} fragments are waiting"),
+        }
+    }
+
+    fn abandon(&self, fragments: u64, last: Option<PutOutcome>) {
+        self.progress.abandoned.fetch_add(fragments, Relaxed);
+        self.progress.reports.add(|| {
+            let said = last.map_or_else(
+                || "the store had given no answer".to_owned(),
+                |last| format!("the store last said: {last}"),
+            );
+            format!("{fragments} fragments were under way when the readout was stopped; {said}")
+        });
     }
 
     fn fail(&self, error: ReadoutError) {
+        tracing::debug!("the readout ends: {error}");
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.failed.store(true, Relaxed);
     }
@@ -237,8 +317,8 @@ impl Shared<'_> {
 
 /// Writes until everything is written, or `stop` is set.
 ///
-/// A writer that waits for a store that is full or silent looks at `stop` only when the wait is over, at
-/// the latest at [`ReadoutConfig::deadline`].
+/// While a store is full or silent, what is waited for is logged every few seconds. After `stop`, what is
+/// under way is waited for a second at most.
 ///
 /// # Errors
 /// See [`ReadoutError`].
@@ -260,13 +340,8 @@ pub fn run_with<S: ReadoutStore>(
     progress: &ReadoutProgress,
     connect: impl Fn(usize) -> Result<S, StoreError> + Sync,
 ) -> Result<(), ReadoutError> {
-    if config.inputs.is_empty() {
-        return Err(ReadoutError::NoInput);
-    }
-    if let Some(rate) = config.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-        return Err(ReadoutError::Rate { rate });
-    }
-    let writers = config.writers.max(1);
+    check(config)?;
+    let writers = config.writers;
     let mut store = connect(0)?;
     let known = store.runs()?.into_iter().map(|run| run.run).collect();
     let fragment_bytes_max = store.fragment_bytes_max();
@@ -277,6 +352,8 @@ pub fn run_with<S: ReadoutStore>(
         progress,
         stop,
         failed: AtomicBool::new(false),
+        given_up: AtomicBool::new(false),
+        told: Mutex::new(Instant::now()),
         failure: Mutex::new(None),
         sequence: Mutex::new(Sequence::new(config, runs)),
         assignment: Mutex::new(Assignment::new(writers)),
@@ -295,13 +372,45 @@ pub fn run_with<S: ReadoutStore>(
                 Err(error) => shared.fail(error.into()),
             });
         }
-        for _ in 0..config.producers.max(1) {
+        for _ in 0..config.producers {
             let (shared, senders) = (&shared, senders.clone());
             scope.spawn(move || Producer::new(shared, senders).run());
         }
         // The writers end when the last producer has dropped its senders.
     });
     finish(shared)
+}
+
+/// Threads of a kind: each has a connection, or works at events.
+const THREADS_MAX: usize = 1024;
+
+fn check(config: &ReadoutConfig) -> Result<(), ReadoutError> {
+    if config.inputs.is_empty() {
+        return Err(ReadoutError::NoInput);
+    }
+    if let Some(rate) = config.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+        return Err(ReadoutError::Rate { rate });
+    }
+    for (option, threads) in [("writers", config.writers), ("producers", config.producers)] {
+        if !(1..=THREADS_MAX).contains(&threads) {
+            return Err(ReadoutError::Option { option, found: threads as u64, expected: "1 to 1024" });
+        }
+    }
+    for input in &config.inputs {
+        let Input::Generated(generated) = input else { continue };
+        if generated.events == 0 {
+            return Err(ReadoutError::Option { option: "generate-events", found: 0, expected: "at least 1" });
+        }
+        if generated.run > generated.format.run_max() {
+            let (found, expected) =
+                (u64::from(generated.run.0), "a run that the format holds, for FASER up to 16777215");
+            return Err(ReadoutError::Option { option: "run", found, expected });
+        }
+    }
+    if config.deadline.is_some_and(|deadline| deadline.is_zero()) {
+        return Err(ReadoutError::Option { option: "deadline", found: 0, expected: "a time above 0" });
+    }
+    Ok(())
 }
 
 fn finish(shared: Shared<'_>) -> Result<(), ReadoutError> {
@@ -312,14 +421,22 @@ fn finish(shared: Shared<'_>) -> Result<(), ReadoutError> {
     if let Some(error) = shared.failure.into_inner().expect(poison) {
         return Err(error);
     }
-    let mut damaged = shared.sequence.into_inner().expect(poison).into_damaged().into_iter();
-    if let Some((input, source)) = damaged.next() {
-        return Err(ReadoutError::Damaged { input, source, others: damaged.len() });
+    let mut damaged = shared.sequence.into_inner().expect(poison).into_damaged();
+    // What is damaged is worse than what is not there.
+    let worst = damaged.iter().position(|(_, error)| !error.is_not_opened()).unwrap_or(0);
+    if !damaged.is_empty() {
+        let (input, source) = damaged.remove(worst);
+        let others = damaged.into_iter().map(|(input, _)| input).collect();
+        return Err(ReadoutError::Damaged { input, source, others });
     }
-    let (fragments, events) = (shared.progress.errors.load(Relaxed), shared.progress.events_refused.load(Relaxed));
+    let count = |counter: &AtomicU64| counter.load(Relaxed);
+    let progress = shared.progress;
+    let fragments = count(&progress.errors) + count(&progress.abandoned);
+    let events = count(&progress.events_refused);
     if fragments + events > 0 {
-        let first = shared.progress.reports.first().into_iter().next().unwrap_or_default();
-        return Err(ReadoutError::NotStored { fragments, events, first });
+        let retryable = count(&progress.refused) + events == 0;
+        let first = progress.reports.first().into_iter().next().unwrap_or_default();
+        return Err(ReadoutError::NotStored { retryable, fragments, events, first });
     }
     Ok(())
 }

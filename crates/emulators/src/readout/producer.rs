@@ -30,9 +30,6 @@ pub(super) struct Part {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// The writers are gone.
-struct Closed;
-
 #[derive(Default)]
 struct Batch {
     parts: Vec<Part>,
@@ -55,10 +52,9 @@ impl<'a> Producer<'a> {
         while !self.shared.is_over() {
             let planned = self.shared.sequence.lock().unwrap_or_else(PoisonError::into_inner).next();
             let written = match planned {
-                Ok(Some(planned)) => self
-                    .wait_until_due(planned.index)
-                    .map_err(|Closed| None)
-                    .and_then(|due| if due { self.write(planned) } else { Err(None) }),
+                Ok(Some(planned)) => {
+                    self.wait_until_due(planned.index).and_then(|due| if due { self.write(planned) } else { Err(None) })
+                }
                 Ok(None) => Err(None),
                 Err(error) => Err(Some(error)),
             };
@@ -72,11 +68,13 @@ impl<'a> Producer<'a> {
             }
         }
         // A writer that is gone has said why.
-        let _ = self.hand_over_all();
+        if let Err(Some(error)) = self.hand_over_all() {
+            self.shared.fail(error);
+        }
     }
 
     /// Waits until the event is due; false when all is over before.
-    fn wait_until_due(&mut self, index: u64) -> Result<bool, Closed> {
+    fn wait_until_due(&mut self, index: u64) -> Result<bool, Option<ReadoutError>> {
         let Some(rate) = self.shared.config.rate else { return Ok(true) };
         let due = Duration::try_from_secs_f64(index as f64 / rate).unwrap_or(Duration::MAX);
         if left_until(due, self.shared.start) > IDLE {
@@ -119,7 +117,7 @@ impl<'a> Producer<'a> {
         for writer in 0..self.batches.len() {
             let batch = &self.batches[writer];
             if batch.bytes >= BATCH_BYTES || batch.parts.len() >= BATCH_EVENTS {
-                self.hand_over(writer).map_err(|Closed| None)?;
+                self.hand_over(writer)?;
             }
         }
         Ok(())
@@ -129,7 +127,8 @@ impl<'a> Producer<'a> {
     fn fragments(&self, planned: &Planned) -> Result<(RawEvent, Vec<Piece>), String> {
         let key = planned.key;
         let mut event = (*planned.template).clone();
-        if event.key != key {
+        // The bytes of an event that is numbered by its position may hold another number.
+        if event.key != key || planned.by_position {
             renumber(&mut event, key.run, key.event).map_err(|error| format!("event {key}: {error}"))?;
         }
         let pieces = split(&event).map_err(|error| format!("event {key}: {error}"))?;
@@ -164,12 +163,15 @@ impl<'a> Producer<'a> {
         }
     }
 
-    fn hand_over(&mut self, writer: usize) -> Result<(), Closed> {
+    fn hand_over(&mut self, writer: usize) -> Result<(), Option<ReadoutError>> {
+        if let Some(file) = self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            file.flush().map_err(|error| Some(error.into()))?;
+        }
         let batch = std::mem::take(&mut self.batches[writer]);
-        self.senders[writer].send(batch.parts).map_err(|_| Closed)
+        self.senders[writer].send(batch.parts).map_err(|_| None)
     }
 
-    fn hand_over_all(&mut self) -> Result<(), Closed> {
+    fn hand_over_all(&mut self) -> Result<(), Option<ReadoutError>> {
         for writer in 0..self.batches.len() {
             if !self.batches[writer].parts.is_empty() {
                 self.hand_over(writer)?;

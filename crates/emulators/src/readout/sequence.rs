@@ -16,6 +16,8 @@ pub(super) struct Planned {
     pub(super) index: u64,
     pub(super) template: Arc<RawEvent>,
     pub(super) key: EventKey,
+    /// The events of the input are numbered by their position, whatever their bytes say.
+    pub(super) by_position: bool,
 }
 
 pub(super) struct Sequence {
@@ -51,7 +53,7 @@ impl Sequence {
                     let index = self.index;
                     self.index += 1;
                     self.written += 1;
-                    return Ok(Some(Planned { index, template, key }));
+                    return Ok(Some(Planned { index, template, key, by_position: passes.by_position() }));
                 }
                 Ok(None) => {
                     if share.is_none() || !passes.again() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_client::PutResult;
 use forebay_types::PutOutcome;
@@ -14,44 +14,44 @@ use crate::store::ReadoutStore;
 
 /// A client without calls moves nothing: it is asked for results so often while no events come.
 const TURN: Duration = Duration::from_millis(2);
+/// The longest wait for a store before it is looked whether all is over.
+const WAIT: Duration = Duration::from_millis(50);
 /// The wait before a put that was not taken is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+/// What is under way when all is to end may still be answered for so long.
+const GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer<'a, S> {
     shared: &'a Shared<'a>,
     store: S,
     results: Vec<PutResult>,
+    /// Since when nothing became of any fragment, while some wait.
+    stuck_since: Option<Instant>,
 }
 
 impl<'a, S: ReadoutStore> Writer<'a, S> {
     pub(super) fn new(shared: &'a Shared<'a>, store: S) -> Self {
-        Writer { shared, store, results: Vec::new() }
+        Writer { shared, store, results: Vec::new(), stuck_since: None }
     }
 
-    /// Ends when all events came. When it cannot go on it leaves `batches`, which ends the producers.
+    /// Ends when all events came and something became of every fragment, or soon after all is over. Whatever
+    /// it leaves in `batches` ends the producers.
     pub(super) fn run(mut self, batches: &Receiver<Vec<Part>>) {
-        loop {
+        while !self.shared.failed.load(Relaxed) {
             match batches.recv_timeout(TURN) {
                 Ok(parts) => {
-                    for part in parts {
-                        if !self.put(&part) {
-                            return;
-                        }
+                    if !parts.iter().all(|part| self.put(part)) {
+                        break;
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.count_results();
-        }
-        // Fragments that were given up have results, which are counted as errors.
-        if let Err(error) = self.store.flush() {
-            self.shared.progress.reports.add(|| error.to_string());
-            if !error.retryable {
-                self.shared.fail(error.into());
+            if !self.take_results(Duration::ZERO) {
+                break;
             }
         }
-        self.count_results();
+        self.settle();
     }
 
     /// False when it cannot go on.
@@ -59,6 +59,11 @@ impl<'a, S: ReadoutStore> Writer<'a, S> {
         let progress = self.shared.progress;
         for piece in &part.pieces {
             let id = part.key.fragment(piece.source);
+            while !self.store.has_room(part.key) {
+                if self.shared.is_over() || !self.take_results(WAIT) {
+                    return false;
+                }
+            }
             while let Err(error) = self.store.put(id, part.expected, &piece.bytes) {
                 if !error.retryable {
                     self.shared.fail(error.into());
@@ -76,8 +81,37 @@ impl<'a, S: ReadoutStore> Writer<'a, S> {
         true
     }
 
+    /// Waits for the fragments that are under way; when all is over, not for ever.
+    fn settle(&mut self) {
+        let mut until = None;
+        while self.store.pending_puts() > 0 {
+            if self.shared.is_over() && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + GRACE) {
+                self.shared.abandon(self.store.pending_puts() as u64, self.store.puts_wait_for());
+                break;
+            }
+            if !self.take_results(WAIT) {
+                break;
+            }
+        }
+        self.take_results(Duration::ZERO);
+    }
+
+    /// False when it cannot go on.
+    fn take_results(&mut self, longest: Duration) -> bool {
+        if let Err(error) = self.store.wait_put_results(longest, &mut self.results) {
+            self.shared.fail(error.into());
+            return false;
+        }
+        if !self.results.is_empty() || self.store.pending_puts() == 0 {
+            self.stuck_since = None;
+        } else if self.stuck_since.get_or_insert_with(Instant::now).elapsed() >= WAIT {
+            self.shared.tell_what_is_waited_for(self.store.puts_wait_for());
+        }
+        self.count_results();
+        true
+    }
+
     fn count_results(&mut self) {
-        self.store.take_put_results(&mut self.results);
         let progress = self.shared.progress;
         for result in self.results.drain(..) {
             progress.latency.add(result.latency);
@@ -91,6 +125,12 @@ impl<'a, S: ReadoutStore> Writer<'a, S> {
             progress.errors.fetch_add(1, Relaxed);
             if result.outcome == PutOutcome::Conflict {
                 progress.conflicts.fetch_add(1, Relaxed);
+            }
+            if result.outcome.is_retryable() {
+                // It was tried until its deadline: what comes behind it fares no better.
+                self.shared.given_up.store(true, Relaxed);
+            } else {
+                progress.refused.fetch_add(1, Relaxed);
             }
             progress.reports.add(|| {
                 let said = if result.answered { "" } else { "no answer; " };

@@ -10,7 +10,7 @@ use forebay_client::{
     AcceptedEvent, AcceptedPage, Decision, EventState, FetchedEvent, FetchedFragment, Lease, LeasedEvent, PutResult,
     RunInfo,
 };
-use forebay_emulators::{FilterStore, ReadoutStore, StoreError};
+use forebay_emulators::{FilterStore, HashLedger, ReadoutStore, StoreError};
 use forebay_recorder::AcceptedStore;
 use forebay_types::{
     DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid, StreamName,
@@ -43,6 +43,14 @@ pub struct State {
     pub damages: BTreeSet<FragmentId>,
     pub bytes_read: u64,
     pub puts_in_a_row_refused: usize,
+    /// Another filter and the recorder are quicker than every decision.
+    pub ships_at_decision: bool,
+    /// Decisions that find no space.
+    pub decisions_refused: usize,
+    /// Nothing is taken.
+    pub is_full: bool,
+    /// Whatever is put must stand in this file before.
+    pub ledger: Option<PathBuf>,
     /// Calls that get no answer.
     pub silent: usize,
 }
@@ -52,6 +60,9 @@ pub struct State {
 pub struct Store {
     pub shared: Arc<Mutex<State>>,
     pub results: Vec<PutResult>,
+    /// Fragments that the store had no room for.
+    pub waiting: Vec<(FragmentId, u16, Vec<u8>, Instant)>,
+    pub deadline: Option<Duration>,
     pub incomplete_after: Duration,
     pub fragment_bytes_max: u64,
 }
@@ -61,6 +72,8 @@ impl Default for Store {
         Store {
             shared: Arc::default(),
             results: Vec::new(),
+            waiting: Vec::new(),
+            deadline: None,
             incomplete_after: Duration::from_secs(3600),
             fragment_bytes_max: 1 << 20,
         }
@@ -125,28 +138,17 @@ fn fetched(key: EventKey, outcome: ReadOutcome, state: EventState) -> FetchedEve
     FetchedEvent { key, outcome, state, expected: 0, stored: 0, fragments: Vec::new() }
 }
 
-impl ReadoutStore for Store {
-    fn fragment_bytes_max(&self) -> u64 {
-        self.fragment_bytes_max
-    }
-
-    fn runs(&mut self) -> Result<Vec<RunInfo>, StoreError> {
-        let info = |run: &RunId| RunInfo {
-            run: *run,
-            events: 1,
-            undecided: 0,
-            finished: 0,
-            first_event: EventId(0),
-            last_event: EventId(0),
-        };
-        Ok(self.state().known_runs.iter().map(info).collect())
-    }
-
-    fn put(&mut self, id: FragmentId, expected: u16, payload: &[u8]) -> Result<(), StoreError> {
+impl Store {
+    fn put_since(&mut self, id: FragmentId, expected: u16, payload: &[u8], since: Instant) {
         let mut state = self.state();
-        if state.puts_in_a_row_refused > 0 {
-            state.puts_in_a_row_refused -= 1;
-            return Err(StoreError { message: "no answer".into(), retryable: true });
+        if state.is_full {
+            drop(state);
+            self.waiting.push((id, expected, payload.to_vec(), since));
+            return;
+        }
+        if let Some(path) = &state.ledger {
+            let ledger = HashLedger::load(path).expect("a ledger");
+            assert!(ledger.get(id.key()).is_some(), "event {} is put before its hash is kept", id.key());
         }
         let never_arrives = state.never_arrives.contains(&id.source);
         let event = state.events.entry(id.key()).or_insert_with(|| Event {
@@ -174,15 +176,67 @@ impl ReadoutStore for Store {
         };
         drop(state);
         self.results.push(PutResult { id, outcome, answered: true, latency: Duration::from_micros(5) });
+    }
+}
+
+impl ReadoutStore for Store {
+    fn fragment_bytes_max(&self) -> u64 {
+        self.fragment_bytes_max
+    }
+
+    fn runs(&mut self) -> Result<Vec<RunInfo>, StoreError> {
+        let info = |run: &RunId| RunInfo {
+            run: *run,
+            events: 1,
+            undecided: 0,
+            finished: 0,
+            first_event: EventId(0),
+            last_event: EventId(0),
+        };
+        Ok(self.state().known_runs.iter().map(info).collect())
+    }
+
+    fn put(&mut self, id: FragmentId, expected: u16, payload: &[u8]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.puts_in_a_row_refused > 0 {
+            state.puts_in_a_row_refused -= 1;
+            return Err(StoreError { message: "no answer".into(), retryable: true });
+        }
+        drop(state);
+        self.put_since(id, expected, payload, Instant::now());
         Ok(())
     }
 
-    fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
+    fn has_room(&mut self, _event: EventKey) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn wait_put_results(&mut self, longest: Duration, into: &mut Vec<PutResult>) -> Result<(), StoreError> {
+        if self.results.is_empty() && self.waiting.is_empty() {
+            return Ok(());
+        }
+        // Fragments that wait for room are tried again, until their deadline.
+        for (id, expected, payload, since) in std::mem::take(&mut self.waiting) {
+            if self.state().is_full && self.deadline.is_some_and(|deadline| since.elapsed() >= deadline) {
+                let outcome = PutOutcome::NoSpace;
+                self.results.push(PutResult { id, outcome, answered: true, latency: since.elapsed() });
+            } else {
+                self.put_since(id, expected, &payload, since);
+            }
+        }
+        if self.results.is_empty() {
+            std::thread::sleep(longest);
+        }
         into.append(&mut self.results);
+        Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
-        Ok(())
+    fn pending_puts(&self) -> usize {
+        self.waiting.len() + self.results.len()
+    }
+
+    fn puts_wait_for(&self) -> Option<PutOutcome> {
+        (!self.waiting.is_empty()).then_some(PutOutcome::NoSpace)
     }
 }
 
@@ -237,6 +291,15 @@ impl FilterStore for Store {
         let state = &mut *guard;
         let mut decide = |decision: &Decision| {
             let Some(event) = state.events.get_mut(&decision.key) else { return DecideOutcome::NotFound };
+            if state.decisions_refused > 0 {
+                state.decisions_refused -= 1;
+                return DecideOutcome::NoSpace;
+            }
+            if state.ships_at_decision && event.verdict.is_none() {
+                event.verdict = Some(decision.verdict.clone());
+                event.finished = true;
+                return DecideOutcome::Conflict;
+            }
             match &event.verdict {
                 Some(verdict) if *verdict == decision.verdict => return DecideOutcome::AlreadyDone,
                 Some(_) => return DecideOutcome::Conflict,
