@@ -111,7 +111,7 @@ pub struct ReadoutCommand {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_bytes)]
     cache_bytes: u64,
 
-    /// Give a fragment up after so many seconds [default: never]
+    /// Give up when a fragment was tried for so many seconds in vain [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = parse_positive_seconds)]
     deadline: Option<Duration>,
 }

@@ -148,23 +148,6 @@ impl HashLedger {
         }
         Ok(HashLedger { events: RwLock::new(events) })
     }
-
-    /// Writes all events into a file, in order, replacing it.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub fn save(&self, path: &Path) -> Result<(), LedgerError> {
-        let write = || {
-            let mut file = BufWriter::new(File::create(path)?);
-            for key in self.keys() {
-                if let Some(hash) = self.get(key) {
-                    write_line(&mut file, key, hash)?;
-                }
-            }
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
-        };
-        write().map_err(|source| LedgerError::Io { path: path.to_owned(), source })
-    }
 }
 
 fn bad_line(path: &Path, line: u64, found: &[u8]) -> LedgerError {
@@ -278,12 +261,20 @@ mod tests {
         ledger
     }
 
+    fn save(ledger: &HashLedger, path: &Path) {
+        let mut file = LedgerFile::open(path).expect("opened");
+        for key in ledger.keys() {
+            file.add(key, ledger.get(key).expect("an event")).expect("added");
+        }
+        file.flush().expect("flushed");
+    }
+
     #[test]
     fn what_is_saved_is_loaded() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ledger");
         let ledger = ledger();
-        ledger.save(&path).expect("saved");
+        save(&ledger, &path);
         let loaded = HashLedger::load(&path).expect("loaded");
         assert_eq!(loaded.keys(), ledger.keys());
         assert!(loaded.keys().iter().all(|key| loaded.get(*key) == ledger.get(*key)));
@@ -294,7 +285,7 @@ mod tests {
     fn a_file_is_continued_after_a_torn_line() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ledger");
-        ledger().save(&path).expect("saved");
+        save(&ledger(), &path);
         let whole = std::fs::read(&path).expect("read");
         for torn in [1, 10, 40] {
             std::fs::write(&path, &whole[..whole.len() - torn]).expect("written");

@@ -1,7 +1,6 @@
 //! Formats and events, and what can be asked of an event of either format.
 
 use std::fmt;
-use std::str::FromStr;
 
 use forebay_types::{EventId, EventKey, RunId};
 
@@ -86,25 +85,6 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-impl FromStr for Format {
-    type Err = ParseFormatError;
-
-    fn from_str(text: &str) -> Result<Self, ParseFormatError> {
-        Format::ALL
-            .into_iter()
-            .find(|format| format.name() == text)
-            .ok_or_else(|| ParseFormatError { text: text.chars().take(80).collect() })
-    }
-}
-
-/// Text that names no format.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no format: use faser or mdf")]
-pub struct ParseFormatError {
-    /// What was given.
-    pub text: String,
 }
 
 /// One event as it is in its file.
@@ -197,14 +177,6 @@ pub fn renumber(event: &mut RawEvent, run: RunId, number: EventId) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_read_back_their_names() {
-        for format in Format::ALL {
-            assert_eq!(format.to_string().parse(), Ok(format));
-        }
-        assert_eq!("raw".parse::<Format>(), Err(ParseFormatError { text: "raw".into() }));
-    }
 
     #[test]
     fn the_sizes_of_mdf_win_over_the_marker_of_faser() {
