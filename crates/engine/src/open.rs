@@ -138,7 +138,7 @@ pub fn plan_open(found: &[FoundDrive], request: OpenRequest) -> Result<OpenPlan,
         let missing = absent_members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         return Err(OpenError::TooFewMembers { found: here, members, needed, missing });
     }
-    let warnings = warnings(found, &drives, &absent_members);
+    let warnings = warnings(found, &drives, &absent_members, usize::from(superblock.geometry.parity_shards));
     Ok(OpenPlan { superblock, drives, numbers, absent_members, warnings })
 }
 
@@ -196,13 +196,31 @@ fn check_histories(found: &[FoundDrive], newest: &FoundDrive) -> Result<(), Open
     Ok(())
 }
 
-fn warnings(found: &[FoundDrive], drives: &[DriveInfo], absent_members: &[DriveNumber]) -> Vec<String> {
+fn warnings(
+    found: &[FoundDrive],
+    drives: &[DriveInfo],
+    absent_members: &[DriveNumber],
+    parity_shards: usize,
+) -> Vec<String> {
     let mut warnings = Vec::new();
-    for number in absent_members {
+    // Drives that were taken out earlier hold pieces of what was stored before, too.
+    let gone: Vec<String> = drives.iter().filter(|d| !d.present).map(|d| d.number.to_string()).collect();
+    if gone.len() > parity_shards {
         warnings.push(format!(
-            "drive {number} is a member and was not found: what lies on it is computed from the others, and when it comes back it must be \
-             taken in anew"
+            "drives {} were not found: {} of {}, and parity makes up for {parity_shards}. What has pieces on more than {parity_shards} of them \
+             cannot be read while they are missing, and is answered with `unavailable`; the rest can. Nothing is lost if they come back: \
+             attach them and start again",
+            gone.join(", "),
+            gone.len(),
+            drives.len()
         ));
+    } else {
+        warnings.extend(absent_members.iter().map(|number| {
+            format!(
+                "drive {number} is a member and was not found: what lies on it is computed from the others, and when it comes back it must \
+                 be taken in anew"
+            )
+        }));
     }
     for drive in found {
         let listed = drives.iter().find(|d| d.uuid == drive.superblock.drive);

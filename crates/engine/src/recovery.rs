@@ -350,7 +350,8 @@ impl Recovery {
                     return;
                 };
                 let whole = header_on_all && rows.whole_shards == reader.segment.shards.len();
-                if whole && !walked.torn_on || durable {
+                // Where nothing can be written again, it is read where it is.
+                if whole && !walked.torn_on || durable || self.config.read_only {
                     walked.flushes.push((span, table));
                 } else {
                     // What stays is the segment's beginning, so that a checkpoint can say how much that is.

@@ -17,8 +17,14 @@ impl Lane {
             return Fetch::Done(ReadOutcome::Unavailable, 0);
         }
         let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
-            let finished = self.finished.contains(id.key());
-            return Fetch::Done(if finished { ReadOutcome::Deleted } else { ReadOutcome::NotFound }, 0);
+            let outcome = match self.finished.contains(id.key()) {
+                true => ReadOutcome::Deleted,
+                // It may be where nothing can be read.
+                false if self.segments_unreadable > 0 => ReadOutcome::Unavailable,
+                false if self.config.read_only && self.flushes_possibly_lost > 0 => ReadOutcome::Unavailable,
+                false => ReadOutcome::NotFound,
+            };
+            return Fetch::Done(outcome, 0);
         };
         let segment = self.segments.get(fragment.segment);
         if fragment.position >= segment.durable_position {
