@@ -315,7 +315,9 @@ fn open_failure(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
     let words = error.to_string();
     match error {
         OpenStoreError::Plan(OpenError::TooFewMembers { .. }) | OpenStoreError::Start(_) => Failure::retry(words),
-        OpenStoreError::Plan(OpenError::ForeignDrive { .. }) => Failure::usage(words),
+        OpenStoreError::Plan(OpenError::ForeignDrive { .. })
+        | OpenStoreError::Twice { .. }
+        | OpenStoreError::Newer { .. } => Failure::usage(words),
         OpenStoreError::Plan(_) => Failure::data(words),
         OpenStoreError::Drive(OpenDriveError::DirectRefused { .. } | OpenDriveError::NotADrive { .. })
         | OpenStoreError::Media(OpenMediaError::IoUring(_)) => Failure::usage(words),

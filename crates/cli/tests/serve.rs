@@ -333,9 +333,13 @@ fn the_configuration_is_read_and_unknown_keys_are_refused_by_name() {
     let drives = Drives::five();
     let file = drives.directory.path().join("forebay.toml");
     let name = file.display().to_string();
-    for (text, words) in
-        [("[store]\ncache-byte = 1\n", "cache-byte"), ("[server]\nlisten = \"x\"\n", "listen"), ("[", "forebay.toml")]
-    {
+    for (text, words) in [
+        ("[store]\ncache-byte = 1\n", "cache-byte"),
+        ("[server]\nlisten = \"x\"\n", "listen"),
+        ("[", "forebay.toml"),
+        ("[store]\ndrive-timeout-ms = 0\n", "store.drive-timeout-ms = 0 cannot be. From 100 to 600000."),
+        ("[server]\nconnections-max = 0\n", "server.connections-max = 0 cannot be. From 1 to 1000000."),
+    ] {
         fs::write(&file, text).expect("written");
         drives.fail_to_serve(&["--config", &name], &drives.paths).expect(2).says(words).says("no drive was touched");
     }

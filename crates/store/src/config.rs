@@ -15,12 +15,15 @@ pub struct StoreConfig {
     pub cache_bytes: u64,
     /// Memory for the index (all that is known of events, flushes and segments), all lanes together, in bytes; puts are refused retryably when it is full. 0: a quarter of the machine's memory.
     pub index_bytes: u64,
-    /// Bytes of a full flush on each drive.
-    pub flush_bytes: u64,
+    /// Bytes of a full flush on each drive. By the kind of the drives when not said: 512 KiB, 1 MiB on disks.
+    #[serde(with = "auto")]
+    pub flush_bytes: Option<u64>,
     /// Flushes of a lane on their way at once.
     pub flush_depth: u32,
-    /// The least time between two flushes that are not full, in microseconds: 0 for flash, some thousands for disks.
-    pub flush_interval_us: u64,
+    /// The least time between two flushes that are not full, in microseconds. By the kind of the drives when not said: 0, and 5000 on
+    /// disks, whose heads would move for each.
+    #[serde(with = "auto")]
+    pub flush_interval_us: Option<u64>,
     /// A drive that does not answer for so many milliseconds is taken out, as long as nothing that is stored comes out of reach by it.
     pub drive_timeout_ms: u64,
     /// An event with missing fragments is offered to filters after so many milliseconds.
@@ -42,9 +45,9 @@ impl Default for StoreConfig {
         StoreConfig {
             cache_bytes: 256 << 20,
             index_bytes: 0,
-            flush_bytes: 1 << 20,
+            flush_bytes: None,
             flush_depth: 4,
-            flush_interval_us: 0,
+            flush_interval_us: None,
             drive_timeout_ms: 1000,
             incomplete_after_ms: 5000,
             lease_attempts_max: 5,
@@ -61,13 +64,69 @@ impl StoreConfig {
         if self.index_bytes > 0 { self.index_bytes } else { machine_memory_bytes() / 4 }
     }
 
+    /// Bytes of a full flush on each drive, of a store on disks or on anything else.
+    pub(crate) fn flush_bytes(&self, on_disks: bool) -> u64 {
+        self.flush_bytes.unwrap_or(if on_disks { 1 << 20 } else { 512 << 10 })
+    }
+
+    /// The least time between two flushes that are not full.
+    pub(crate) fn flush_interval(&self, on_disks: bool) -> Duration {
+        Duration::from_micros(self.flush_interval_us.unwrap_or(if on_disks { 5000 } else { 0 }))
+    }
+
     pub(crate) fn drive_timeout(&self) -> Duration {
         Duration::from_millis(self.drive_timeout_ms)
     }
 }
 
+/// A number, or `"auto"` for the one that fits.
+mod auto {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number or \"auto\"")]
+    enum Setting {
+        Number(u64),
+        Word(Word),
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Word {
+        Auto,
+    }
+
+    pub fn serialize<S: Serializer>(value: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(number) => serializer.serialize_u64(*number),
+            None => serializer.serialize_str("auto"),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        Ok(match Setting::deserialize(deserializer)? {
+            Setting::Number(number) => Some(number),
+            Setting::Word(Word::Auto) => None,
+        })
+    }
+}
+
 /// The machine's memory, in bytes.
-pub(crate) fn machine_memory_bytes() -> u64 {
+pub fn machine_memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_are_large_and_rare_on_disks_unless_configured() {
+        let chosen = StoreConfig::default();
+        assert_eq!((chosen.flush_bytes(false), chosen.flush_interval(false)), (512 << 10, Duration::ZERO));
+        assert_eq!((chosen.flush_bytes(true), chosen.flush_interval(true)), (1 << 20, Duration::from_millis(5)));
+        let said = StoreConfig { flush_bytes: Some(64 << 10), flush_interval_us: Some(0), ..chosen };
+        assert_eq!((said.flush_bytes(true), said.flush_interval(true)), (64 << 10, Duration::ZERO));
+    }
 }

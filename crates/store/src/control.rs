@@ -197,13 +197,9 @@ impl ControlThread {
         let lanes = self.mailboxes.len();
         match event {
             LaneEvent::DriveFailed { drive, reason } => {
-                tracing::error!(
-                    lane,
-                    %drive,
-                    reason,
-                    "a drive failed and is taken out: what it held is computed from the other drives; replace it"
-                );
                 self.update(|status| mark_failed(status, drive, &reason));
+                let meaning = what_is_left(&lock(&self.shared.status));
+                tracing::error!(lane, %drive, reason, "a drive failed: {meaning}");
                 if let Some(control) = &mut self.control {
                     control.drive_failed(drive);
                 }
@@ -269,6 +265,20 @@ impl ControlThread {
     fn update(&self, change: impl FnOnce(&mut ControlStatus)) {
         change(&mut lock(&self.shared.status));
         self.shared.changed.notify_all();
+    }
+}
+
+/// What the drives that are gone mean for the data.
+fn what_is_left(status: &ControlStatus) -> String {
+    let gone = status.drives.iter().filter(|drive| matches!(drive.state, "absent" | "failed")).count();
+    let parity = status.parity_shards;
+    if gone > usize::from(parity) {
+        format!(
+            "{gone} drives are gone now, and parity makes up for {parity}: what has pieces on more than {parity} of them cannot be read; bring \
+             them back as they are, wipe none"
+        )
+    } else {
+        "it is taken out, what it held is computed from the other drives; replace it".to_owned()
     }
 }
 

@@ -9,7 +9,7 @@ mod init;
 mod open;
 mod runner;
 
-pub use config::StoreConfig;
+pub use config::{StoreConfig, machine_memory_bytes};
 pub use control::{ControlHandle, ControlStatus, DriveStatus};
 pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};

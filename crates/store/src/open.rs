@@ -6,9 +6,10 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
-use forebay_format::{SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
+use forebay_format::{FormatError, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::{
-    Access, AlignedBuffer, DriveFile, FaultSwitch, FaultyMedia, Media, OpenDriveError, OpenMediaError, open_media,
+    Access, AlignedBuffer, DriveFile, DriveKind, FaultSwitch, FaultyMedia, Media, MediaError, OpenDriveError,
+    OpenMediaError, given_twice, open_media,
 };
 use forebay_types::{DriveNumber, StoreUuid};
 
@@ -80,12 +81,33 @@ pub enum OpenStoreError {
     /// A drive is in use.
     #[error(transparent)]
     Drive(#[from] OpenDriveError),
+    /// Two paths are one drive.
+    #[error("{} and {} are one drive, given twice. Nothing was started. Name each drive once", first.display(), second.display())]
+    Twice {
+        /// One of them.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// A drive was written by a newer version.
+    #[error(
+        "{}: {source}. Nothing was written. If the others are of this version, and this one is only damaged, leave it out: what it held is \
+         computed from the others",
+        path.display()
+    )]
+    Newer {
+        /// The drive.
+        path: PathBuf,
+        /// What it says of itself.
+        source: FormatError,
+    },
     /// The drives cannot be reached as configured.
     #[error(transparent)]
     Media(#[from] OpenMediaError),
     /// The start could not be made durable.
     #[error(
-        "the start could not be written to the drives: {0}. Nothing that was stored is changed; see to the drives and start again"
+        "the start could not be written to the drives: {0}. Nothing that was stored is changed, but some drives may hold a list of members \
+         already from which those are missing that did not answer; see to the drives, then start with all of them"
     )]
     Start(String),
     /// No drive could be used; why, for each.
@@ -98,6 +120,9 @@ pub enum OpenStoreError {
 /// # Errors
 /// [`OpenStoreError`].
 pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, OpenStoreError> {
+    if let Some((first, second)) = given_twice(paths) {
+        return Err(OpenStoreError::Twice { first: first.to_owned(), second: second.to_owned() });
+    }
     let mut warnings = Vec::new();
     let (found, files) = find_drives(paths, config, &mut warnings)?;
     if found.is_empty() {
@@ -120,9 +145,12 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
     let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
     let started = Instant::now();
+    let on_disks = files.iter().any(|file| file.kind() == DriveKind::Rotational);
+    let (flush_bytes, flush_interval) = (config.flush_bytes(on_disks), config.flush_interval(on_disks));
+    tracing::info!(on_disks, flush_bytes, ?flush_interval, "how flushes are made");
     let mut runners = Vec::new();
     for (lane, mailbox) in mailboxes.into_iter().enumerate() {
-        let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, epoch, nonce);
+        let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, on_disks, epoch, nonce);
         runners.push(LaneSeed { config, media: media()?, started, events: events.clone(), mailbox });
     }
     drop(events);
@@ -154,6 +182,7 @@ fn lane_config(
     plan: &OpenPlan,
     drives: Vec<forebay_engine::DriveInfo>,
     config: &StoreConfig,
+    on_disks: bool,
     epoch: u64,
     nonce: u64,
 ) -> LaneConfig {
@@ -167,9 +196,9 @@ fn lane_config(
         epoch,
         nonce,
         // A flush leaves room in its slot for others and for the closing flush.
-        flush_bytes: usize::try_from(config.flush_bytes.min(geometry.slot_bytes / 4)).unwrap_or(usize::MAX),
+        flush_bytes: usize::try_from(config.flush_bytes(on_disks).min(geometry.slot_bytes / 4)).unwrap_or(usize::MAX),
         flush_depth: config.flush_depth.max(1) as usize,
-        flush_interval: std::time::Duration::from_micros(config.flush_interval_us),
+        flush_interval: config.flush_interval(on_disks),
         cache_bytes: share(config.cache_bytes),
         index_bytes: share(config.index_bytes()),
         drive_timeout: config.drive_timeout(),
@@ -199,12 +228,19 @@ fn find_drives(
         };
         match newest_superblock(&drive) {
             Ok(superblock) => {
+                warnings.extend(cut_off(&drive, &superblock));
                 found.push(FoundDrive { path: path.display().to_string(), superblock });
                 files.push(Arc::new(drive));
             }
-            Err(reason) => warnings.push(format!(
-                "{} holds no superblock of a store that can be read ({reason}); going on without it",
-                path.display()
+            // It may be the newest of them all: what this program would write must not compete with it.
+            Err(reasons) if reasons.iter().any(is_newer) => {
+                let source = reasons.into_iter().find(is_newer).and_then(NoSuperblock::format);
+                return Err(OpenStoreError::Newer { path: path.clone(), source: source.expect("found just now") });
+            }
+            Err(reasons) => warnings.push(format!(
+                "{} holds no superblock of a store that can be read ({}); going on without it",
+                path.display(),
+                reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             )),
         }
     }
@@ -223,15 +259,52 @@ fn open_drive(path: &Path, config: &StoreConfig, access: Access) -> Result<Drive
     }
 }
 
-/// The newer one of the two superblocks of a drive.
-pub(crate) fn newest_superblock(drive: &DriveFile) -> Result<Superblock, String> {
+/// What an operator should know of a drive that is shorter than it was.
+fn cut_off(drive: &DriveFile, superblock: &Superblock) -> Option<String> {
+    let entry = superblock.drives.iter().find(|entry| entry.uuid == superblock.drive)?;
+    (drive.bytes() < entry.bytes).then(|| {
+        format!(
+            "{} (drive {}) has {} bytes and had {} when the store was made: it was cut off. What lay behind is computed from the other \
+             drives while no more of them are missing than there is parity; the drive is taken out as soon as it is needed there: replace it",
+            drive.path().display(),
+            entry.number,
+            drive.bytes(),
+            entry.bytes
+        )
+    })
+}
+
+/// Why a place gave no superblock.
+#[derive(Debug, thiserror::Error)]
+enum NoSuperblock {
+    #[error(transparent)]
+    Read(MediaError),
+    #[error(transparent)]
+    Format(FormatError),
+}
+
+impl NoSuperblock {
+    fn format(self) -> Option<FormatError> {
+        match self {
+            NoSuperblock::Format(error) => Some(error),
+            NoSuperblock::Read(_) => None,
+        }
+    }
+}
+
+fn is_newer(reason: &NoSuperblock) -> bool {
+    matches!(reason, NoSuperblock::Format(FormatError::Version { .. } | FormatError::UnknownFlags { .. }))
+}
+
+/// The newer one of the two superblocks of a drive. One that a newer version wrote is never passed over.
+fn newest_superblock(drive: &DriveFile) -> Result<Superblock, Vec<NoSuperblock>> {
     let mut newest: Option<Superblock> = None;
     let mut reasons = Vec::new();
     for place in 0..forebay_format::PLACES {
         let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
         let read = drive.read_at(place * SUPERBLOCK_STRIDE_BYTES, &mut buffer, SUPERBLOCK_BYTES);
         let decoded =
-            read.map_err(|e| e.to_string()).and_then(|()| Superblock::decode(&buffer).map_err(|e| e.to_string()));
+            read.map_err(NoSuperblock::Read).and_then(|()| Superblock::decode(&buffer).map_err(NoSuperblock::Format));
         match decoded {
             Ok(superblock) if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) => {
                 newest = Some(superblock);
@@ -240,5 +313,5 @@ pub(crate) fn newest_superblock(drive: &DriveFile) -> Result<Superblock, String>
             Err(reason) => reasons.push(reason),
         }
     }
-    newest.ok_or_else(|| reasons.join("; "))
+    newest.filter(|_| !reasons.iter().any(is_newer)).ok_or(reasons)
 }

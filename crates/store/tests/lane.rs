@@ -225,7 +225,7 @@ fn large_flushes_are_found_after_a_crash_whatever_the_configuration() {
         assert_eq!(lane.put(id, 1, &payload(id, bytes)), PutOutcome::Durable, "{bytes} bytes");
     }
     drop(lane);
-    let mut lane = store.open_with(|config| config.flush_bytes = 64 << 10);
+    let mut lane = store.open_with(|config| config.flush_bytes = Some(64 << 10));
     for (event, bytes) in sizes.into_iter().enumerate() {
         let id = FragmentId::new(1, event as u64, 0);
         assert_eq!(lane.get(id), (ReadOutcome::Found, payload(id, bytes)), "{bytes} bytes");

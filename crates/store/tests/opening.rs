@@ -31,7 +31,9 @@ fn a_drive_of_another_store_is_refused() {
     let (one, other) = (TestStore::new(5, 4, 1), TestStore::new(5, 4, 1));
     let mut paths = one.paths.clone();
     paths[3] = other.paths[3].clone();
-    says(&refused(&paths), &["belongs to store", "Nothing was written"]);
+    let error = refused(&paths);
+    says(&error, &["drive3 belongs to store ", "drive4 belongs to store "]);
+    assert!(error.ends_with(". Nothing was written. Start each store with its own drives"), "{error}");
 }
 
 #[test]
@@ -40,8 +42,11 @@ fn a_clone_of_a_drive_is_refused() {
     let clone = store.paths[0].with_file_name("clone");
     std::fs::copy(&store.paths[1], &clone).expect("copied");
     let mut paths = store.paths.clone();
-    paths.push(clone);
-    says(&refused(&paths), &["copies of one drive", "clone", "Remove the copy"]);
+    paths.push(clone.clone());
+    let error = refused(&paths);
+    says(&error, &[&format!("{} and {} are copies of one drive (", store.paths[1].display(), clone.display())]);
+    let end = "): which of them is right cannot be told. Nothing was written. Remove the copy";
+    assert!(error.ends_with(end), "{error}");
 }
 
 #[test]
@@ -49,16 +54,22 @@ fn a_missing_drive_is_warned_about_and_two_are_refused() {
     let store = TestStore::new(5, 4, 1);
     let id = FragmentId::new(1, 1, 1);
     assert_eq!(store.open().put(id, 1, b"there"), PutOutcome::Durable);
-    says(&refused(&store.paths[2..]), &["3 of the 5 members", "4 are needed", "0, 1", "--read-only"]);
-    let opened = open(&store.paths[1..], &StoreConfig { read_only: true, ..StoreConfig::default() }).expect("opens");
-    assert!(
-        opened.warnings.iter().any(|w| w.contains("drive 0 is a member and was not found")),
-        "{:?}",
-        opened.warnings
+    assert_eq!(
+        refused(&store.paths[2..]),
+        "only 3 of the 5 members of the store were found and 4 are needed for writing; missing: drives 0, 1. Nothing was written and nothing is \
+         lost by waiting. Attach the missing drives, or start with --read-only to read what 3 drives give"
     );
-    let control = opened.control.clone();
-    drop(opened);
-    assert!(control.wait_until(std::time::Duration::from_secs(60), |status| status.ended));
+    let beyond_parity = "drives 0, 1 were not found: 2 of 5, and parity makes up for 1. What has pieces on more than 1 of them cannot be read \
+                         while they are missing, and is answered with `unavailable`; the rest can. Nothing is lost if they come back: attach \
+                         them and start again";
+    let within_parity = "drive 0 is a member and was not found: what lies on it is computed from the others, and when it comes back it must be \
+                         taken in anew";
+    for (first, warning) in [(1, within_parity), (2, beyond_parity)] {
+        let mut lane = store.open_paths(&store.paths[first..], |config| config.read_only = true);
+        assert_eq!(lane.control().status().warnings, [warning]);
+        let expected = if first == 1 { ReadOutcome::Found } else { ReadOutcome::Unavailable };
+        assert_eq!(lane.get(id).0, expected, "{warning}");
+    }
     // A start without it takes it out; then it is a stale drive, read but not trusted.
     let mut lane = store.open_paths(&store.paths[1..], |_| {});
     assert_eq!(lane.put(FragmentId::new(1, 2, 1), 1, b"without it"), PutOutcome::Durable);
@@ -89,12 +100,101 @@ fn a_newer_format_is_refused_and_named() {
     for path in &store.paths {
         let mut bytes = std::fs::read(path).expect("a drive");
         for place in [0, SUPERBLOCK_STRIDE_BYTES as usize] {
-            // The version stands behind the magic; its sum must be right for the version to be believed.
+            // The version stands behind the magic.
             bytes[place + 8] = 99;
         }
         std::fs::write(path, bytes).expect("written");
     }
-    says(&refused(&store.paths), &["99", "superblock"]);
+    let version = ": superblock has format version 99 and this program knows versions up to 1: nothing is wrong with the data, start the \
+                   version of the program that wrote it. Nothing was written. If the others are of this version, and this one is only \
+                   damaged, leave it out: what it held is computed from the others";
+    assert_eq!(refused(&store.paths), format!("{}{version}", store.paths[0].display()));
+    // One of them is enough: it may be the newest of the store, and must not be taken out of it.
+    let other = TestStore::new(5, 4, 1);
+    let mut bytes = std::fs::read(&other.paths[3]).expect("a drive");
+    bytes[SUPERBLOCK_STRIDE_BYTES as usize + 8] = 99;
+    std::fs::write(&other.paths[3], bytes).expect("written");
+    assert_eq!(refused(&other.paths), format!("{}{version}", other.paths[3].display()));
+    let left: Vec<PathBuf> = other.paths.iter().filter(|path| **path != other.paths[3]).cloned().collect();
+    assert_eq!(other.open_paths(&left, |_| {}).put(FragmentId::new(1, 1, 1), 1, b"without it"), PutOutcome::Durable);
+}
+
+/// The first warning of a start with a drive that was cut off to so many bytes; all that is stored is read, and more is written.
+fn start_with_cut_off_drive(bytes: u64) -> (String, TestStore) {
+    let store = TestStore::new(5, 4, 1);
+    let ids: Vec<FragmentId> = (0..200).map(|n| FragmentId::new(1, n, 1)).collect();
+    let mut lane = store.open();
+    for id in &ids[..100] {
+        assert_eq!(lane.put(*id, 1, &payload(*id, 100_000)), PutOutcome::Durable);
+    }
+    lane.stop();
+    let drive = std::fs::File::options().write(true).open(&store.paths[2]).expect("a drive");
+    drive.set_len(bytes).expect("cut off");
+    let mut lane = store.open_with(|config| config.cache_bytes = 0);
+    for id in &ids[100..] {
+        assert_eq!(lane.put(*id, 1, &payload(*id, 100_000)), PutOutcome::Durable);
+    }
+    for id in &ids {
+        assert_eq!(lane.get(*id), (ReadOutcome::Found, payload(*id, 100_000)), "{id}");
+    }
+    let status = lane.control().status();
+    assert_ne!(status.drives[2].state, "member", "{status:?}");
+    let warnings = lane.warnings().to_vec();
+    drop(lane);
+    (warnings[0].clone(), store)
+}
+
+#[test]
+fn a_drive_that_was_cut_off_is_named_and_the_store_goes_on_without_it() {
+    let (warning, store) = start_with_cut_off_drive(4 << 20);
+    let path = store.paths[2].display();
+    assert_eq!(
+        warning,
+        format!(
+            "{path} (drive 2) has 4194304 bytes and had 67108864 when the store was made: it was cut off. What lay behind is computed from \
+             the other drives while no more of them are missing than there is parity; the drive is taken out as soon as it is needed there: \
+             replace it"
+        )
+    );
+    // Not even its superblock.
+    let (warning, store) = start_with_cut_off_drive(8192);
+    let path = store.paths[2].display();
+    let none = |bytes, place| format!("the drive ended after {bytes} of 16384 bytes at byte {place}");
+    assert_eq!(
+        warning,
+        format!(
+            "{path} holds no superblock of a store that can be read ({}; {}); going on without it",
+            none(8192, 0),
+            none(0, 65536)
+        )
+    );
+    let (warning, store) = start_with_cut_off_drive(2048);
+    let path = store.paths[2].display();
+    assert_eq!(
+        warning,
+        format!(
+            "drive {path} has 2048 bytes, less than one block of 4096; it was never initialised or has been cut off; going on without it"
+        )
+    );
+}
+
+#[test]
+fn one_drive_under_two_names_is_refused_at_once() {
+    let store = TestStore::new(5, 4, 1);
+    // In use, which is not what is wrong.
+    let _lane = store.open();
+    let (hard, soft) = (store.paths[0].with_file_name("hard"), store.paths[0].with_file_name("soft"));
+    std::fs::hard_link(&store.paths[1], &hard).expect("linked");
+    std::os::unix::fs::symlink(&store.paths[1], &soft).expect("linked");
+    for other in [&store.paths[1], &hard, &soft] {
+        let mut paths = store.paths.clone();
+        paths.push(other.clone());
+        let (first, second) = (store.paths[1].display(), other.display());
+        assert_eq!(
+            refused(&paths),
+            format!("{first} and {second} are one drive, given twice. Nothing was started. Name each drive once")
+        );
+    }
 }
 
 #[test]
@@ -111,7 +211,12 @@ fn cut_off_drives_and_files_that_are_none() {
         std::fs::write(path, b"not a drive").expect("written");
     }
     says(&refused(&store.paths), &["no drive of a store could be used"]);
-    says(&refused(&[PathBuf::from("/nonexistent/drive")]), &["/nonexistent/drive"]);
+    let missing = refused(&[PathBuf::from("/nonexistent/drive")]);
+    assert_eq!(
+        missing,
+        "no drive of a store could be used:\ncannot open drive /nonexistent/drive: No such file or directory (os error 2); its data were not \
+         touched; check the path, its permissions and the cabling; going on without it"
+    );
 }
 
 #[test]

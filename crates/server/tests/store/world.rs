@@ -31,7 +31,7 @@ impl World {
         let store = StoreConfig {
             cache_bytes: 16 << 20,
             index_bytes: 64 << 20,
-            flush_bytes: 256 << 10,
+            flush_bytes: Some(256 << 10),
             fault_injection: true,
             // The machine of a test may stand still for a while.
             drive_timeout_ms: 60_000,

@@ -69,7 +69,8 @@ impl TestStore {
         change(&mut config);
         let opened = open(paths, &config).expect("the store opens");
         let seed = opened.runners.into_iter().next().expect("a store has a lane");
-        let mut lane = TestLane { runner: Some(seed.start()), control: opened.control, info: opened.info, next: 0 };
+        let (control, info, warnings) = (opened.control, opened.info, opened.warnings);
+        let mut lane = TestLane { runner: Some(seed.start()), control, info, warnings, next: 0 };
         lane.until("serving", |lane| lane.is_serving());
         lane
     }
@@ -89,6 +90,7 @@ pub struct TestLane {
     runner: Option<LaneRunner>,
     control: ControlHandle,
     info: StoreInfo,
+    warnings: Vec<String>,
     next: u64,
 }
 
@@ -99,6 +101,11 @@ impl TestLane {
 
     pub fn info(&self) -> &StoreInfo {
         &self.info
+    }
+
+    /// What the start said.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     pub fn lane(&mut self) -> &mut Lane {
