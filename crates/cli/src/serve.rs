@@ -1,9 +1,7 @@
 //! `forebay serve`: serves a store until a signal.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -262,27 +260,15 @@ fn print_config(output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what is no list of drives, whatever lies on them. What is not there is told when it is opened.
+/// Refuses what is no drive. What is not there, or there twice, is told when it is opened.
 fn check_drives(drives: &[PathBuf]) -> Result<(), Failure> {
-    let mut seen: BTreeMap<(bool, u64, u64), &Path> = BTreeMap::new();
-    for path in drives {
-        let Ok(metadata) = path.metadata() else { continue };
-        let name = path.display();
-        if metadata.is_dir() {
-            return Err(Failure::usage(format!(
-                "{name} is a directory, and a drive is a block device or a file; nothing was started. Name the drives in it"
-            )));
-        }
-        let is_device = metadata.file_type().is_block_device();
-        let identity = if is_device { (true, 0, metadata.rdev()) } else { (false, metadata.dev(), metadata.ino()) };
-        if let Some(first) = seen.insert(identity, path) {
-            let first = first.display();
-            return Err(Failure::usage(format!(
-                "{first} and {name} are the same drive, given twice; nothing was started. Name each drive once"
-            )));
-        }
+    match drives.iter().find(|path| path.is_dir()) {
+        Some(path) => Err(Failure::usage(format!(
+            "{} is a directory, and a drive is a block device or a file; nothing was started. Name the drives in it",
+            path.display()
+        ))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn watch_signals(interrupt: Interrupt, mut signals: Signals, stop: StopHandle) -> Result<(), Failure> {

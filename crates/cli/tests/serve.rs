@@ -235,7 +235,7 @@ fn what_is_no_list_of_drives_is_refused_at_once() {
     std::os::unix::fs::symlink(&drives.paths[0], &link).expect("linked");
     twice.push(link);
     // The drives are in use, and that is not what is wrong with the list.
-    drives.fail_to_serve(&[], &twice).expect(2).says("link are the same drive");
+    drives.fail_to_serve(&[], &twice).expect(2).says("link are one drive, given twice");
     let directory = drives.directory.path().to_owned();
     drives.fail_to_serve(&["--json"], std::slice::from_ref(&directory)).expect(2).says("is a directory").json();
     drop(server);

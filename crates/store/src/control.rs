@@ -12,6 +12,9 @@ use serde::Serialize;
 use crate::config::StoreConfig;
 use crate::runner::Mailbox;
 
+/// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up.
+const START_TIMEOUTS: u32 = 12;
+
 /// A drive, for an operator.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriveStatus {
@@ -109,6 +112,7 @@ pub(crate) struct ControlThread {
     mailboxes: Vec<Arc<Mailbox>>,
     drives: Vec<DriveInfo>,
     timeout: Duration,
+    parity_shards: u8,
     /// No lane stopped before it had recovered, or with something that it could not write.
     all_whole: bool,
     shared: Arc<Shared>,
@@ -154,7 +158,17 @@ impl ControlThread {
         let shared = Shared { status: Mutex::new(status), changed: Condvar::new(), switch };
         // While lanes wait for it, a superblock is in no hurry: a drive is given up later than by a lane.
         let (drives, timeout) = (plan.drives.clone(), config.drive_timeout() * 5);
-        ControlThread { control, media, mailboxes, drives, timeout, all_whole: true, shared: Arc::new(shared) }
+        let parity_shards = plan.superblock.geometry.parity_shards;
+        ControlThread {
+            control,
+            media,
+            mailboxes,
+            drives,
+            timeout,
+            parity_shards,
+            all_whole: true,
+            shared: Arc::new(shared),
+        }
     }
 
     /// Makes the start durable; gives the drives as the lanes are to see them.
@@ -229,7 +243,7 @@ impl ControlThread {
     fn run_operations(&mut self) {
         let Some(mut control) = self.control.take() else { return };
         let mut completions = Vec::new();
-        let mut since = Instant::now();
+        let (mut since, mut timeouts) = (Instant::now(), 1);
         loop {
             let mut submitted = false;
             while let Some((id, operation)) = control.next_operation() {
@@ -238,7 +252,7 @@ impl ControlThread {
             }
             if submitted {
                 self.media.kick();
-                since = Instant::now();
+                (since, timeouts) = (Instant::now(), 1);
             }
             while let Some(message) = control.next_message() {
                 self.mailboxes.iter().for_each(|mailbox| mailbox.send(message.clone()));
@@ -250,10 +264,23 @@ impl ControlThread {
             for completion in completions.drain(..) {
                 control.complete(&completion);
             }
-            if since.elapsed() > self.timeout {
-                for drive in control.waiting_for() {
-                    control.give_up(drive);
-                    self.update(|status| mark_failed(status, drive, "it did not take a superblock in time"));
+            if since.elapsed() > self.timeout * timeouts {
+                let late = control.waiting_for();
+                // When more are late than may be missing, it is not the drives.
+                let may_be_missing = late.len() <= usize::from(self.parity_shards);
+                if may_be_missing || !control.is_started() && timeouts >= START_TIMEOUTS {
+                    for drive in late {
+                        control.give_up(drive);
+                        self.update(|status| mark_failed(status, drive, "it did not take a superblock in time"));
+                    }
+                } else {
+                    let seconds = since.elapsed().as_secs();
+                    let late = late.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    tracing::warn!(
+                        "drives {late} do not answer for {seconds} s, more than may be missing: none is taken out, they are waited for; see \
+                         to what they have in common"
+                    );
+                    timeouts += 1;
                 }
             }
         }
@@ -287,5 +314,85 @@ fn mark_failed(status: &mut ControlStatus, drive: DriveNumber, reason: &str) {
         entry.state = "failed";
         entry.reason = Some(reason.to_owned());
         status.drives_failed += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_engine::{OpenRequest, plan_open};
+    use forebay_format::{DriveEntry, DriveState, Geometry, Start, Superblock};
+    use forebay_media::{MemoryDrives, MemoryMedia};
+
+    use super::*;
+
+    const DRIVES: u16 = 5;
+
+    fn superblock_of(number: u16) -> Superblock {
+        let entry = |number: u16| DriveEntry {
+            uuid: DriveUuid::from_random_bytes([number as u8 + 1; 16]),
+            number: DriveNumber(number),
+            state: DriveState::Member,
+            slots: 8,
+            changed: 0,
+            bytes: 16 << 20,
+        };
+        let geometry = Geometry {
+            lanes: 1,
+            data_shards: 4,
+            parity_shards: 1,
+            data_shards_min: 2,
+            unit_bytes: 32 << 10,
+            slot_bytes: 1 << 20,
+            checkpoint_bytes: 256 << 10,
+            fragment_bytes_max: 1 << 20,
+        };
+        Superblock {
+            store: StoreUuid::from_random_bytes([9; 16]),
+            drive: entry(number).uuid,
+            number: DriveNumber(number),
+            generation: 2,
+            membership: 1,
+            epoch: 1,
+            nonce: 7,
+            clean: true,
+            created_unix_s: 0,
+            geometry,
+            history: vec![Start { epoch: 1, nonce: 7 }],
+            drives: (0..DRIVES).map(entry).collect(),
+        }
+    }
+
+    /// A start while some drives are silent: how it went, and the members that drive 0 then names.
+    fn start_without(silent: &[u16]) -> (Result<(), String>, usize) {
+        let found: Vec<FoundDrive> =
+            (0..DRIVES).map(|n| FoundDrive { path: format!("d{n}"), superblock: superblock_of(n) }).collect();
+        let plan = plan_open(&found, OpenRequest::default()).expect("a store");
+        let drives = MemoryDrives::new(DRIVES, 16 << 20);
+        silent.iter().for_each(|n| drives.hold(DriveNumber(*n)));
+        let config = StoreConfig { drive_timeout_ms: 2, ..StoreConfig::default() };
+        let media = Box::new(MemoryMedia::new(&drives));
+        let control = Some(Control::start(&plan, 8));
+        let thread = ControlThread::new(control, media, Vec::new(), &plan, &found, &config, None);
+        let started = thread.start_store().map(|_| ());
+        silent.iter().for_each(|n| drives.release(DriveNumber(*n)));
+        let contents = drives.contents(DriveNumber(0));
+        let places = [0, forebay_format::SUPERBLOCK_STRIDE_BYTES as usize];
+        let written = places.iter().filter_map(|place| Superblock::decode(&contents[*place..]).ok());
+        let newest = written.max_by_key(|superblock| superblock.generation).expect("the start was written");
+        (started, newest.drives.iter().filter(|drive| drive.state == DriveState::Member).count())
+    }
+
+    #[test]
+    fn a_silent_drive_is_taken_out_by_the_start() {
+        assert_eq!(start_without(&[3]), (Ok(()), 4));
+        assert_eq!(start_without(&[]), (Ok(()), 5));
+    }
+
+    #[test]
+    fn when_more_are_silent_than_may_be_missing_the_start_ends_and_none_is_taken_out() {
+        let (started, members) = start_without(&[1, 3]);
+        let why = started.expect_err("no quorum");
+        assert!(why.starts_with("3 of 5 member drives are left and 4 are needed"), "{why}");
+        assert_eq!(members, 5);
     }
 }
