@@ -242,6 +242,8 @@ impl AcceptedEvents {
             .range((from, Bound::Unbounded))
             .filter(move |(_, a)| a.streams.contains(stream) && !a.released.contains(stream))
             .map(|(key, _)| *key)
+            // Behind the last of them there is nothing to look for.
+            .take(usize::try_from(self.waiting[usize::from(stream.0)]).unwrap_or(usize::MAX))
     }
 
     /// Events whose every stream has released them; recovery meets them when the last release was not yet in a checkpoint.

@@ -14,6 +14,7 @@
 //! | deleted stays deleted | `finished.rs`, `lane/checkpoint.rs` |
 //! | what neither the checkpoint nor its window lists does not exist | `recovery.rs` |
 //! | wrong bytes are never given out | `read.rs` |
+//! | memory stays within what was configured | `lane/memory.rs`, `index.rs` |
 //!
 //! It does not listen, open files, or know what a detector is.
 

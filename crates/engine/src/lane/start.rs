@@ -15,7 +15,7 @@ use crate::api::{LaneConfig, LaneCounters, LaneEvent, Token};
 use crate::cache::Cache;
 use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
-use crate::index::{EventFlags, Index};
+use crate::index::Index;
 use crate::io::Io;
 use crate::pool::BufferPool;
 use crate::recovery::{RECOVERY_TASK, Recovered, recover};
@@ -197,14 +197,16 @@ impl Lane {
 
     /// Undecided events are offered to filters anew.
     fn queue_events(&mut self) {
-        let undecided: Vec<_> = self
-            .index
-            .events_from(forebay_types::EventKey::default())
-            .filter(|(_, e)| !e.flags.has(EventFlags::ACCEPTED))
-            .map(|(key, _)| key)
-            .collect();
-        for key in undecided {
-            self.offer(key);
+        let mut from = Some(forebay_types::EventKey::default());
+        // Some at a time: there may be many millions.
+        while let Some(first) = from {
+            let mut events = self.index.events_from(first);
+            let keys: Vec<_> = events.by_ref().take(4096).map(|(key, _)| key).collect();
+            from = events.next().map(|(key, _)| key);
+            drop(events);
+            for key in keys {
+                self.offer(key);
+            }
         }
     }
 
