@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,
 
-    /// Log less to stderr; errors of the command itself are always printed
+    /// Log less to stderr, and show no progress; errors of the command itself are always printed
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     pub quiet: u8,
 }

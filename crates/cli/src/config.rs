@@ -1,5 +1,7 @@
 //! The configuration file of `serve`.
 
+use std::fs::File;
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -11,6 +13,9 @@ use crate::failure::Failure;
 
 /// Every key with its default and what it means.
 pub const EXAMPLE: &str = include_str!("../forebay.example.toml");
+
+/// A longer file is cut off: it is no configuration.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A configuration file. What it does not say has the defaults; what is not known is refused.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -28,7 +33,9 @@ impl FileConfig {
     /// # Errors
     /// A file that cannot be read, or that says something that is not understood.
     pub fn load(path: &Path) -> Result<FileConfig, Failure> {
-        let text = std::fs::read_to_string(path)
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
             .map_err(|error| Failure::file("read the configuration", path, &error, "the server was not started"))?;
         FileConfig::parse(&text).and_then(|config| config.check(machine_memory_bytes()).map(|()| config)).map_err(|why| {
             let path = path.display();

@@ -71,7 +71,10 @@ impl Failure {
 
     /// A file that cannot be read or written.
     pub fn file(action: &str, path: &Path, error: &io::Error, meaning: &str) -> Failure {
-        let message = format!("cannot {action} {}: {error}; {meaning}", path.display());
+        // The name of a temporary file, which tempfile adds, helps nobody.
+        let error_text = error.to_string();
+        let plain = error_text.split(" at path ").next().unwrap_or_default();
+        let message = format!("cannot {action} {}: {plain}; {meaning}", path.display());
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::Interrupted => {
                 Failure::retry(message)

@@ -30,7 +30,10 @@ Examples:
 
 Events are leased: those of a filter that dies go to another one. The choice depends on --seed and the event alone, so that
 any filter decides the same. An event with a missing source is decided after the server's time-out and marked incomplete. An
-event that is not what was written, or has lost fragments, goes into the stream `debug`, and the exit code is 1.";
+event that is not what was written, or has lost fragments, goes into the stream `debug`.
+
+Exit codes: 1 when an event was not what was written, or fragments are lost; 2 when the ledger cannot be used; 3 when the
+server does not answer. Ctrl-C is a good end.";
 
 /// The options of `filter`.
 #[derive(Debug, Args)]

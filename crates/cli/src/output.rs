@@ -192,8 +192,10 @@ pub fn usage_error(error: &clap::Error) -> ExitCode {
     let json = std::env::args().any(|argument| argument == "--json");
     if json {
         let words = error.render().to_string();
-        let first = words.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Output::new(true, false).object(&Failure::usage(first).json());
+        // What is wrong, without the advice that follows after an empty line.
+        let what: Vec<&str> = words.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let what = what.join(" ");
+        Output::new(true, false).object(&Failure::usage(what.trim_start_matches("error: ")).json());
     }
     let _ = error.print();
     ExitCode::from(Exit::Usage as u8)

@@ -26,7 +26,10 @@ Examples:
       made-up events of the LHCb format
 
 Inputs: FASER raw and LHCb MDF files; the format is found out from the bytes. A damaged file ends with exit code 1 and the
-byte offset, what was expected and what was found; its good events before that are written.";
+byte offset, what was expected and what was found; its good events before that are written.
+
+Exit codes: 1 when an input is damaged or an id holds other content; 2 when an input, a run or the ledger cannot be used;
+3 when the server does not answer or has no room, or the readout was interrupted before its end.";
 
 /// What can be made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,8 +70,8 @@ pub struct ReadoutCommand {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     input: Vec<PathBuf>,
 
-    /// Make up events of this kind; repeatable [default: none, see --input]
-    #[arg(long, value_name = "KIND", value_enum)]
+    /// Make up events: faser (11 or 14 sources, 20 kB an event), mdf (1240 banks, 240 kB) or mdf-zlib; repeatable [default: none, see --input]
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     generate: Vec<Kind>,
 
     /// Different events of each generated input; more than these are the same under new numbers
@@ -205,13 +208,14 @@ fn tell(progress: &ReadoutProgress, time: Duration, output: &Output, failure: Op
     let p99 = progress.latency.quantile(0.99).as_secs_f64();
     let runs: Vec<u32> = progress.runs().into_iter().map(|run| run.0).collect();
     let names = runs.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    output.line(&format!(
-        "{} in {:.1} s, 99 % acknowledged within {:.1} ms, {} {names}",
-        words(progress, time),
-        time.as_secs_f64(),
-        p99 * 1e3,
-        if runs.len() == 1 { "run" } else { "runs" },
-    ));
+    let done = match runs.len() {
+        0 => String::new(),
+        count => {
+            let run = if count == 1 { "run" } else { "runs" };
+            format!(", 99 % acknowledged within {:.1} ms, {run} {names}", p99 * 1e3)
+        }
+    };
+    output.line(&format!("{} in {:.1} s{done}", words(progress, time), time.as_secs_f64()));
     let mut object = serde_json::json!({
         "runs": runs,
         "events": progress.events_started.load(Relaxed),

@@ -38,7 +38,7 @@ new is refused, what was taken is made durable and answered, the drives are mark
 ends the server at once; what was acknowledged is safe then too.
 
 Exit codes: 1 when the drives are damaged, copies of each other or have two histories; 2 when a drive belongs to another
-store, is given twice or is none, or the configuration is wrong; 3 when drives are missing, in use or do not answer, the
+store, is given twice or is a directory, or the configuration is wrong; 3 when drives are missing, in use or do not answer, the
 address is taken, or the server ended by itself: what was acknowledged is on the drives.";
 
 /// The options of `serve`.
@@ -46,7 +46,7 @@ address is taken, or the server ended by itself: what was acknowledged is on the
 #[command(after_help = AFTER_HELP)]
 pub struct ServeCommand {
     /// Where to listen, IP:PORT; port 0 takes any free port [default: the configuration's, else 127.0.0.1:7420]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<SocketAddr>,
 
     /// The configuration, a TOML file [default: none, every key has its default]
@@ -250,6 +250,10 @@ impl Drop for ReadyFile<'_> {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected IP:PORT, as in 127.0.0.1:7420".to_owned())
 }
 
 fn print_config(output: &Output) -> Result<(), Failure> {

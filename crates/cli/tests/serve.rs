@@ -39,7 +39,8 @@ fn a_fragment_goes_in_and_comes_out() {
     server.run(&["get", "2/1/2", &to.display().to_string()]).expect(0);
     assert_eq!(fs::read(&to).expect("read"), b"from a file");
     server.run(&["put", "2/1/3", "/nonexistent/file"]).expect(2).says("/nonexistent/file");
-    server.run(&["get", "2/1/2", "/nonexistent/file"]).expect(2).says("still in the store");
+    let refused = server.run(&["get", "2/1/2", "/nonexistent/file"]).expect(2);
+    assert!(refused.says("still in the store").says("/nonexistent/file").stderr.matches("/nonexistent").count() == 1);
     server.run(&["get", "--json", "2/1/2", "-"]).expect(2);
     let got = server.run(&["get", "--json", "2/1/1", &to.display().to_string()]).expect(0).json();
     assert_eq!(
@@ -343,6 +344,7 @@ fn the_configuration_is_read_and_unknown_keys_are_refused_by_name() {
         fs::write(&file, text).expect("written");
         drives.fail_to_serve(&["--config", &name], &drives.paths).expect(2).says(words).says("no drive was touched");
     }
+    drives.fail_to_serve(&["--config", "/dev/zero"], &drives.paths).expect(2).says("/dev/zero");
     drives.fail_to_serve(&["--config", "/nonexistent.toml"], &drives.paths).expect(2).says("/nonexistent.toml");
     fs::write(&file, "[store]\ncache-bytes = 4194304\n[store.media]\nbackend = \"thread-pool\"\n").expect("written");
     let ready = drives.directory.path().join("ready");

@@ -63,6 +63,11 @@ fn with_json_an_error_is_one_object_on_stdout_and_words_on_stderr() {
         assert!(object["error"].as_str().is_some_and(|error| error.len() > 10), "{object}");
         assert!(!ran.stderr.is_empty());
     }
+    let missing = forebay(["init", "--json"]).expect(2).json();
+    assert!(
+        missing["error"].as_str().is_some_and(|error| error.ends_with("--data <K> --parity <M> <DRIVE>...")),
+        "{missing}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 macro_rules! number {
-    ($(#[$doc:meta])* $name:ident, $inner:ty) => {
+    ($(#[$doc:meta])* $name:ident, $inner:ty, $what:literal, $bits:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -28,7 +28,7 @@ macro_rules! number {
                 };
                 parsed.map($name).map_err(|_| ParseIdError {
                     text: text.to_owned(),
-                    wanted: concat!(stringify!($name), ", a whole number of type ", stringify!($inner)),
+                    wanted: concat!("the number of ", $what, ": a whole number of at most ", $bits, " bits, decimal or 0x..."),
                 })
             }
         }
@@ -37,19 +37,19 @@ macro_rules! number {
 
 number!(
     /// A data-taking session.
-    RunId, u32
+    RunId, u32, "a run", 32
 );
 number!(
     /// A trigger number within a run.
-    EventId, u64
+    EventId, u64, "an event", 64
 );
 number!(
     /// A detector read-out unit.
-    SourceId, u32
+    SourceId, u32, "a source", 32
 );
 number!(
     /// The number of a drive in its store: given at `init` (or at a replacement) and never given again.
-    DriveNumber, u16
+    DriveNumber, u16, "a drive", 16
 );
 
 impl SourceId {

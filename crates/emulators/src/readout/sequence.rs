@@ -61,7 +61,10 @@ impl Sequence {
                     }
                 }
                 Err(error) => {
-                    tracing::error!("{}: {error}", passes.input);
+                    if !self.damaged.is_empty() {
+                        // The first one is told by how the readout ends.
+                        tracing::error!("{}: {error}", passes.input);
+                    }
                     self.damaged.push((passes.input.to_string(), error));
                     self.next_input();
                 }
