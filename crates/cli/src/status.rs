@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use forebay_client::{Class, Client};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::connect::AskOptions;
 use crate::failure::Failure;
@@ -25,9 +27,16 @@ Examples:
   forebay status --server daq7:7420 --watch    the same every second, with rates; Ctrl-C ends it
   forebay status --json | jq .totals           everything the server knows, for scripts
 
-The first lines tell the store and its health: OK, WARN (nothing is lost; something is to be done) or ERR (data are lost or
-cannot be written), with every reason. Exit code 3 when the server does not answer. With --watch --json there is one object
-on one line each second.";
+The first lines tell the store and its health, with every reason:
+  OK    nothing is to be done
+  WARN  nothing is lost and everything is served; something is to be done (a drive is out, space runs short, ...)
+  ERR   data are lost, or nothing can be written for now
+With --json the server's object has `health` and `health_reasons` besides; sizes are bytes, `time_left_s` is null while the
+store does not fill.
+
+Exit codes: 0 for OK and WARN; 1 for ERR when data are lost or damaged; 3 for ERR when nothing can be written for now (full,
+unavailable, too few drives), and when the server does not answer. With --watch only the answers count: Ctrl-C ends it.
+With --watch --json there is one object on one line each second.";
 
 /// The options of `status`.
 #[derive(Debug, Args)]
@@ -55,15 +64,29 @@ pub fn run(command: &StatusCommand, output: &Output) -> Result<(), Failure> {
 }
 
 fn show_once(command: &StatusCommand, json: &str, output: &Output) -> Result<(), Failure> {
+    let report: Report = parse(json)?;
     if output.json {
-        write_stdout(format!("{}\n", json.trim_end()).as_bytes());
-        return Ok(());
+        output.object(&with_health(json, &report)?);
+    } else {
+        output.line(&screen::screen(&command.ask.server.server, &report, None));
     }
-    output.line(&screen::screen(&command.ask.server.server, &parse(json)?, None));
-    Ok(())
+    let Some(exit) = health::exit(&report) else { return Ok(()) };
+    let reasons = health::reasons(&report);
+    let message = reasons.first().map(|(level, reason)| format!("{level}: {reason}")).unwrap_or_default();
+    Err(Failure { exit, message, told_json: true })
 }
 
-fn parse(json: &str) -> Result<Report, Failure> {
+/// The server's object with what this command makes of it.
+fn with_health(json: &str, report: &Report) -> Result<Value, Failure> {
+    let mut status: Value = parse(json)?;
+    let reasons = health::reasons(report);
+    let reason = |(level, reason): &(health::Level, String)| json!({ "level": level.to_string(), "reason": reason });
+    status["health"] = health::level(&reasons).to_string().into();
+    status["health_reasons"] = reasons.iter().map(reason).collect();
+    Ok(status)
+}
+
+fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
     serde_json::from_str(json).map_err(|error| {
         Failure::data(format!(
             "the server's status cannot be read ({error}); nothing is said about the data by that. Use the `forebay` of the server's version"
@@ -79,9 +102,9 @@ fn watch(command: &StatusCommand, mut client: Client, first: String, output: &Ou
     loop {
         let asked = Instant::now();
         match json {
-            Ok(json) if output.json => write_stdout(format!("{}\n", json.trim_end()).as_bytes()),
+            Ok(json) if output.json => output.object(&with_health(&json, &parse(&json)?)?),
             Ok(json) => {
-                let report = parse(&json)?;
+                let report: Report = parse(&json)?;
                 let rates = before.as_ref().map(|(then, old)| screen::Rates::between(old, &report, asked - *then));
                 if on_terminal {
                     // Home, then clear what is below: no flicker.

@@ -347,6 +347,20 @@ pub struct LaneStatus {
     pub slots_free: u64,
     /// Slots of the lane over all member drives.
     pub slots_total: u64,
+    /// Segments that the slots make even when the drives fail that may; none when nothing can be written.
+    pub segments_total: u64,
+    /// Segments that fragments may still take, the one that is being filled not counted.
+    pub segments_free: u64,
+    /// Segments that fragments may not take: a full lane can be emptied, and can start.
+    pub segments_reserved: u64,
+    /// Payload that fits the segments that fragments may take altogether, about.
+    pub capacity_bytes: u64,
+    /// Payload that fits those of them that are free, about.
+    pub free_bytes: u64,
+    /// What `index_bytes` may become.
+    pub index_bytes_max: u64,
+    /// What `cache_bytes` may become.
+    pub cache_bytes_max: u64,
     /// Data and parity shards of new segments; absent when nothing can be written.
     pub width: Option<(u8, u8)>,
     /// How many more drives may fail before something acknowledged is out of reach; absent when nothing is stored.

@@ -191,14 +191,12 @@ impl Slots {
     /// and segments grow narrower when there are not enough drives for their width, down to `data_min`.
     pub(crate) fn left_after_losses(&self, width: Width, data_min: u8) -> usize {
         let planned = |drive| self.planned.iter().flat_map(|p| &p.shards).filter(|place| place.drive == drive).count();
-        let mut free: Vec<usize> = self.free.iter().map(|(drive, free)| free.len() + planned(*drive)).collect();
-        free.sort_unstable_by_key(|free| std::cmp::Reverse(*free));
-        let left = |losses: usize| {
-            let free = free.get(losses..)?;
-            let data = free.len().checked_sub(usize::from(width.parity))?.min(usize::from(width.data));
-            (data >= usize::from(data_min)).then(|| segments_on(free.iter().copied(), data + usize::from(width.parity)))
-        };
-        (0..=usize::from(width.parity)).map_while(left).min().unwrap_or(0)
+        after_losses(self.free.iter().map(|(drive, free)| free.len() + planned(*drive)).collect(), width, data_min)
+    }
+
+    /// The same of a lane in which nothing is stored.
+    pub(crate) fn total_after_losses(&self, width: Width, data_min: u8) -> usize {
+        after_losses(self.total.values().map(|slots| *slots as usize).collect(), width, data_min)
     }
 
     /// All slots of the lane.
@@ -212,6 +210,17 @@ impl Slots {
         let planned: u64 = self.planned.iter().map(|p| p.shards.len() as u64).sum();
         (free + planned, self.total())
     }
+}
+
+/// Segments on drives with so many free slots, whichever of them fail that may.
+fn after_losses(mut free: Vec<usize>, width: Width, data_min: u8) -> usize {
+    free.sort_unstable_by_key(|free| std::cmp::Reverse(*free));
+    let left = |losses: usize| {
+        let free = free.get(losses..)?;
+        let data = free.len().checked_sub(usize::from(width.parity))?.min(usize::from(width.data));
+        (data >= usize::from(data_min)).then(|| segments_on(free.iter().copied(), data + usize::from(width.parity)))
+    };
+    (0..=usize::from(width.parity)).map_while(left).min().unwrap_or(0)
 }
 
 /// Segments of `shards` shards on drives with so many free slots: the largest s for which the drives have s * shards slots when each

@@ -16,16 +16,18 @@ pub struct ServerConfig {
     /// Networks, `IP/BITS`, whose machines may connect although nobody checks who they are: whoever can send from there can read, write
     /// and delete everything. Machines outside of them are refused. This machine may always connect.
     pub insecure_network: Vec<IpNet>,
-    /// Memory for what arrives and is not taken by a lane yet, in bytes, for each lane. At least 2 MiB and twice the largest fragment are
-    /// used.
+    /// Memory for what arrives and is not taken by a lane yet, in bytes, for each lane: half of it (at least 1 MiB) for what comes in
+    /// small parts, a quarter (at least one largest fragment, and 1 MiB) for fragments of more than 256 KiB, a quarter for what connections keep
+    /// between two reads.
     pub staging_bytes: usize,
     /// A connection that has so many bytes of replies to read is not served further until it has read half of them.
     pub out_buffer_bytes: usize,
-    /// Bytes of puts that a writer may have unanswered when it is alone; many writers get less.
+    /// Bytes of puts that a writer may have unanswered when it is alone, which it holds in memory; many writers get less.
     pub credit_bytes: u32,
     /// Connections, all lanes together; more are refused retryably.
     pub connections_max: usize,
-    /// A connection that stops in the middle of a frame for so many milliseconds is closed, which frees its share of the staging memory.
+    /// A connection that stops in the middle of a frame for so many milliseconds is closed, which frees its share of the staging memory;
+    /// so is one that reads nothing of its answers for six times as long.
     pub stall_timeout_ms: u64,
 }
 
@@ -36,7 +38,7 @@ impl Default for ServerConfig {
             insecure_network: Vec::new(),
             staging_bytes: 16 << 20,
             out_buffer_bytes: 8 << 20,
-            credit_bytes: 16 << 20,
+            credit_bytes: 32 << 20,
             connections_max: 16_384,
             stall_timeout_ms: 10_000,
         }

@@ -31,6 +31,7 @@ pub mod limits;
 mod open_files;
 mod outgoing;
 mod put_table;
+mod rates;
 mod request;
 mod schedule;
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what starts the drivers: sockets and threads")]

@@ -84,10 +84,18 @@ pub const LANE_CREDIT_BYTES: u64 = 64 << 20;
 /// The least credit of a connection.
 pub const CREDIT_BYTES_MIN: u64 = 1 << 20;
 
-/// Below so many thousandths of free slots writers are asked to wait.
+/// Below so many thousandths of free segments writers are asked to wait.
 pub const BUSY_BELOW_PER_MILLE: u64 = 100;
 
-/// The waits that writers are asked for, from the first to the last free slot.
+/// Below so many free segments they are too, in a lane that has four times as many.
+pub const BUSY_BELOW_SEGMENTS: u64 = 4;
+
+/// How often a lane is looked at to tell its rates.
+pub const RATES_EVERY: Duration = Duration::from_secs(1);
+/// The time over which rates are told.
+pub const RATES_AGE: Duration = Duration::from_secs(60);
+
+/// The waits that writers are asked for, from the first to the last free segment, in milliseconds.
 pub const BUSY_MS: (u32, u32) = (20, 200);
 
 /// How old counts may be that are costly to make.

@@ -34,13 +34,13 @@ use std::time::Duration;
 
 use crate::connection::{Connection, Place, Skip};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{
-    BUSY_BELOW_PER_MILLE, BUSY_MS, BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES,
-};
+use crate::limits::{BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES};
 use crate::outgoing::Chunks;
+use crate::rates::{RateMeter, busy_ms};
 use crate::request::{Body, Request};
 use crate::schedule::{Schedule, class_place};
 use crate::staging::Staging;
+use crate::status::LaneReport;
 
 /// What a service must know.
 #[derive(Clone, Debug)]
@@ -118,6 +118,7 @@ struct Core {
     stopping: bool,
     busy_ms: u32,
     busy_ms_at: Option<Time>,
+    rates: RateMeter,
     undecided: lists::UndecidedCounts,
     spare_entries: Vec<Vec<PutEntry>>,
 }
@@ -156,6 +157,7 @@ impl Service {
             stopping: false,
             busy_ms: 0,
             busy_ms_at: None,
+            rates: RateMeter::default(),
             undecided: lists::UndecidedCounts::default(),
             spare_entries: Vec::new(),
         };
@@ -203,9 +205,10 @@ impl Service {
         }
     }
 
-    /// How many connections there are of each class: readout, filter, mover, monitor.
-    pub fn connections(&self) -> [usize; 4] {
-        self.core.connections
+    /// The state of the lane and of its connections.
+    pub(crate) fn report(&mut self, lane: &impl LaneRequests, now: Time) -> LaneReport {
+        self.core.now = now;
+        self.core.report(lane)
     }
 
     /// Bytes of receive buffers in use.
@@ -240,8 +243,9 @@ impl Service {
         }
         if self.core.busy_ms_at.is_none_or(|at| now >= at + COUNTS_AGE) {
             let status = lane.status();
-            self.core.busy_ms = busy_ms(status.slots_free, status.slots_total);
+            self.core.busy_ms = busy_ms(&status);
             self.core.busy_ms_at = Some(now);
+            self.core.rates.look(now, &status);
         }
     }
 
@@ -386,6 +390,21 @@ impl Service {
 }
 
 impl Core {
+    fn report(&mut self, lane: &impl LaneRequests) -> LaneReport {
+        let status = lane.status();
+        let (rates, time_left_s) = self.rates.rates(self.now, &status);
+        self.rates.look(self.now, &status);
+        LaneReport {
+            status,
+            time_left_s,
+            rates,
+            connections: self.connections.into(),
+            staging_bytes: self.staging.used(),
+            staging_bytes_max: self.staging.max(),
+            reply_bytes: self.out_bytes,
+        }
+    }
+
     /// Refuses a request whose payload, if it has one, is not taken.
     fn refuse(&mut self, connection: &mut Connection, request: u64, error: ErrorReply, payload_bytes: usize) {
         if payload_bytes == 0 {
@@ -408,17 +427,4 @@ impl Core {
         let credit = if self.staging.is_tight() { (share / 4).max(CREDIT_BYTES_MIN / 4).min(share) } else { share };
         u32::try_from(credit).unwrap_or(u32::MAX)
     }
-}
-
-/// How long writers are asked to wait when so many slots are free.
-fn busy_ms(slots_free: u64, slots_total: u64) -> u32 {
-    if slots_total == 0 {
-        return 0;
-    }
-    let free = slots_free.min(slots_total).saturating_mul(1000) / slots_total;
-    if free >= BUSY_BELOW_PER_MILLE {
-        return 0;
-    }
-    let (from, to) = BUSY_MS;
-    from + ((BUSY_BELOW_PER_MILLE - free) * u64::from(to - from) / BUSY_BELOW_PER_MILLE) as u32
 }

@@ -67,9 +67,14 @@ impl Staging {
         self.base.used + self.grown.used + self.kept.used
     }
 
+    /// Bytes that they may hold.
+    pub(crate) fn max(&self) -> usize {
+        self.base.max + self.grown.max + self.kept.max
+    }
+
     /// Whether more than half of the memory is in use.
     pub(crate) fn is_tight(&self) -> bool {
-        self.used() > (self.base.max + self.grown.max + self.kept.max) / 2
+        self.used() > self.max() / 2
     }
 
     /// A buffer of at least `bytes`, or `None` when there is no room for it now.

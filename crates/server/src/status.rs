@@ -5,7 +5,7 @@ use forebay_store::ControlStatus;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::lane_requests::LaneRequests;
+use crate::rates::Rates;
 
 /// Connections by what their clients are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,16 +26,19 @@ impl From<[usize; 4]> for ClassCounts {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LaneReport {
     #[serde(flatten)]
-    status: LaneStatus,
-    connections: ClassCounts,
-    staging_bytes: usize,
+    pub(crate) status: LaneStatus,
+    /// Seconds until it is full at the rates of the last minute; absent when it does not fill.
+    pub(crate) time_left_s: Option<f64>,
+    pub(crate) rates: Rates,
+    pub(crate) connections: ClassCounts,
+    /// Memory of what arrived and is not taken, and what it may become.
+    pub(crate) staging_bytes: usize,
+    pub(crate) staging_bytes_max: usize,
+    /// Answers that wait for their clients.
+    pub(crate) reply_bytes: usize,
 }
 
 impl LaneReport {
-    pub(crate) fn of(lane: &impl LaneRequests, connections: [usize; 4], staging_bytes: usize) -> Self {
-        LaneReport { status: lane.status(), connections: connections.into(), staging_bytes }
-    }
-
     /// The number of the lane.
     pub(crate) fn lane(&self) -> u16 {
         self.status.lane
@@ -67,9 +70,12 @@ pub(crate) fn server_status(
         }
     }
     // Of these the sum means nothing.
-    for key in ["lane", "failures_left", "connections"] {
+    for key in ["lane", "failures_left", "connections", "time_left_s"] {
         totals.remove(key);
     }
+    // Events go to all lanes alike, so the store is full when the first of them is.
+    let time_left_s = lanes.iter().flatten().filter_map(|report| report.time_left_s).min_by(f64::total_cmp);
+    totals.insert("time_left_s".to_owned(), json!(time_left_s));
     let failures_left = lanes.iter().flatten().filter_map(|report| report.status.failures_left).min();
     totals.insert("failures_left".to_owned(), json!(failures_left));
     let staging_bytes: usize = lanes.iter().flatten().map(|report| report.staging_bytes).sum();

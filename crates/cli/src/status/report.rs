@@ -36,8 +36,6 @@ pub struct Report {
     pub totals: Totals,
     /// Connections by what their clients are for.
     pub connections: Connections,
-    /// Memory of what arrived and no lane has taken yet.
-    pub staging_bytes: u64,
 }
 
 /// A drive.
@@ -66,6 +64,14 @@ pub struct Lane {
     pub reason: Option<String>,
     /// Data and parity shards of new segments.
     pub width: Option<(u8, u8)>,
+    /// Segments that fragments may still take.
+    pub segments_free: u64,
+    /// Payload that fits the segments that fragments may take altogether; 0 when not known.
+    pub capacity_bytes: u64,
+    /// Seconds until it is full at the rates of the last minute.
+    pub time_left_s: Option<f64>,
+    /// Counters since the start.
+    pub counters: Counters,
 }
 
 /// Sums over the lanes.
@@ -84,14 +90,30 @@ pub struct Totals {
     pub fragment_bytes: u64,
     /// Memory of the index.
     pub index_bytes: u64,
+    /// What that may become.
+    pub index_bytes_max: u64,
     /// Memory of the cache.
     pub cache_bytes: u64,
+    /// What that may become.
+    pub cache_bytes_max: u64,
+    /// Memory of what arrived and no lane has taken yet.
+    pub staging_bytes: u64,
+    /// What that may become.
+    pub staging_bytes_max: u64,
+    /// Payload that fits the segments that fragments may take altogether; 0 when not known.
+    pub capacity_bytes: u64,
+    /// Payload that fits those of them that are free.
+    pub free_bytes: u64,
+    /// Segments that fragments may still take.
+    pub segments_free: u64,
+    /// Segments that fragments may not take.
+    pub segments_reserved: u64,
+    /// Seconds until a lane is full at the rates of the last minute.
+    pub time_left_s: Option<f64>,
+    /// Over the last minute.
+    pub rates: Rates,
     /// Segments that hold data.
     pub segments: u64,
-    /// Free slots.
-    pub slots_free: u64,
-    /// All slots.
-    pub slots_total: u64,
     /// How many more drives may fail.
     pub failures_left: Option<u8>,
     /// Flushes that could not be put together because drives were absent.
@@ -102,6 +124,20 @@ pub struct Totals {
     pub segments_unreadable: u64,
     /// Counters since the start.
     pub counters: Counters,
+}
+
+/// What comes and goes, over the last minute.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Rates {
+    /// Payload that became durable, in bytes a second.
+    pub stored_bytes_per_s: u64,
+    /// Payload of events that are over, in bytes a second.
+    pub freed_bytes_per_s: u64,
+    /// Bytes written to drives, in bytes a second.
+    pub media_bytes_per_s: u64,
+    /// Fragments read a second.
+    pub fragments_read_per_s: u64,
 }
 
 /// Counters since the start.

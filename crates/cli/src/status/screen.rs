@@ -89,16 +89,36 @@ fn lanes(report: &Report, row: &mut impl FnMut(&str, String)) {
 }
 
 fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
-    let percent =
-        |part: u64| if totals.slots_total == 0 { 0.0 } else { part as f64 * 100.0 / totals.slots_total as f64 };
+    let percent = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 };
+    let free = format!(
+        "{} free of {} ({:.1} %)",
+        human_bytes(totals.free_bytes),
+        human_bytes(totals.capacity_bytes),
+        percent(totals.free_bytes, totals.capacity_bytes)
+    );
+    let time_left = match totals.time_left_s {
+        Some(seconds) => format!("full in {} at this rate", human_time(seconds)),
+        None => "not filling".to_owned(),
+    };
+    row("space", format!("{free}, payload; {time_left}"));
     row(
-        "space",
+        "",
         format!(
-            "{:.1} % free ({} of {} slots), {} segments",
-            percent(totals.slots_free),
-            human_count(totals.slots_free),
-            human_count(totals.slots_total),
-            human_count(totals.segments)
+            "{} segments hold data, {} are free, {} are kept for recovery and deletions",
+            human_count(totals.segments),
+            human_count(totals.segments_free),
+            human_count(totals.segments_reserved)
+        ),
+    );
+    let rates = &totals.rates;
+    row(
+        "last minute",
+        format!(
+            "in {}/s, out {}/s, {}/s to drives, {} fragments/s read",
+            human_bytes(rates.stored_bytes_per_s),
+            human_bytes(rates.freed_bytes_per_s),
+            human_bytes(rates.media_bytes_per_s),
+            human_count(rates.fragments_read_per_s)
         ),
     );
     row(
@@ -111,7 +131,16 @@ fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
         ),
     );
     row("fragments", format!("{} of {}", human_count(totals.fragments), human_bytes(totals.fragment_bytes)));
-    row("memory", format!("index {}, cache {}", human_bytes(totals.index_bytes), human_bytes(totals.cache_bytes)));
+    let of = |used: u64, most: u64| format!("{} of {}", human_bytes(used), human_bytes(most));
+    row(
+        "memory",
+        format!(
+            "index {}, cache {}, staging {}",
+            of(totals.index_bytes, totals.index_bytes_max),
+            of(totals.cache_bytes, totals.cache_bytes_max),
+            of(totals.staging_bytes, totals.staging_bytes_max)
+        ),
+    );
 }
 
 fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
@@ -120,12 +149,8 @@ fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
     row(
         "clients",
         format!(
-            "{} readout, {} filter, {} mover, {} monitor; {} waiting in staging",
-            clients.readout,
-            clients.filter,
-            clients.mover,
-            clients.monitor,
-            human_bytes(report.staging_bytes)
+            "{} readout, {} filter, {} mover, {} monitor",
+            clients.readout, clients.filter, clients.mover, clients.monitor
         ),
     );
     row(
@@ -188,7 +213,7 @@ fn rows_of_rates(rates: &Rates, row: &mut impl FnMut(&str, String)) {
 pub fn line(report: &Report, rates: Option<&Rates>) -> String {
     let reasons = health::reasons(report);
     let totals = &report.totals;
-    let free = (totals.slots_free * 100).checked_div(totals.slots_total).unwrap_or(0);
+    let free = (totals.free_bytes * 100).checked_div(totals.capacity_bytes).unwrap_or(0);
     let rates = rates.copied().unwrap_or_default();
     format!(
         "{} {} | {free} % free | in {}/s | {} undecided, {} accepted, {} finished | {} drives failed{}",
@@ -204,7 +229,7 @@ pub fn line(report: &Report, rates: Option<&Rates>) -> String {
 }
 
 /// A time for a person.
-fn human_time(seconds: f64) -> String {
+pub fn human_time(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {
         0..60 => format!("{seconds:.0} s"),
@@ -225,9 +250,11 @@ mod tests {
         "drives_failed":1,"lanes_serving":1,"lanes_stopped":0,"clean":false,"started_clean":false,"warnings":["look here"],
         "failure":null,"ended":false,"server":"forebay 0.1.0","uptime_s":7325.2,"state":"serving",
         "lanes":[{"lane":0,"state":"serving","reason":null,"width":[3,1],"failures_left":0}],
-        "totals":{"events_undecided":12,"slots_free":50,"slots_total":100,"failures_left":0,"fragment_bytes":1048576,
+        "totals":{"events_undecided":12,"free_bytes":1073741824,"capacity_bytes":2147483648,"segments_free":8,"segments_reserved":2,
+                  "time_left_s":7200.0,"failures_left":0,"fragment_bytes":1048576,"index_bytes":1024,"index_bytes_max":2048,
+                  "rates":{"stored_bytes_per_s":3145728,"freed_bytes_per_s":1048576},
                   "counters":{"fragments_stored":1000,"fragment_bytes_stored":2097152}},
-        "connections":{"readout":4,"filter":2,"mover":1,"monitor":1},"staging_bytes":0}"#;
+        "connections":{"readout":4,"filter":2,"mover":1,"monitor":1}}"#;
 
     #[test]
     fn the_screen_tells_what_an_operator_must_know() {
@@ -242,7 +269,11 @@ mod tests {
             "1 failed  /d1: write failed",
             "2 absent  (not found)",
             "writing 3+1 (degraded); 0 more drives may fail",
-            "50.0 % free",
+            "1.00 GiB free of 2.00 GiB (50.0 %)",
+            "full in 2 h 0 min",
+            "8 are free, 2 are kept",
+            "in 3.00 MiB/s, out 1.00 MiB/s",
+            "index 1.00 KiB of 2.00 KiB",
             "12 undecided",
             "up 2 h 2 min, start 3",
             "not clean",

@@ -40,12 +40,21 @@ pub(super) struct Space {
 impl Space {
     /// Whether a segment may be opened.
     pub(super) fn admits(&self, purpose: Purpose) -> bool {
-        let kept = match purpose {
-            Purpose::Fragment if self.total >= SEGMENTS_FOR_DECISIONS => self.reserve + 1,
-            Purpose::Fragment | Purpose::Decision => self.reserve,
-            Purpose::Again => return true,
-        };
-        self.left > kept
+        match purpose {
+            Purpose::Fragment => self.left > self.kept_from_fragments(),
+            Purpose::Decision => self.left > self.reserve,
+            Purpose::Again => true,
+        }
+    }
+
+    /// Free segments that fragments may not take.
+    pub(super) fn kept_from_fragments(&self) -> usize {
+        self.reserve + usize::from(self.total >= SEGMENTS_FOR_DECISIONS)
+    }
+
+    /// Free segments that fragments may take.
+    pub(super) fn free_for_fragments(&self) -> usize {
+        self.left.saturating_sub(self.kept_from_fragments())
     }
 
     /// Whether what recovery may need is free.

@@ -3,10 +3,22 @@
 use super::{Lane, State};
 use crate::api::LaneStatus;
 
+/// What fits the lane, in segments; those that the loss of drives would cost are not counted.
+#[derive(Default)]
+struct Room {
+    total: u64,
+    reserved: u64,
+    free: u64,
+    /// Payload of a full segment, about.
+    segment_bytes: u64,
+}
+
 impl Lane {
     /// What an operator should know.
     pub fn status(&self) -> LaneStatus {
         let (slots_free, slots_total) = self.slots.occupancy();
+        let room = self.room();
+        let capacity = room.total.saturating_sub(room.reserved);
         LaneStatus {
             lane: self.config.lane,
             state: self.state_name(),
@@ -26,6 +38,13 @@ impl Lane {
             segments: self.segments.len() as u64,
             slots_free,
             slots_total,
+            segments_total: room.total,
+            segments_free: room.free,
+            segments_reserved: room.reserved,
+            capacity_bytes: capacity.saturating_mul(room.segment_bytes),
+            free_bytes: room.free.saturating_mul(room.segment_bytes),
+            index_bytes_max: self.config.index_bytes as u64,
+            cache_bytes_max: self.config.cache_bytes as u64,
             width: self.width().map(|width| (width.data, width.parity)),
             failures_left: self.segments.failures_left(|drive| self.answers(drive)),
             flushes_possibly_lost: self.flushes_possibly_lost,
@@ -33,6 +52,18 @@ impl Lane {
             segments_unreadable: self.segments_unreadable,
             counters: self.counters.clone(),
         }
+    }
+
+    fn room(&self) -> Room {
+        let Some(width) = self.width() else { return Room::default() };
+        let space = self.space(width);
+        let total = self.slots.total_after_losses(width, self.config.geometry.data_shards_min) as u64;
+        let reserved = (space.kept_from_fragments() as u64).min(total);
+        let free = space.free_for_fragments() as u64;
+        let slots_bytes = u64::from(width.data) * self.config.geometry.slot_bytes;
+        // The rest is for headers, tables, and what a last flush leaves empty.
+        let segment_bytes = slots_bytes - slots_bytes / 32;
+        Room { total, reserved, free, segment_bytes }
     }
 
     /// Whether requests are served.

@@ -14,7 +14,6 @@ use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox,
 use super::socket::{Got, Socket};
 use crate::limits::{FAREWELL, LINGER};
 use crate::service::{Service, ServiceConfig, Step};
-use crate::status::LaneReport;
 
 /// How often connections that stand still are looked for.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
@@ -172,8 +171,8 @@ impl LaneThread {
         match message {
             Message::Greeted(greeted) => self.open(greeted),
             Message::Query(answer) => {
-                let connections = self.service.connections();
-                let report = LaneReport::of(self.runner.lane(), connections, self.service.staging_bytes());
+                let now = self.runner.now();
+                let report = self.service.report(self.runner.lane(), now);
                 // Who asked may have stopped waiting.
                 let _ = answer.try_send(report);
             }

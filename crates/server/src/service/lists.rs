@@ -14,7 +14,6 @@ use super::Core;
 use super::begin::{Begun, Refusal};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{COUNTS_AGE, LEASE_RETRY_MS};
-use crate::status::LaneReport;
 
 /// How many undecided events the runs have; counting them takes a walk over all runs.
 #[derive(Default)]
@@ -61,8 +60,7 @@ impl Core {
             }
             Kind::Status => {
                 Status::read_table(table)?;
-                let report = LaneReport::of(lane, self.connections, self.staging.used());
-                answer(StatusReply { json: report.to_json() })
+                answer(StatusReply { json: self.report(lane).to_json() })
             }
             _ => {
                 return Err(FrameError::BadValue { message: "request", what: "kind", value: kind.code().into() }.into());

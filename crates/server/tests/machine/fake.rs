@@ -38,7 +38,9 @@ pub struct FakeLane {
     pub reads: Vec<(Token, FragmentId)>,
     pub replies: VecDeque<Reply>,
     pub not_serving: bool,
-    pub slots_free: u64,
+    pub segments_free: u64,
+    pub counters: LaneCounters,
+    pub fragment_bytes: u64,
     pub offers: usize,
     /// Verdicts that it was told, in order.
     pub verdicts: Vec<Verdict>,
@@ -171,19 +173,26 @@ impl LaneRequests for FakeLane {
             events_accepted: 0,
             events_finished: 0,
             fragments: 0,
-            fragment_bytes: 0,
+            fragment_bytes: self.fragment_bytes,
             index_bytes: 0,
             cache_bytes: 0,
             memory_bytes: 0,
             segments: 0,
-            slots_free: self.slots_free,
-            slots_total: 100,
+            slots_free: self.segments_free * 5 + 10,
+            slots_total: 500,
+            segments_total: 102,
+            segments_free: self.segments_free,
+            segments_reserved: 2,
+            capacity_bytes: 100 << 20,
+            free_bytes: self.segments_free << 20,
+            index_bytes_max: 1 << 20,
+            cache_bytes_max: 1 << 20,
             width: Some((4, 1)),
             failures_left: None,
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
-            counters: LaneCounters::default(),
+            counters: self.counters.clone(),
         }
     }
 
@@ -261,7 +270,7 @@ pub struct World {
 
 impl World {
     pub fn new(config: ServiceConfig) -> World {
-        let lane = FakeLane { slots_free: 100, ..FakeLane::default() };
+        let lane = FakeLane { segments_free: 100, ..FakeLane::default() };
         let mut world =
             World { service: Service::new(config), lane, peers: BTreeMap::new(), now: Time(0), staging_most: 0 };
         world.turn(false);

@@ -119,7 +119,11 @@ fn before_the_lane_serves_reads_are_refused_and_puts_wait() {
     assert_eq!((error.code, error.retryable, frames.len()), (ErrorCode::NotServing, true, 2));
     assert!(error.sentence.contains("it is still finding out"), "{}", error.sentence);
     let status: StatusReply = frames[1].message();
-    assert!(status.json.contains("\"slots_free\":100") && status.json.contains("\"staging_bytes\""), "{}", status.json);
+    assert!(
+        status.json.contains("\"segments_free\":100") && status.json.contains("\"staging_bytes\""),
+        "{}",
+        status.json
+    );
     world.lane.not_serving = false;
     world.run();
     assert_eq!(world.take(id)[0].request, 7);

@@ -226,15 +226,15 @@ fn a_busy_lane_is_asked_again_without_a_completion_too() {
 
 #[test]
 fn writers_are_told_to_wait_before_the_store_is_full() {
-    for (slots_free, expected) in [(100, 0), (10, 0), (9, 38), (0, 200)] {
+    for (segments_free, expected) in [(100, 0), (10, 0), (9, 38), (0, 200)] {
         let mut world = World::new(config());
-        world.lane.slots_free = slots_free;
+        world.lane.segments_free = segments_free;
         world.now = forebay_types::Time(1 << 40);
         let id = world.connect(Class::Readout);
         world.send(id, &put_frame(5, &[fragment(1, 1, 10)]));
         world.run();
         let reply: PutReply = world.take(id)[0].message();
-        assert_eq!((reply.busy_ms, reply.credit_bytes), (expected, 16 << 20), "{slots_free} slots are free");
+        assert_eq!((reply.busy_ms, reply.credit_bytes), (expected, 16 << 20), "{segments_free} segments are free");
     }
 }
 

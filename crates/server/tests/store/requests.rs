@@ -147,3 +147,35 @@ fn what_is_not_in_memory_is_read_from_the_drives() {
     let counters = &status["totals"]["counters"];
     assert!(counters["fragments_read"].as_u64() > counters["fragments_read_cached"].as_u64(), "{counters}");
 }
+
+#[test]
+fn the_status_tells_how_full_the_store_is_and_what_memory_it_may_take() {
+    let world = World::new(1);
+    let mut writer = world.client(Class::Readout);
+    let status = |writer: &mut forebay_client::Client| -> serde_json::Value {
+        serde_json::from_str(&writer.status().expect("answered")).expect("JSON")
+    };
+    let empty = status(&mut writer)["totals"].clone();
+    let (capacity, reserved) = (empty["capacity_bytes"].as_u64(), empty["segments_reserved"].as_u64());
+    // 3 of 4 drives of 32 MiB hold data.
+    assert!(capacity.is_some_and(|bytes| (60 << 20..96 << 20).contains(&bytes)), "{empty}");
+    assert!(reserved.is_some_and(|segments| segments > 0), "{empty}");
+    assert_eq!((empty["free_bytes"].as_u64(), &empty["time_left_s"]), (capacity, &serde_json::Value::Null));
+    assert_eq!(
+        (empty["cache_bytes_max"].as_u64(), empty["index_bytes_max"].as_u64()),
+        (Some(16 << 20), Some(64 << 20))
+    );
+    assert!(empty["staging_bytes_max"].as_u64() >= Some(16 << 20), "{empty}");
+    let mut stored = 0;
+    for event in 0..400 {
+        let id = FragmentId::new(1, event, 1);
+        writer.put(id, 1, &payload(id, 100_000)).expect("taken");
+        stored += 100_000;
+    }
+    assert_eq!(results(&mut writer).len(), 400);
+    let half = status(&mut writer)["totals"].clone();
+    let free = half["free_bytes"].as_u64().expect("a number");
+    assert_eq!(half["fragment_bytes"].as_u64(), Some(stored));
+    let expected = capacity.expect("a number") - stored;
+    assert!(free <= expected && free + (16 << 20) > expected, "{free} bytes are free, {expected} are expected, about");
+}

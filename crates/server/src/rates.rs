@@ -1,0 +1,195 @@
+//! How fast a lane fills.
+
+use std::collections::VecDeque;
+
+use forebay_engine::LaneStatus;
+use forebay_types::Time;
+use serde::Serialize;
+
+use crate::limits::{RATES_AGE, RATES_EVERY};
+
+/// So many segments must have come or gone before their number tells a rate.
+const SEGMENTS_MIN: u64 = 3;
+
+/// What comes and goes, over the last minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Rates {
+    /// Payload that became durable, in bytes a second.
+    pub(crate) stored_bytes_per_s: u64,
+    /// Payload of events that were rejected, deleted or shipped, in bytes a second.
+    pub(crate) freed_bytes_per_s: u64,
+    /// Bytes written to drives, parity included, a second.
+    pub(crate) media_bytes_per_s: u64,
+    /// Fragments read, a second.
+    pub(crate) fragments_read_per_s: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Time,
+    stored_bytes: u64,
+    fragment_bytes: u64,
+    media_bytes: u64,
+    fragments_read: u64,
+    segments_free: u64,
+}
+
+/// Looks at a lane now and then.
+#[derive(Default)]
+pub(crate) struct RateMeter {
+    /// Of the last minute, oldest first.
+    samples: VecDeque<Sample>,
+}
+
+impl RateMeter {
+    /// Notes how a lane is.
+    pub(crate) fn look(&mut self, now: Time, status: &LaneStatus) {
+        if status.state != "serving" {
+            // What recovery finds came earlier.
+            return self.samples.clear();
+        }
+        if self.samples.back().is_some_and(|last| now < last.at + RATES_EVERY) {
+            return;
+        }
+        while self.samples.front().is_some_and(|first| now > first.at + RATES_AGE) {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample::of(now, status));
+    }
+
+    /// The rates up to now, and the seconds until the lane is full if it goes on like this.
+    pub(crate) fn rates(&self, now: Time, status: &LaneStatus) -> (Rates, Option<f64>) {
+        let Some(first) = self.samples.front().filter(|first| now >= first.at + RATES_EVERY) else {
+            return (Rates::default(), None);
+        };
+        let (last, seconds) = (Sample::of(now, status), now.since(first.at).as_secs_f64());
+        let rate = |from: u64, to: u64| (to.saturating_sub(from) as f64 / seconds) as u64;
+        let stored = last.stored_bytes - first.stored_bytes;
+        let rates = Rates {
+            stored_bytes_per_s: rate(first.stored_bytes, last.stored_bytes),
+            freed_bytes_per_s: rate(last.fragment_bytes, first.fragment_bytes + stored),
+            media_bytes_per_s: rate(first.media_bytes, last.media_bytes),
+            fragments_read_per_s: rate(first.fragments_read, last.fragments_read),
+        };
+        let gained = last.fragment_bytes.saturating_sub(first.fragment_bytes);
+        // What is deleted frees nothing before all of its segment is: whichever says that it fills faster is believed.
+        let taken = first.segments_free.saturating_sub(last.segments_free);
+        let segment_bytes = status.free_bytes.checked_div(status.segments_free).unwrap_or(0);
+        let taken_bytes = if taken >= SEGMENTS_MIN { taken * segment_bytes } else { 0 };
+        let filled = gained.max(taken_bytes);
+        let time_left_s = (filled > 0).then(|| status.free_bytes as f64 / (filled as f64 / seconds));
+        (rates, time_left_s.filter(|_| status.capacity_bytes > 0))
+    }
+}
+
+impl Sample {
+    fn of(at: Time, status: &LaneStatus) -> Sample {
+        Sample {
+            at,
+            stored_bytes: status.counters.fragment_bytes_stored,
+            fragment_bytes: status.fragment_bytes,
+            media_bytes: status.counters.media_bytes_written,
+            fragments_read: status.counters.fragments_read,
+            segments_free: status.segments_free,
+        }
+    }
+}
+
+/// How long writers are asked to wait when so many of the segments that fragments may take are free, in milliseconds.
+pub(crate) fn busy_ms(status: &LaneStatus) -> u32 {
+    use crate::limits::{BUSY_BELOW_PER_MILLE, BUSY_BELOW_SEGMENTS, BUSY_MS};
+    let total = status.segments_total.saturating_sub(status.segments_reserved);
+    // A lane of few segments has fewer than the share below which writers wait before the last one: they wait earlier.
+    let below = (total * BUSY_BELOW_PER_MILLE / 1000).max(BUSY_BELOW_SEGMENTS.min(total / 4));
+    let free = status.segments_free;
+    if free >= below {
+        return 0;
+    }
+    let (from, to) = BUSY_MS;
+    from + u32::try_from((below - free) * u64::from(to - from) / below).unwrap_or(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay_engine::LaneCounters;
+
+    use super::*;
+
+    fn status(stored: u64, here: u64, segments_free: u64) -> LaneStatus {
+        LaneStatus {
+            lane: 0,
+            state: "serving",
+            reason: None,
+            events: 0,
+            events_undecided: 0,
+            events_accepted: 0,
+            events_finished: 0,
+            fragments: 0,
+            fragment_bytes: here,
+            index_bytes: 0,
+            cache_bytes: 0,
+            memory_bytes: 0,
+            segments: 0,
+            slots_free: 0,
+            slots_total: 0,
+            segments_total: 102,
+            segments_free,
+            segments_reserved: 2,
+            capacity_bytes: 100_000,
+            free_bytes: segments_free * 1000,
+            index_bytes_max: 0,
+            cache_bytes_max: 0,
+            width: Some((4, 1)),
+            failures_left: None,
+            flushes_possibly_lost: 0,
+            flushes_lost: 0,
+            segments_unreadable: 0,
+            counters: LaneCounters { fragment_bytes_stored: stored, ..LaneCounters::default() },
+        }
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(0) + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_told_by_the_second() {
+        let mut meter = RateMeter::default();
+        meter.look(at(0), &status(0, 50_000, 50));
+        assert_eq!(meter.rates(at(0), &status(0, 50_000, 50)), (Rates::default(), None), "one look tells no rate");
+        // 3000 bytes a second come, 1000 go.
+        let (rates, time_left_s) = meter.rates(at(10), &status(30_000, 70_000, 48));
+        assert_eq!((rates.stored_bytes_per_s, rates.freed_bytes_per_s), (3000, 1000));
+        assert_eq!(time_left_s, Some(24.0));
+        // What goes frees no segment.
+        let (_, time_left_s) = meter.rates(at(10), &status(30_000, 50_000, 20));
+        assert_eq!(time_left_s, Some(20.0 / 3.0));
+        // As much goes as comes.
+        assert_eq!(meter.rates(at(10), &status(30_000, 50_000, 50)).1, None);
+    }
+
+    #[test]
+    fn only_the_last_minute_counts() {
+        let mut meter = RateMeter::default();
+        for second in 0..200 {
+            meter.look(at(second), &status(second.min(100) * 1000, second.min(100) * 1000, 50));
+        }
+        assert!(meter.samples.len() <= 62);
+        assert_eq!(meter.rates(at(200), &status(100_000, 100_000, 50)), (Rates::default(), None));
+        meter.look(at(201), &LaneStatus { state: "recovering", ..status(0, 0, 0) });
+        assert!(meter.samples.is_empty());
+    }
+
+    #[test]
+    fn writers_wait_before_the_last_segment_in_small_lanes_too() {
+        let wait = |total: u64, segments_free| {
+            let status = LaneStatus { segments_total: total + 2, ..status(0, 0, segments_free) };
+            busy_ms(&status)
+        };
+        assert_eq!((wait(400, 40), wait(400, 39), wait(400, 0)), (0, 24, 200));
+        assert_eq!((wait(13, 3), wait(13, 2), wait(13, 1), wait(13, 0)), (0, 80, 140, 200));
+        assert_eq!((wait(4, 1), wait(4, 0), wait(0, 0)), (0, 200, 0));
+    }
+}
