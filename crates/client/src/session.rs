@@ -52,6 +52,9 @@ const RECONNECT: Backoff = Backoff { min: Duration::from_millis(10), max: Durati
 /// The waits before a request is sent again that the server could not serve for now.
 const RESEND: Backoff = Backoff { min: Duration::from_millis(20), max: Duration::from_secs(2) };
 
+/// Memory for answers that a session keeps while it waits for none.
+const RECEIVE_KEPT_BYTES: usize = 4 << 20;
+
 /// How a session behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
@@ -419,6 +422,9 @@ impl Session {
         self.moved = now;
         self.take_frames(now);
         self.pump(now);
+        if self.calls.is_empty() {
+            self.received.shrink(RECEIVE_KEPT_BYTES);
+        }
     }
 
     /// Bytes that arrived.

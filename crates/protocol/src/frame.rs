@@ -226,10 +226,10 @@ impl FrameBuffer {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Gives the memory back that a large frame took, if all that arrived is taken: for connections that
-    /// have gone quiet.
-    pub fn shrink(&mut self) {
-        if self.is_empty() {
+    /// Gives the memory back that large frames took, if it is more than `kept_bytes` and all that arrived is
+    /// taken: for connections that have gone quiet.
+    pub fn shrink(&mut self, kept_bytes: usize) {
+        if self.is_empty() && self.bytes.capacity() > kept_bytes {
             *self = FrameBuffer::default();
         }
     }
@@ -305,7 +305,9 @@ mod tests {
                 }
             }
             assert_eq!((found, buffer.is_empty()), (3, true), "pieces of {piece}");
-            buffer.shrink();
+            buffer.shrink(usize::MAX);
+            assert_ne!(buffer.bytes.capacity(), 0);
+            buffer.shrink(0);
             assert_eq!(buffer.bytes.capacity(), 0);
         }
     }

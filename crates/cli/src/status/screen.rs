@@ -97,6 +97,7 @@ fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
         percent(totals.free_bytes, totals.capacity_bytes)
     );
     let time_left = match totals.time_left_s {
+        _ if totals.capacity_bytes > 0 && totals.free_bytes == 0 => "full, or on the last segment".to_owned(),
         Some(seconds) => format!("full in {} at this rate", human_time(seconds)),
         None => "not filling".to_owned(),
     };

@@ -252,9 +252,7 @@ impl Control {
                 true
             }
         };
-        if received.is_empty() {
-            received = FrameBuffer::new();
-        }
+        received.shrink(0);
         peer.received = received;
         taken
     }
@@ -368,9 +366,7 @@ impl Peer {
                 Some(true)
             }
             Got::Nothing => {
-                if self.received.is_empty() {
-                    self.received = FrameBuffer::new();
-                }
+                self.received.shrink(0);
                 Some(false)
             }
             Got::Gone => None,
