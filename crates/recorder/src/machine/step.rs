@@ -97,7 +97,7 @@ pub enum Step {
         /// The entry.
         name: String,
     },
-    /// The end; see [`Machine::end`].
+    /// The end; see [`super::Machine::end`].
     Finish,
 }
 
