@@ -54,7 +54,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use buffer::AlignedBuffer;
+pub use buffer::{AlignedBuffer, return_large_memory};
 pub use drives::{Access, DirectIo, DriveFile, DriveKind, OpenDriveError};
 pub use fault::{FaultSwitch, FaultyMedia};
 use forebay_types::DriveNumber;

@@ -123,6 +123,7 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     if let Some((first, second)) = given_twice(paths) {
         return Err(OpenStoreError::Twice { first: first.to_owned(), second: second.to_owned() });
     }
+    forebay_media::return_large_memory();
     let mut warnings = Vec::new();
     let (found, files) = find_drives(paths, config, &mut warnings)?;
     if found.is_empty() {
