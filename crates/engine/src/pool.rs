@@ -26,6 +26,10 @@ impl BufferPool {
         self.free.len() * self.buffer_bytes
     }
 
+    pub(crate) fn free_buffers(&self) -> usize {
+        self.free.len()
+    }
+
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }

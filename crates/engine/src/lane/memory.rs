@@ -57,6 +57,20 @@ impl Lane {
         }
     }
 
+    /// Has the buffers of what was cached longest ago be used again where new ones would not fit: at full rate no memory is let go and asked
+    /// for again.
+    pub(super) fn reuse_buffers(&mut self, wanted: usize) {
+        loop {
+            let missing = wanted.saturating_sub(self.pool.free_buffers());
+            let new_bytes = missing * self.pool.buffer_bytes();
+            if missing == 0 || self.cache.bytes() + self.buffer_bytes() + new_bytes <= self.config.cache_bytes {
+                return;
+            }
+            let Some(dropped) = self.cache.drop_oldest() else { return };
+            self.pool.give_back_shared(dropped);
+        }
+    }
+
     /// Lets go of buffers that nobody needed for a while.
     pub(super) fn trim_buffers(&mut self) {
         if self.pool.bytes() > 0 && self.now >= self.last_trim + TRIM_INTERVAL {

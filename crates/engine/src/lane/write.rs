@@ -220,7 +220,9 @@ impl Lane {
         if undurable > 0 && with_this > self.space(width).undurable_bytes_max {
             return Err(Refusal::Busy);
         }
-        let buffers = (0..segment.shards.len()).map(|_| self.pool.take(bytes)).collect();
+        let shards = segment.shards.len();
+        self.reuse_buffers(shards);
+        let buffers = (0..shards).map(|_| self.pool.take(bytes)).collect();
         let flush = OpenFlush::new(place, buffers);
         self.writer.filling =
             Some(Filling { flush, segment: index, position, waiters: Vec::new(), repeated: Vec::new() });
