@@ -120,10 +120,20 @@ pub(crate) fn gather(
     range: Range<u64>,
     into: &mut Vec<u8>,
 ) {
-    for extent in geometry.locate(range) {
+    pieces(shards, header_bytes, geometry, range).for_each(|piece| into.extend_from_slice(piece));
+}
+
+/// A range of a flush's data, piece by piece as it lies in the buffers of its shards.
+pub(crate) fn pieces(
+    shards: &[Arc<AlignedBuffer>],
+    header_bytes: usize,
+    geometry: RowGeometry,
+    range: Range<u64>,
+) -> impl Iterator<Item = &[u8]> {
+    geometry.locate(range).map(move |extent| {
         let start = header_bytes + extent.offset_in_shard_bytes as usize;
-        into.extend_from_slice(&shards[usize::from(extent.shard)][start..start + extent.bytes]);
-    }
+        &shards[usize::from(extent.shard)][start..start + extent.bytes]
+    })
 }
 
 /// Bytes of the buffers of a flush that holds `data_bytes` bytes of data.

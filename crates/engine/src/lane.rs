@@ -97,7 +97,6 @@ pub struct Lane {
     cache: Cache,
     pool: BufferPool,
     /// When free buffers were looked at.
-    last_trim: Time,
     writer: Writer,
     checkpointer: Checkpointer,
     tasks: Tasks<Read>,
@@ -178,7 +177,6 @@ impl Lane {
         self.step(now);
         self.judge_drives();
         self.reform();
-        self.trim_buffers();
         match self.state {
             State::Recovering(_) => self.recover_on(),
             State::Preparing | State::Serving | State::Stopping => {
@@ -199,7 +197,7 @@ impl Lane {
         let serving = matches!(self.state, State::Serving);
         let leases = self.index.next_timer().filter(|_| serving).map(Tick::time);
         let flush = self.next_seal();
-        [drives, leases, flush, self.next_trim()].into_iter().flatten().min()
+        [drives, leases, flush].into_iter().flatten().min()
     }
 
     /// Whether a drive is written to and read from.

@@ -1,24 +1,18 @@
-//! Buffers of flushes, used again: the system is not asked for memory at full rate. What was not needed for a while is given back to it.
+//! Buffers of flushes, used again: the system is not asked for memory at full rate.
 
 use std::sync::Arc;
 
 use forebay_media::AlignedBuffer;
 
-/// Buffers of one size.
+/// Buffers of one size. How many are kept is bounded by the lane's budget, in which they count (`lane/memory.rs`).
 pub(crate) struct BufferPool {
     buffer_bytes: usize,
-    /// Buffers that a flush takes.
-    flush_buffers: usize,
-    kept_max: usize,
     free: Vec<AlignedBuffer>,
-    /// The fewest that were free since [`BufferPool::trim`]: nobody needed them.
-    idle: usize,
 }
 
 impl BufferPool {
-    /// For flushes of `flush_buffers` buffers, of which up to `flushes` are under way.
-    pub(crate) fn new(buffer_bytes: usize, flush_buffers: usize, flushes: usize) -> Self {
-        BufferPool { buffer_bytes, flush_buffers, kept_max: flush_buffers * flushes, free: Vec::new(), idle: 0 }
+    pub(crate) fn new(buffer_bytes: usize) -> Self {
+        BufferPool { buffer_bytes, free: Vec::new() }
     }
 
     /// Memory of the buffers that are free.
@@ -34,41 +28,33 @@ impl BufferPool {
         self.buffer_bytes
     }
 
+    /// A buffer of the pool's size, with whatever it held before.
+    pub(crate) fn take_one(&mut self) -> AlignedBuffer {
+        self.free.pop().unwrap_or_else(|| AlignedBuffer::zeroed(self.buffer_bytes))
+    }
+
     /// A buffer of at least `bytes` bytes, with whatever it held before.
     pub(crate) fn take(&mut self, bytes: usize) -> AlignedBuffer {
         if bytes > self.buffer_bytes {
             return AlignedBuffer::zeroed(bytes);
         }
-        let buffer = self.free.pop();
-        self.idle = self.idle.min(self.free.len());
-        buffer.unwrap_or_else(|| AlignedBuffer::zeroed(self.buffer_bytes))
+        self.take_one()
     }
 
     pub(crate) fn give_back(&mut self, buffer: AlignedBuffer) {
-        self.keep(buffer, self.kept_max);
-    }
-
-    fn keep(&mut self, buffer: AlignedBuffer, kept_max: usize) {
-        if buffer.len() == self.buffer_bytes && self.free.len() < kept_max {
+        if buffer.len() == self.buffer_bytes {
             self.free.push(buffer);
         }
     }
 
     /// Gives back what nobody else holds any more.
     pub(crate) fn give_back_shared(&mut self, buffers: impl IntoIterator<Item = Arc<AlignedBuffer>>) {
-        buffers.into_iter().filter_map(Arc::into_inner).for_each(|buffer| self.keep(buffer, self.kept_max));
+        buffers.into_iter().filter_map(Arc::into_inner).for_each(|buffer| self.give_back(buffer));
     }
 
-    /// Gives back what had to make room: as many stay as the next flush takes.
-    pub(crate) fn give_back_dropped(&mut self, buffers: impl IntoIterator<Item = Arc<AlignedBuffer>>) {
-        buffers.into_iter().filter_map(Arc::into_inner).for_each(|buffer| self.keep(buffer, self.flush_buffers));
-    }
-
-    /// To be called now and then: lets go of what nobody needed since the last time.
-    pub(crate) fn trim(&mut self) {
-        self.free.truncate(self.free.len() - self.idle);
-        self.free.shrink_to_fit();
-        self.idle = self.free.len();
+    /// Lets go of one free buffer.
+    pub(crate) fn drop_one(&mut self) -> bool {
+        self.free.pop().is_some()
     }
 }
 
@@ -77,19 +63,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_needs_is_let_go_and_what_is_needed_is_kept() {
-        let mut pool = BufferPool::new(8192, 2, 3);
-        let taken: Vec<_> = (0..8).map(|_| pool.take(5000)).collect();
-        taken.into_iter().for_each(|buffer| pool.give_back(buffer));
-        assert_eq!(pool.bytes(), 6 * 8192, "as many as flushes under way take");
-        pool.give_back_dropped([Arc::new(AlignedBuffer::zeroed(8192))]);
-        assert_eq!(pool.bytes(), 6 * 8192);
-        pool.trim();
-        let buffer = pool.take(5000);
-        pool.give_back(buffer);
-        pool.trim();
-        assert_eq!(pool.bytes(), 8192, "one was needed");
-        pool.trim();
-        assert_eq!(pool.bytes(), 0);
+    fn buffers_of_the_pools_size_come_back_as_they_are() {
+        let mut pool = BufferPool::new(8192);
+        let mut taken: Vec<_> = (0..6).map(|_| pool.take(5000)).collect();
+        let held = Arc::new(taken.pop().expect("six were taken"));
+        let first = taken[0].as_ptr();
+        taken.into_iter().rev().for_each(|buffer| pool.give_back(buffer));
+        pool.give_back(AlignedBuffer::zeroed(16384));
+        pool.give_back_shared([Arc::clone(&held)]);
+        assert_eq!(pool.bytes(), 5 * 8192, "another size is not of use, nor is what somebody holds");
+        assert_eq!(pool.take(8192).as_ptr(), first);
+        assert!((0..4).all(|_| pool.drop_one()) && !pool.drop_one());
+        assert_eq!(pool.take(8193).len(), 12288);
     }
 }

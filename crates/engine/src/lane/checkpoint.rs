@@ -198,8 +198,7 @@ impl Lane {
         self.slots.window_is_durable(writing.window);
         for index in writing.dropped {
             self.rows.remove_segment(index);
-            let freed = self.cache.remove_segment(index);
-            self.pool.give_back_shared(freed);
+            self.cache.remove_segment(index, &mut self.pool);
             let segment = self.segments.remove(index);
             self.slots.give_back(&segment.shards);
         }

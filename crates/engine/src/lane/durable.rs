@@ -7,7 +7,7 @@ use super::Lane;
 use super::write::{InFlight, Waiter};
 use crate::accepted::StreamSet;
 use crate::api::{Reply, Token};
-use crate::cache::CachedFlush;
+use crate::cache::WrittenFlush;
 use crate::index::EventFlags;
 use crate::io::Failure;
 use crate::lease::Tick;
@@ -67,16 +67,11 @@ impl Lane {
         self.replies.extend(repeated.into_iter().map(|token| Reply::Stored { token, records: 1 }));
         let parity = sealed.buffers.split_off(data_shards);
         self.pool.give_back_shared(parity);
-        let (cached, unused) = match self.config.cache_bytes {
-            0 => (None, sealed.buffers),
-            _ => {
-                let (cached, unused) = CachedFlush::new(sealed.buffers, sealed.header_bytes, geometry);
-                (Some(cached), unused)
-            }
-        };
-        self.pool.give_back_shared(unused);
-        if let Some(cached) = cached {
-            self.cache.insert(index, span.flush, cached);
+        if self.config.cache_bytes == 0 {
+            self.pool.give_back_shared(sealed.buffers);
+        } else {
+            let written = WrittenFlush { shards: sealed.buffers, header_bytes: sealed.header_bytes, geometry };
+            self.cache.insert(index, span.flush, written, &mut self.pool);
             self.keep_in_budget();
         }
     }

@@ -14,22 +14,15 @@
 //!
 //! - the buffers of the flush that fills and of those on their way, up to `flush_depth` + 1 times k+m of `flush_bytes` (the only one that takes
 //!   more when the budget is smaller);
-//! - free buffers for the next flushes: given back to the system when nobody needed them for a second;
+//! - free buffers for the next flushes: memory once taken stays, so that the beam finds it after a pause;
 //! - rows that were read from drives, a sixteenth of the budget, 1 to 8 MiB;
 //! - and in all the rest the data of recent flushes.
 //!
 //! What is on its way for a moment comes on top: a checkpoint (its own size, for each drive), the closing flush of a segment (40 bytes a record),
 //! what is read for someone (bounded by who asks).
 
-use std::time::Duration;
-
-use forebay_types::Time;
-
 use super::Lane;
 use super::write::Writer;
-
-/// So often free buffers are looked at.
-const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Lane {
     /// Memory of all that is known of events, in bytes: what `LaneConfig::index_bytes` bounds.
@@ -49,11 +42,15 @@ impl Lane {
         self.index_bytes() + self.cache.bytes() + self.buffer_bytes()
     }
 
-    /// Drops what was cached longest ago until what is left fits beside the buffers.
+    /// Makes all fit in the budget: free buffers go that the next flush does not take, then what was cached longest ago.
     pub(super) fn keep_in_budget(&mut self) {
         while self.cache.bytes() + self.buffer_bytes() > self.config.cache_bytes {
-            let Some(dropped) = self.cache.drop_oldest() else { return };
-            self.pool.give_back_dropped(dropped);
+            if self.pool.free_buffers() > self.config.drives.len() && self.pool.drop_one() {
+                continue;
+            }
+            if !self.cache.drop_oldest(&mut self.pool) {
+                return;
+            }
         }
     }
 
@@ -66,21 +63,10 @@ impl Lane {
             if missing == 0 || self.cache.bytes() + self.buffer_bytes() + new_bytes <= self.config.cache_bytes {
                 return;
             }
-            let Some(dropped) = self.cache.drop_oldest() else { return };
-            self.pool.give_back_shared(dropped);
+            if !self.cache.drop_oldest(&mut self.pool) {
+                return;
+            }
         }
-    }
-
-    /// Lets go of buffers that nobody needed for a while.
-    pub(super) fn trim_buffers(&mut self) {
-        if self.pool.bytes() > 0 && self.now >= self.last_trim + TRIM_INTERVAL {
-            self.pool.trim();
-            self.last_trim = self.now;
-        }
-    }
-
-    pub(super) fn next_trim(&self) -> Option<Time> {
-        (self.pool.bytes() > 0).then(|| self.last_trim + TRIM_INTERVAL)
     }
 }
 

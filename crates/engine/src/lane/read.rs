@@ -45,9 +45,8 @@ impl Lane {
             self.counters.fragments_lost += 1;
             return Fetch::Done(ReadOutcome::Lost, 0);
         }
-        if let Some(cached) = self.cache.get(fragment.segment, span.flush) {
-            let before = into.len();
-            cached.append(range.clone(), into);
+        let before = into.len();
+        if self.cache.append(fragment.segment, span.flush, range.clone(), into) {
             if crc32c(&into[before..]) == fragment.crc {
                 self.counters.fragments_read_cached += 1;
                 return Fetch::Done(ReadOutcome::Found, fragment.crc);
