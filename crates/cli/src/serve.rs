@@ -57,6 +57,11 @@ pub struct ServeCommand {
     #[arg(long)]
     read_only: bool,
 
+    /// Go on writing when too few drives are left for the store's protection: new data have at least so many parities, as many more as the
+    /// drives allow [default: as many as the store was made with, and puts are refused with fewer drives]
+    #[arg(long, value_name = "N")]
+    parity_min: Option<u8>,
+
     /// Let machines of this network in without asking who they are, IP/BITS; repeatable [default: this machine alone]
     #[arg(long, value_name = "CIDR")]
     insecure_network: Vec<String>,
@@ -95,6 +100,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
         None => FileConfig::default(),
     };
     store.read_only = command.read_only;
+    store.parity_min = command.parity_min;
     store.fault_injection = command.allow_fault_injection;
     server.listen = command.listen.unwrap_or(server.listen);
     for network in &command.insecure_network {
@@ -186,7 +192,7 @@ fn wait_until_serving(server: &Server, ready: &Ready) -> Result<bool, Failure> {
         let status = control.status();
         return match status.failure {
             Some(why) => Err(Failure::retry(format!(
-                "the store cannot be served: {why}. What was acknowledged is on the drives; see to them and start again"
+                "the store cannot be served: {why}. What was acknowledged is on the drives; see to them and start again, or read what is there with --read-only"
             ))),
             None => Ok(status.lanes_serving >= ready.lanes && status.lanes_stopped == 0),
         };
@@ -307,6 +313,7 @@ fn open_failure(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
         OpenStoreError::Plan(OpenError::TooFewMembers { .. }) | OpenStoreError::Start(_) => Failure::retry(words),
         OpenStoreError::Plan(OpenError::ForeignDrive { .. })
         | OpenStoreError::Twice { .. }
+        | OpenStoreError::ParityMin { .. }
         | OpenStoreError::Newer { .. } => Failure::usage(words),
         OpenStoreError::Plan(_) => Failure::data(words),
         OpenStoreError::Drive(OpenDriveError::DirectRefused { .. } | OpenDriveError::NotADrive { .. })

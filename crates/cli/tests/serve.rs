@@ -195,6 +195,28 @@ fn too_few_drives_still_give_what_they_can_read_only() {
 }
 
 #[test]
+fn an_operator_may_let_writing_go_on_with_less_parity() {
+    let drives = Drives::five();
+    drives.init(&["--data-min", "4", "--force"]).expect(0);
+    let four = &drives.paths[..4];
+    let server = drives.serve();
+    server.put("1/1/1", &bytes(1, 50_000)).expect(0);
+    server.terminate().expect(0);
+
+    drives.fail_to_serve(&[], four).expect(3).says("4 drives are left and at least 5").says("--parity-min 0");
+    drives.fail_to_serve(&["--parity-min", "2"], &drives.paths).expect(2).says("made with 1 parities");
+    let server = drives.serve_with(&["--parity-min", "0"], four);
+    assert_eq!(server.get("1/1/1").expect(0).stdout, bytes(1, 50_000));
+    server.put("1/1/2", b"without parity").expect(0);
+    let screen = String::from_utf8(server.run(&["status"]).expect(0).stdout).expect("UTF-8");
+    assert!(screen.contains("written 4+0 instead of 4+1") && screen.contains("1 fragments were stored"), "{screen}");
+    server.terminate().expect(0).says("--parity-min 0");
+    let server = drives.serve_with(&["--parity-min", "0"], four);
+    assert_eq!(server.get("1/1/2").expect(0).stdout, b"without parity");
+    server.terminate().expect(0);
+}
+
+#[test]
 fn drives_of_two_stores_are_refused() {
     let (drives, others) = (Drives::five(), Drives::five());
     let mut mixed = drives.paths.clone();

@@ -196,6 +196,9 @@ pub struct LaneConfig {
     pub incomplete_after: Duration,
     /// After so many leases that nobody answered an event is accepted into the stream `debug`.
     pub lease_attempts_max: u16,
+    /// With too few drives for full protection new segments get fewer parities, but not fewer than these: `geometry.parity_shards` when no
+    /// protection is to be given up.
+    pub parity_min: u8,
     /// Nothing is written.
     pub read_only: bool,
 }
@@ -270,6 +273,8 @@ pub struct LaneCounters {
     pub fragment_bytes_stored: u64,
     /// Of these, at less than the full width.
     pub fragments_stored_degraded: u64,
+    /// Fragments stored with fewer parities than the store was made with, as an operator allowed.
+    pub fragments_stored_less_parity: u64,
     /// Puts of a fragment that was there already.
     pub puts_repeated: u64,
     /// Puts for an event that was already decided.

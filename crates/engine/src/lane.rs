@@ -214,12 +214,18 @@ impl Lane {
         self.config.drives.iter().filter(usable).map(|d| d.number).collect()
     }
 
-    /// How wide new segments are; `None` when too few drives are left.
+    /// How wide new segments are; `None` when too few drives are left. Parities are given up last, and only as far as an operator said.
     fn width(&self) -> Option<Width> {
         let geometry = &self.config.geometry;
         let members = u8::try_from(self.members().len()).unwrap_or(u8::MAX);
-        let data = members.checked_sub(geometry.parity_shards)?.min(geometry.data_shards);
-        (data >= geometry.data_shards_min).then_some(Width { data, parity: geometry.parity_shards })
+        let parity = members.checked_sub(geometry.data_shards_min)?.min(geometry.parity_shards);
+        let data = (members - parity).min(geometry.data_shards);
+        (parity >= self.config.parity_min).then_some(Width { data, parity })
+    }
+
+    /// So many drives must be left for writing.
+    fn drives_needed(&self) -> usize {
+        usize::from(self.config.geometry.data_shards_min) + usize::from(self.config.parity_min)
     }
 
     fn read_segment(&self, index: SegmentIndex) -> ReadSegment {

@@ -5,13 +5,8 @@ mod world;
 
 use world::{PATIENT, Setup, Shape, World};
 
-const SHAPES: [Shape; 5] = [
-    Shape { drives: 5, data: 4, parity: 1, losses: 1 },
-    Shape { drives: 3, data: 2, parity: 1, losses: 1 },
-    Shape { drives: 7, data: 4, parity: 2, losses: 2 },
-    Shape { drives: 4, data: 4, parity: 0, losses: 0 },
-    Shape { drives: 1, data: 1, parity: 0, losses: 0 },
-];
+const SHAPES: [Shape; 5] =
+    [Shape::of(5, 4, 1), Shape::of(3, 2, 1), Shape::of(7, 4, 2), Shape::of(4, 4, 0), Shape::of(1, 1, 0)];
 
 /// Runs a story with many seeds; a failure says which.
 fn with_seeds(story: impl Fn(&mut World) + std::panic::RefUnwindSafe) {

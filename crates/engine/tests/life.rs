@@ -9,7 +9,7 @@ use forebay_engine::{Admission, Fetch, Membership, Token};
 use forebay_types::{DecideOutcome, EventKey, ReadOutcome, SourceId, StreamName, Verdict};
 use world::{PATIENT, Setup, Shape, World};
 
-const SHAPE: Shape = Shape { drives: 5, data: 4, parity: 1, losses: 1 };
+const SHAPE: Shape = Shape::of(5, 4, 1);
 
 fn no_quorum() -> Membership {
     Membership::NoQuorum { reason: "two drives are left".to_owned() }
@@ -97,6 +97,48 @@ fn streams_of_events_that_are_not_here_get_no_number() {
     }
     assert!(world.lane().streams().is_empty());
     assert_eq!(decide(&mut world, 1, &stream(0)), Admission::Pending);
+}
+
+#[test]
+fn with_too_few_drives_an_operator_may_let_writing_go_on_with_less_parity() {
+    let shape = Shape { data_min: 4, ..SHAPE };
+    let mut world = World::new(10, shape, PATIENT);
+    world.put_new();
+    world.pass(Duration::from_millis(20));
+    world.expect_failure();
+    world.kill_drive(3);
+    world.pass(Duration::from_millis(20));
+    world.put_new();
+    world.pass(Duration::from_millis(200));
+    assert_eq!(world.lane().status().width, None);
+    let reason = world.lane().status().reason.expect("four drives are too few");
+    assert!(reason.contains("4 drives are left and at least 5") && reason.contains("--parity-min 0"), "{reason}");
+    assert_eq!(world.read(1), ReadOutcome::Found, "what is stored is read all the same");
+
+    world.crash();
+    world.open_lane();
+    for _ in 0..1000 {
+        world.turn();
+    }
+    let reason = world.lane().status().reason.expect("four drives are too few at a start, too");
+    assert!(reason.contains("--parity-min 0"), "{reason}");
+
+    world.crash();
+    world.allow_less_parity();
+    world.open_lane();
+    for _ in 0..1000 {
+        world.turn();
+    }
+    assert!(world.lane().is_serving(), "{:?}", world.lane().status());
+    assert_eq!(world.lane().status().width, Some((4, 0)));
+    for _ in 0..3 {
+        world.put_new();
+    }
+    world.pass(Duration::from_millis(200));
+    let counters = world.lane().status().counters;
+    assert!(counters.fragments_stored_less_parity >= 3, "{counters:?}");
+    assert_eq!(counters.fragments_stored_less_parity, counters.fragments_stored);
+    assert_eq!(world.read(1), ReadOutcome::Found);
 }
 
 /// A store in which no stream can be added, and one event more than streams.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_types::ReadOutcome;
 use world::{PATIENT, Setup, Shape, World};
 
-const SHAPE: Shape = Shape { drives: 5, data: 4, parity: 1, losses: 1 };
+const SHAPE: Shape = Shape::of(5, 4, 1);
 
 fn world() -> World {
     World::new(11, SHAPE, Setup { drive_timeout: Duration::from_secs(1), ..PATIENT })

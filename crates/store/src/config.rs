@@ -32,6 +32,9 @@ pub struct StoreConfig {
     pub lease_attempts_max: u16,
     /// How drives are reached.
     pub media: MediaConfig,
+    /// The fewest parities that new data may have when drives are missing. As many as the store was made with when not said.
+    #[serde(skip)]
+    pub parity_min: Option<u8>,
     /// Nothing is written.
     #[serde(skip)]
     pub read_only: bool,
@@ -52,6 +55,7 @@ impl Default for StoreConfig {
             incomplete_after_ms: 5000,
             lease_attempts_max: 5,
             media: MediaConfig::default(),
+            parity_min: None,
             read_only: false,
             fault_injection: false,
         }

@@ -110,6 +110,16 @@ pub enum OpenStoreError {
          already from which those are missing that did not answer; see to the drives, then start with all of them"
     )]
     Start(String),
+    /// More parities were asked for than the store has.
+    #[error(
+        "--parity-min {asked}: the store was made with {parity} parities, and new data cannot have more; nothing was started"
+    )]
+    ParityMin {
+        /// What was asked for.
+        asked: u8,
+        /// What the store has.
+        parity: u8,
+    },
     /// No drive could be used; why, for each.
     #[error("no drive of a store could be used:\n{0}")]
     NoDrives(String),
@@ -131,6 +141,7 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     }
     let plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
     warnings.extend(plan.warnings.iter().cloned());
+    warnings.extend(less_parity(config, plan.superblock.geometry.parity_shards)?);
     let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> = plan
         .drives
         .iter()
@@ -205,8 +216,22 @@ fn lane_config(
         drive_timeout: config.drive_timeout(),
         incomplete_after: std::time::Duration::from_millis(config.incomplete_after_ms),
         lease_attempts_max: config.lease_attempts_max,
+        parity_min: config.parity_min.unwrap_or(geometry.parity_shards),
         read_only: config.read_only,
     }
+}
+
+/// What it means that an operator lets new data have less protection.
+fn less_parity(config: &StoreConfig, parity: u8) -> Result<Option<String>, OpenStoreError> {
+    let Some(asked) = config.parity_min else { return Ok(None) };
+    if asked > parity {
+        return Err(OpenStoreError::ParityMin { asked, parity });
+    }
+    Ok((asked < parity).then(|| {
+        format!(
+            "started with --parity-min {asked}: with too few drives new data stand the loss of {asked} drives instead of {parity}; put drives back and              start without it"
+        )
+    }))
 }
 
 /// Opens every path and reads its superblock. A path that gives none is a drive that is not there; that it is in use by someone

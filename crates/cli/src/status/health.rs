@@ -101,6 +101,13 @@ fn protection(report: &Report) -> Vec<(Level, String)> {
     if let Some((data, parity)) = narrow {
         reasons.push((Level::Warn, format!("new data are written {data}+{parity} instead of {}+{}", full.0, full.1)));
     }
+    let less_parity = report.totals.counters.fragments_stored_less_parity;
+    if less_parity > 0 {
+        reasons.push((
+            Level::Warn,
+            format!("{less_parity} fragments were stored since the start with less protection than the store has, as --parity-min allows"),
+        ));
+    }
     if report.totals.failures_left == Some(0) && report.parity_shards > 0 {
         reasons.push((Level::Warn, "the loss of one more drive would put data out of reach".to_owned()));
     }

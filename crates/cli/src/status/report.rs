@@ -150,6 +150,8 @@ pub struct Counters {
     pub fragment_bytes_stored: u64,
     /// Of these, at less than the full width.
     pub fragments_stored_degraded: u64,
+    /// Fragments stored with fewer parities than the store was made with, as an operator allowed.
+    pub fragments_stored_less_parity: u64,
     /// Puts for an event that was already decided.
     pub puts_late: u64,
     /// Puts refused because the id holds other content.

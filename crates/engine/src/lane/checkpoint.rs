@@ -73,7 +73,7 @@ impl Lane {
     /// Ranges of finished events, and of accepted ones that it keeps, that a checkpoint can always hold beside everything else.
     pub(super) fn ranges_max(&self) -> u64 {
         let slots: u64 = self.slots.total().max(1);
-        let narrowest = u64::from(self.config.geometry.data_shards_min + self.config.geometry.parity_shards);
+        let narrowest = (self.drives_needed() as u64).max(1);
         let segments = (slots / narrowest + WINDOW as u64) * SEGMENT_BYTES_MAX;
         let names = STREAMS_MAX * STREAM_BYTES + DECISION_SETS_MAX * DECISION_SET_BYTES;
         let fixed = (2 * BLOCK_BYTES + SECTIONS_BYTES + names) as u64;

@@ -53,9 +53,14 @@ impl Lane {
             data_bytes: span.data_bytes,
         };
         let degraded = segment.shards.len() < full;
+        let less_parity = segment.parity_shards < self.config.geometry.parity_shards;
+        let fragments_before = self.counters.fragments_stored;
         let table = std::mem::take(&mut sealed.table);
         for entry in decode_table(&table) {
             self.record_is_durable(Some(index), &entry, degraded);
+        }
+        if less_parity {
+            self.counters.fragments_stored_less_parity += self.counters.fragments_stored - fragments_before;
         }
         for (waiter, records) in waiters {
             self.replies.extend(match waiter {

@@ -52,9 +52,8 @@ impl Lane {
     /// Whether what is stored stays within reach, and writing goes on, without a drive that answers.
     fn can_do_without(&self, drive: DriveNumber) -> bool {
         let geometry = &self.config.geometry;
-        let needed = usize::from(geometry.data_shards_min) + usize::from(geometry.parity_shards);
         let failures_left = self.segments.failures_left(|d| self.answers(d)).unwrap_or(geometry.parity_shards);
-        self.answers(drive) && self.members().len() > needed && failures_left > 0
+        self.answers(drive) && self.members().len() > self.drives_needed() && failures_left > 0
     }
 
     /// Drives that have not answered for too long are out, as long as that harms nothing that is stored: when no more may be lost, waiting
@@ -159,11 +158,14 @@ impl Lane {
         self.writer.frozen = false;
         self.checkpointer.wanted = true;
         if self.width().is_none() {
-            let members = self.members().len();
-            let geometry = &self.config.geometry;
-            let needed = geometry.data_shards_min + geometry.parity_shards;
-            self.become_unavailable(format!("{members} drives are left and at least {needed} are needed for writing"));
+            self.lack_drives();
         }
+    }
+
+    /// Nothing can be written with the drives that are left.
+    pub(super) fn lack_drives(&mut self) {
+        let (members, needed) = (self.members().len(), self.drives_needed());
+        self.become_unavailable(too_few_drives(members, needed, self.config.parity_min));
     }
 
     fn geometry_of(&self, index: SegmentIndex) -> (u8, u32) {
@@ -276,4 +278,12 @@ fn replay_of(
         last.repeated = repeated;
     }
     records
+}
+
+/// Why nothing is written any more, and what an operator may do.
+fn too_few_drives(members: usize, needed: usize, parity_min: u8) -> String {
+    let less_parity = usize::from(parity_min).checked_sub(needed - members).map_or(String::new(), |parity| {
+        format!(", or start again with --parity-min {parity}: new data then stand the loss of {parity} drives only")
+    });
+    format!("{members} drives are left and at least {needed} are needed for writing; put drives back{less_parity}")
 }

@@ -163,6 +163,9 @@ impl Lane {
         }));
         self.drop_needless_replays();
         self.state = State::Preparing;
+        if self.width().is_none() {
+            self.lack_drives();
+        }
     }
 
     /// Of what is torn, only that is appended again which is not here already and still counts; of two copies, which crashes in a row

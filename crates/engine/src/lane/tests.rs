@@ -61,6 +61,7 @@ impl Driven {
             drive_timeout: Duration::from_secs(3600),
             incomplete_after: Duration::from_secs(5),
             lease_attempts_max: 3,
+            parity_min: 1,
             read_only: false,
         };
         change(&mut config);

@@ -5,6 +5,7 @@ use super::*;
 impl World {
     pub fn crash(&mut self) {
         let Some((lane, mut media)) = self.lane.take() else { return };
+        self.totals.stored_with_less_parity += lane.status().counters.fragments_stored_less_parity;
         drop(lane);
         self.totals.crashes += 1;
         let mut random = Random(self.random.next());

@@ -30,6 +30,15 @@ pub struct Shape {
     pub data: u8,
     pub parity: u8,
     pub losses: usize,
+    pub data_min: u8,
+    pub parity_min: u8,
+}
+
+impl Shape {
+    /// As many drives may die as there are parities, which are never fewer.
+    pub const fn of(drives: u16, data: u8, parity: u8) -> Shape {
+        Shape { drives, data, parity, losses: parity as usize, data_min: 1, parity_min: parity }
+    }
 }
 
 /// How often what happened.
@@ -49,6 +58,7 @@ pub struct Totals {
     pub fills: u64,
     pub read_errors: u64,
     pub decisions_in_full: u64,
+    pub stored_with_less_parity: u64,
 }
 
 impl Totals {
@@ -67,6 +77,7 @@ impl Totals {
         self.fills += other.fills;
         self.read_errors += other.read_errors;
         self.decisions_in_full += other.decisions_in_full;
+        self.stored_with_less_parity += other.stored_with_less_parity;
     }
 
     /// A test that never met a fault has shown nothing.
@@ -85,6 +96,7 @@ impl Totals {
             self.fills,
             self.read_errors,
             self.decisions_in_full,
+            self.stored_with_less_parity,
         ];
         assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
     }
@@ -165,7 +177,7 @@ impl World {
             lanes: 1,
             data_shards: shape.data,
             parity_shards: shape.parity,
-            data_shards_min: 1,
+            data_shards_min: shape.data_min,
             unit_bytes: 4096,
             slot_bytes: 192 << 10,
             checkpoint_bytes: 128 << 10,
@@ -300,6 +312,7 @@ impl World {
             drive_timeout: self.setup.drive_timeout,
             incomplete_after: Duration::from_millis(1),
             lease_attempts_max: self.setup.lease_attempts_max,
+            parity_min: self.shape.parity_min,
             read_only: false,
         };
         self.reads.clear();

@@ -66,6 +66,11 @@ impl World {
         }
     }
 
+    /// From the next start on.
+    pub fn allow_less_parity(&mut self) {
+        self.shape.parity_min = 0;
+    }
+
     /// The lane may say that it cannot go on.
     pub fn expect_failure(&mut self) {
         self.may_fail = true;
