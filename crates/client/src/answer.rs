@@ -38,6 +38,14 @@ pub struct FetchedEvent {
     pub fragments: Vec<FetchedFragment>,
 }
 
+impl FetchedEvent {
+    /// The fragments whose bytes are here.
+    pub fn found(&self) -> Vec<(SourceId, &[u8])> {
+        let found = self.fragments.iter().filter(|fragment| fragment.outcome == ReadOutcome::Found);
+        found.map(|fragment| (fragment.source, fragment.payload.as_slice())).collect()
+    }
+}
+
 /// A fragment of a fetched event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedFragment {

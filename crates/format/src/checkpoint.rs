@@ -7,7 +7,7 @@ use forebay_types::{DriveUuid, RunId, StoreUuid, StreamName, crc32c};
 
 use crate::FormatError;
 use crate::error::{ensure, within};
-use crate::field::{Kind, check_width, layout, only_known};
+use crate::field::{Kind, check_width, header_layout, layout, only_known};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
 
 /// Bytes of a checkpoint's header; its body follows.
@@ -17,17 +17,9 @@ const WHAT: &str = "checkpoint";
 
 pub(crate) const KIND: Kind = Kind { what: "checkpoint header", magic: *b"FBCHECK1", version: 1, flags_known: 0 };
 
-layout!(
+header_layout!(
     /// The fixed part of the header.
     checkpoint, 128 {
-        MAGIC: [u8; 8] = 0;
-        VERSION: u16 = 8;
-        ROOM: [u8; 2] = 10;
-        FLAGS: u32 = 12;
-        HEADER_CRC: u32 = 16;
-        HEADER_BYTES: u32 = 20;
-        STORE: StoreUuid = 24;
-        DRIVE: DriveUuid = 40;
         OFFSET_BYTES: u64 = 56;
         EPOCH: u64 = 64;
         SEQUENCE: u64 = 72;

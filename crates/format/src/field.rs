@@ -142,6 +142,24 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
+/// As `layout!`, for a header that fills a block of its own on a drive: before its fields come those that all of them have.
+macro_rules! header_layout {
+    ($(#[$doc:meta])* $module:ident, $bytes:literal { $($fields:tt)+ }) => {
+        crate::field::layout!($(#[$doc])* $module, $bytes {
+            MAGIC: [u8; 8] = 0;
+            VERSION: u16 = 8;
+            ROOM: [u8; 2] = 10;
+            FLAGS: u32 = 12;
+            HEADER_CRC: u32 = 16;
+            HEADER_BYTES: u32 = 20;
+            STORE: StoreUuid = 24;
+            DRIVE: DriveUuid = 40;
+            $($fields)+
+        });
+    };
+}
+pub(crate) use header_layout;
+
 layout!(
     /// What every header starts with.
     prefix, 24 {

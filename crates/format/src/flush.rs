@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::FormatError;
 use crate::error::{ensure, within};
-use crate::field::{FLAGS_REQUIRED, Kind, Stored, check_width, layout, only_known, prefix};
+use crate::field::{FLAGS_REQUIRED, Kind, Stored, check_width, header_layout, layout, only_known, prefix};
 use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
@@ -31,17 +31,9 @@ pub(crate) const KIND: Kind =
 
 const UNIT_CRC_BYTES: usize = <u32 as Stored>::BYTES;
 
-layout!(
+header_layout!(
     /// The fixed part.
     flush, 256 {
-        MAGIC: [u8; 8] = 0;
-        VERSION: u16 = 8;
-        ROOM: [u8; 2] = 10;
-        FLAGS: u32 = 12;
-        HEADER_CRC: u32 = 16;
-        HEADER_BYTES: u32 = 20;
-        STORE: StoreUuid = 24;
-        DRIVE: DriveUuid = 40;
         OFFSET_BYTES: u64 = 56;
         SEGMENT: [u8; 16] = 64;
         FLUSH: u32 = 80;

@@ -5,7 +5,7 @@ use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
 
 use crate::FormatError;
 use crate::error::{ensure, within};
-use crate::field::{Kind, check_width, layout};
+use crate::field::{Kind, check_width, header_layout, layout};
 use crate::layout::{DriveLayout, SUPERBLOCK_BYTES};
 
 /// Starts that a superblock remembers.
@@ -18,17 +18,9 @@ const WHAT: &str = "superblock";
 
 pub(crate) const KIND: Kind = Kind { what: WHAT, magic: *b"FOREBAY1", version: 1, flags_known: 0 };
 
-layout!(
+header_layout!(
     /// The fixed part.
     superblock, 256 {
-        MAGIC: [u8; 8] = 0;
-        VERSION: u16 = 8;
-        ROOM: [u8; 2] = 10;
-        FLAGS: u32 = 12;
-        HEADER_CRC: u32 = 16;
-        HEADER_BYTES: u32 = 20;
-        STORE: StoreUuid = 24;
-        DRIVE: DriveUuid = 40;
         NUMBER: u16 = 56;
         CLEAN: u8 = 58;
         DATA_SHARDS: u8 = 59;

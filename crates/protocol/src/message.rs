@@ -3,6 +3,7 @@
 mod control;
 mod decide;
 mod event;
+mod fragments;
 mod get;
 mod greeting;
 mod hand_out;

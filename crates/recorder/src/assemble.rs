@@ -46,12 +46,7 @@ pub fn assemble(event: &FetchedEvent) -> Assembled {
     }
     let lost = event.fragments.iter().filter(|fragment| fragment.outcome == ReadOutcome::Lost);
     let lost: Vec<SourceId> = lost.map(|fragment| fragment.source).collect();
-    let found: Vec<(SourceId, &[u8])> = event
-        .fragments
-        .iter()
-        .filter(|fragment| fragment.outcome == ReadOutcome::Found)
-        .map(|fragment| (fragment.source, fragment.payload.as_slice()))
-        .collect();
+    let found = event.found();
     if let Ok((format, bytes, missing)) = join_incomplete(&found)
         && let Some(numbered) = readable(format, &bytes, missing.is_empty())
     {

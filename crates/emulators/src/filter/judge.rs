@@ -30,13 +30,7 @@ pub(super) fn judge(event: &FetchedEvent, ledger: Option<&HashLedger>) -> Judgem
     if let Some(judgement) = judge_outcomes(event) {
         return judgement;
     }
-    let found: Vec<(SourceId, &[u8])> = event
-        .fragments
-        .iter()
-        .filter(|fragment| fragment.outcome == ReadOutcome::Found)
-        .map(|fragment| (fragment.source, fragment.payload.as_slice()))
-        .collect();
-    let (format, bytes) = match join(&found) {
+    let (format, bytes) = match join(&event.found()) {
         Ok(joined) => joined,
         Err(JoinError::Missing { .. } | JoinError::NoFrame { .. }) => return Judgement::Incomplete,
         Err(error) => return Judgement::Mismatch(error.to_string()),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use forebay_format::{RecordKind, RowGeometry, SegmentState, TABLE_ENTRY_BYTES};
 use forebay_types::{DecideOutcome, DriveNumber, EventKey, PutOutcome};
 
-use super::write::{InFlight, OpenSegment, Replay, Waiter};
+use super::write::{Filling, InFlight, OpenSegment, Replay, Waiter};
 use super::{Lane, State};
 use crate::api::{LaneEvent, Membership, Reply, Token};
 use crate::flush::NewRecord;
@@ -129,26 +129,7 @@ impl Lane {
             State::Recovering(_) | State::Preparing | State::Serving | State::ReadOnly | State::Stopping => {}
         }
         self.acknowledge();
-        let flights: VecDeque<InFlight> = std::mem::take(&mut self.writer.in_flight);
-        let mut replay = VecDeque::new();
-        for flight in flights {
-            replay.extend(replay_of_flight(flight, |index| self.geometry_of(index)));
-        }
-        if let Some(filling) = self.writer.filling.take() {
-            let payload = |entry: &forebay_format::TableEntry| filling.flush.payload(entry);
-            replay.extend(replay_of(
-                filling.flush.table(),
-                payload,
-                filling.segment,
-                filling.waiters,
-                filling.repeated,
-            ));
-            for buffer in filling.flush.into_buffers() {
-                self.pool.give_back(buffer);
-            }
-        }
-        replay.append(&mut self.writer.replay);
-        self.writer.replay = replay;
+        self.writer.replay = self.take_undurable();
         self.writer.retired.extend(self.writer.open.take());
         let mut retired = std::mem::take(&mut self.writer.retired);
         for open in &mut retired {
@@ -166,6 +147,21 @@ impl Lane {
     pub(super) fn lack_drives(&mut self) {
         let (members, needed) = (self.members().len(), self.drives_needed());
         self.become_unavailable(too_few_drives(members, needed, self.config.parity_min));
+    }
+
+    /// Every record that is not durable, in the order in which they came.
+    fn take_undurable(&mut self) -> VecDeque<Replay> {
+        let mut replay = VecDeque::new();
+        for flight in std::mem::take(&mut self.writer.in_flight) {
+            replay.extend(replay_of_flight(flight, |index| self.geometry_of(index)));
+        }
+        if let Some(filling) = self.writer.filling.take() {
+            let Filling { flush, segment, waiters, repeated, .. } = filling;
+            replay.extend(replay_of(flush.table(), |entry| flush.payload(entry), segment, waiters, repeated));
+            flush.into_buffers().into_iter().for_each(|buffer| self.pool.give_back(buffer));
+        }
+        replay.append(&mut self.writer.replay);
+        replay
     }
 
     fn geometry_of(&self, index: SegmentIndex) -> (u8, u32) {
@@ -194,22 +190,7 @@ impl Lane {
         };
         self.state = State::Unavailable(reason.clone());
         self.events.push_back(LaneEvent::Failed { reason });
-        let mut replay: VecDeque<Replay> = VecDeque::new();
-        for flight in std::mem::take(&mut self.writer.in_flight) {
-            replay.extend(replay_of_flight(flight, |index| self.geometry_of(index)));
-        }
-        if let Some(filling) = self.writer.filling.take() {
-            let payload = |_: &forebay_format::TableEntry| Vec::new();
-            replay.extend(replay_of(
-                filling.flush.table(),
-                payload,
-                filling.segment,
-                filling.waiters,
-                filling.repeated,
-            ));
-        }
-        replay.append(&mut self.writer.replay);
-        for refused in replay {
+        for refused in self.take_undurable() {
             self.refuse(refused);
         }
         self.refuse_checkpoint_decisions();

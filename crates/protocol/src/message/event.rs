@@ -4,6 +4,7 @@ use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{EventKey, ReadOutcome, SourceId};
 
 use super::Message;
+use super::fragments::{Entry, Fragments, put_found, read_found};
 use crate::error::FrameError;
 use crate::frame::encode_frame;
 use crate::kind::{EventState, Kind};
@@ -101,23 +102,23 @@ impl SourceEntry {
     fn write(&self, table: &mut Vec<u8>) {
         table.put_u32(self.index);
         table.put_u32(self.source.0);
-        table.put_u8(self.outcome.code());
-        table.extend_from_slice(&[0; 3]);
-        table.put_u32(self.bytes);
-        table.put_u32(self.crc);
+        put_found(table, self.outcome, self.bytes, self.crc);
         table.put_u32(0);
     }
+}
+
+impl Entry for SourceEntry {
+    const KIND: Kind = Kind::GetEventReply;
+    const BYTES: usize = SOURCE_ENTRY_BYTES;
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (index, source) = (reader.u32()?, SourceId(reader.u32()?));
-        let outcome = reader.u8()?;
-        let outcome = reader.coded("outcome", outcome, ReadOutcome::from_code(outcome))?;
-        reader.take(3)?;
-        let (bytes, crc) = (reader.u32()?, reader.u32()?);
-        if outcome != ReadOutcome::Found && bytes != 0 {
-            return reader.bad("bytes of a fragment that was not found", bytes);
-        }
+        let (outcome, bytes, crc) = read_found(reader)?;
         Ok(SourceEntry { index, source, outcome, bytes, crc })
+    }
+
+    fn payload_bytes(&self) -> u32 {
+        self.bytes
     }
 }
 
@@ -128,8 +129,7 @@ impl SourceEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetEventReply<'a> {
     lines: &'a [u8],
-    entries: &'a [u8],
-    payload: &'a [u8],
+    fragments: Fragments<'a, SourceEntry>,
 }
 
 impl<'a> GetEventReply<'a> {
@@ -141,20 +141,12 @@ impl<'a> GetEventReply<'a> {
         let message = Self::KIND.name();
         let mut reader = Reader::new(table, message);
         let lines = reader.count("events", BATCH_RECORDS_MAX)?;
-        let entries = reader.count("fragments", BATCH_RECORDS_MAX)?;
+        let count = reader.count("fragments", BATCH_RECORDS_MAX)?;
         let lines = reader.entries(lines, LINE_BYTES)?;
-        let entries = reader.entries(entries, SOURCE_ENTRY_BYTES)?;
         for line in lines.chunks_exact(LINE_BYTES) {
             EventLine::read(&mut Reader::new(line, message))?;
         }
-        let mut expected = 0;
-        for entry in entries.chunks_exact(SOURCE_ENTRY_BYTES) {
-            expected += u64::from(SourceEntry::read(&mut Reader::new(entry, message))?.bytes);
-        }
-        if expected != payload.len() as u64 {
-            return Err(FrameError::PayloadLength { message, expected, found: payload.len() });
-        }
-        Ok(GetEventReply { lines, entries, payload })
+        Ok(GetEventReply { lines, fragments: Fragments::decode(&mut reader, count, payload)? })
     }
 
     /// The lines of events in this frame.
@@ -166,13 +158,7 @@ impl<'a> GetEventReply<'a> {
 
     /// The fragments in this frame, each with its bytes.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (SourceEntry, &'a [u8])> + use<'a> {
-        let mut rest = self.payload;
-        self.entries.chunks_exact(SOURCE_ENTRY_BYTES).map(move |entry| {
-            let entry = SourceEntry::read(&mut Reader::new(entry, Self::KIND.name())).expect("checked by decode");
-            let (bytes, behind) = rest.split_at(entry.bytes as usize);
-            rest = behind;
-            (entry, bytes)
-        })
+        self.fragments.entries()
     }
 }
 

@@ -4,6 +4,7 @@ use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{FragmentId, ReadOutcome};
 
 use super::Message;
+use super::fragments::{Entry, Fragments, put_found, read_found};
 use crate::error::FrameError;
 use crate::frame::encode_frame;
 use crate::kind::Kind;
@@ -52,32 +53,29 @@ pub struct GetEntry {
 impl GetEntry {
     fn write(&self, table: &mut Vec<u8>) {
         table.put_u32(self.index);
-        table.put_u8(self.outcome.code());
-        table.extend_from_slice(&[0; 3]);
-        table.put_u32(self.bytes);
-        table.put_u32(self.crc);
+        put_found(table, self.outcome, self.bytes, self.crc);
     }
+}
+
+impl Entry for GetEntry {
+    const KIND: Kind = Kind::GetReply;
+    const BYTES: usize = GET_ENTRY_BYTES;
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         let index = reader.u32()?;
-        let outcome = reader.u8()?;
-        let outcome = reader.coded("outcome", outcome, ReadOutcome::from_code(outcome))?;
-        reader.take(3)?;
-        let (bytes, crc) = (reader.u32()?, reader.u32()?);
-        if outcome != ReadOutcome::Found && bytes != 0 {
-            return reader.bad("bytes of a fragment that was not found", bytes);
-        }
+        let (outcome, bytes, crc) = read_found(reader)?;
         Ok(GetEntry { index, outcome, bytes, crc })
+    }
+
+    fn payload_bytes(&self) -> u32 {
+        self.bytes
     }
 }
 
 /// Fragments that were read, borrowed from their frame. With [`crate::FLAG_MORE`] more frames follow;
 /// over all frames of a request each index comes once, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GetReply<'a> {
-    entries: &'a [u8],
-    payload: &'a [u8],
-}
+pub struct GetReply<'a>(Fragments<'a, GetEntry>);
 
 impl<'a> GetReply<'a> {
     /// The kind of its frames.
@@ -85,40 +83,25 @@ impl<'a> GetReply<'a> {
 
     /// Reads it from the table and payload of a frame. Checksums are not verified here.
     pub fn decode(table: &'a [u8], payload: &'a [u8]) -> Result<Self, FrameError> {
-        let message = Self::KIND.name();
-        let mut reader = Reader::new(table, message);
+        let mut reader = Reader::new(table, Self::KIND.name());
         let count = reader.count("fragments", BATCH_RECORDS_MAX)?;
         reader.u32()?;
-        let entries = reader.entries(count, GET_ENTRY_BYTES)?;
-        let mut expected = 0;
-        for entry in entries.chunks_exact(GET_ENTRY_BYTES) {
-            expected += u64::from(GetEntry::read(&mut Reader::new(entry, message))?.bytes);
-        }
-        if expected != payload.len() as u64 {
-            return Err(FrameError::PayloadLength { message, expected, found: payload.len() });
-        }
-        Ok(GetReply { entries, payload })
+        Ok(GetReply(Fragments::decode(&mut reader, count, payload)?))
     }
 
     /// How many entries.
     pub fn len(&self) -> usize {
-        self.entries.len() / GET_ENTRY_BYTES
+        self.0.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Each entry with its bytes.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (GetEntry, &'a [u8])> + use<'a> {
-        let mut rest = self.payload;
-        self.entries.chunks_exact(GET_ENTRY_BYTES).map(move |entry| {
-            let entry = GetEntry::read(&mut Reader::new(entry, Self::KIND.name())).expect("checked by decode");
-            let (bytes, behind) = rest.split_at(entry.bytes as usize);
-            rest = behind;
-            (entry, bytes)
-        })
+        self.0.entries()
     }
 }
 

@@ -4,6 +4,7 @@ use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{FragmentId, PutOutcome};
 
 use super::Message;
+use super::fragments::{Entry, Fragments};
 use crate::error::FrameError;
 use crate::frame::encode_frame;
 use crate::kind::Kind;
@@ -34,18 +35,24 @@ impl PutEntry {
         table.put_u16(0);
         table.put_u32(0);
     }
+}
+
+impl Entry for PutEntry {
+    const KIND: Kind = Kind::Put;
+    const BYTES: usize = PUT_ENTRY_BYTES;
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(PutEntry { id: reader.id()?, bytes: reader.u32()?, crc: reader.u32()?, expected: reader.u16()? })
+    }
+
+    fn payload_bytes(&self) -> u32 {
+        self.bytes
     }
 }
 
 /// Fragments to store, borrowed from their frame. The sizes of the entries add up to the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Put<'a> {
-    entries: &'a [u8],
-    payload: &'a [u8],
-}
+pub struct Put<'a>(Fragments<'a, PutEntry>);
 
 impl<'a> Put<'a> {
     /// The kind of its frames.
@@ -56,44 +63,32 @@ impl<'a> Put<'a> {
         let mut reader = Reader::new(table, Self::KIND.name());
         let count = reader.count("fragments", BATCH_RECORDS_MAX)?;
         reader.u32()?;
-        let put = Put { entries: reader.entries(count, PUT_ENTRY_BYTES)?, payload };
-        let expected: u64 = put.table_entries().map(|entry| u64::from(entry.bytes)).sum();
-        if expected != payload.len() as u64 {
-            return Err(FrameError::PayloadLength { message: Self::KIND.name(), expected, found: payload.len() });
-        }
-        Ok(put)
+        Ok(Put(Fragments::decode(&mut reader, count, payload)?))
     }
 
     /// How many fragments.
     pub fn len(&self) -> usize {
-        self.entries.len() / PUT_ENTRY_BYTES
+        self.0.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of all fragments.
     pub fn payload_bytes(&self) -> usize {
-        self.payload.len()
+        self.0.payload_bytes()
     }
 
     /// The entries without their bytes.
     pub fn table_entries(&self) -> impl ExactSizeIterator<Item = PutEntry> + use<'a> {
-        self.entries
-            .chunks_exact(PUT_ENTRY_BYTES)
-            .map(|entry| PutEntry::read(&mut Reader::new(entry, Self::KIND.name())).expect("an entry has 32 bytes"))
+        self.0.table_entries()
     }
 
     /// Each entry with its bytes.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (PutEntry, &'a [u8])> + use<'a> {
-        let mut rest = self.payload;
-        self.table_entries().map(move |entry| {
-            let (bytes, behind) = rest.split_at(entry.bytes as usize);
-            rest = behind;
-            (entry, bytes)
-        })
+        self.0.entries()
     }
 }
 
