@@ -173,6 +173,20 @@ fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
 }
 
 #[test]
+fn a_drive_that_was_cut_off_is_named_and_nothing_is_lost() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/1/1", &bytes(1, 300_000)).expect(0);
+    server.terminate().expect(0);
+    let whole = fs::metadata(&drives.paths[2]).expect("a drive").len();
+    fs::OpenOptions::new().write(true).open(&drives.paths[2]).expect("opened").set_len(whole / 2).expect("cut");
+    let server = drives.serve();
+    assert_eq!(server.get("1/1/1").expect(0).stdout, bytes(1, 300_000));
+    server.put("1/1/2", b"without it").expect(0);
+    server.terminate().expect(0).says("drive2");
+}
+
+#[test]
 fn too_few_drives_still_give_what_they_can_read_only() {
     let drives = Drives::five();
     let server = drives.serve();

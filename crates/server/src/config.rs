@@ -38,7 +38,7 @@ impl Default for ServerConfig {
             insecure_network: Vec::new(),
             staging_bytes: 16 << 20,
             out_buffer_bytes: 8 << 20,
-            credit_bytes: 32 << 20,
+            credit_bytes: 16 << 20,
             connections_max: 16_384,
             stall_timeout_ms: 10_000,
         }
