@@ -36,7 +36,7 @@ use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
 use crate::lease::Tick;
 use crate::pool::BufferPool;
-use crate::read::{ReadReport, ReadSegment};
+use crate::read::{ReadReport, ReadSegment, Row};
 use crate::recovery::{Recovered, RecoveryError, read_segment};
 use crate::rows::{RecentRows, RowKey};
 use crate::segments::{FlushSpan, SegmentIndex, Segments};
@@ -76,8 +76,8 @@ struct Reading {
 /// What a reading task comes to.
 enum Read {
     Fragment(ReadReport),
-    /// The data of a row, when all of its drives answered.
-    Row(RowKey, Option<Vec<u8>>),
+    /// A row, when enough of its drives answered.
+    Row(RowKey, Option<Row>),
 }
 
 /// One lane of a store.
@@ -96,7 +96,6 @@ pub struct Lane {
     slots: Slots,
     cache: Cache,
     pool: BufferPool,
-    /// When free buffers were looked at.
     writer: Writer,
     checkpointer: Checkpointer,
     tasks: Tasks<Read>,

@@ -56,6 +56,17 @@ pub(crate) struct ReadReport {
     pub(crate) damaged: Vec<DriveNumber>,
 }
 
+/// One row of a flush.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Its data, without padding.
+    pub(crate) data: Vec<u8>,
+    /// Whether every unit was compared with its sum, and put right where it had to be.
+    pub(crate) checked: bool,
+    /// Units that were put right.
+    pub(crate) units_damaged: usize,
+}
+
 /// Rows that were read whole.
 pub(crate) struct Rows {
     /// The data of the rows, padding included.
@@ -90,16 +101,20 @@ impl Reader {
     }
 
     /// The data of a row: from the drives that hold them, unchecked, or, when one does not answer, computed from the others.
-    pub(crate) async fn row(&self, span: FlushSpan, row: u32, range: Range<u64>) -> Option<Vec<u8>> {
-        let bytes = (range.end - range.start) as usize;
-        if let Some(data) = self.direct(span, range).await {
-            return Some(data);
+    pub(crate) async fn row(&self, span: FlushSpan, row: u32, range: Range<u64>) -> Option<Row> {
+        match self.direct(span, range.clone()).await {
+            Some(data) => Some(Row { data, checked: false, units_damaged: 0 }),
+            None => self.checked_row(span, row, range).await,
         }
+    }
+
+    /// The data of a row from all drives, each unit checked, and computed where it is missing or damaged.
+    pub(crate) async fn checked_row(&self, span: FlushSpan, row: u32, range: Range<u64>) -> Option<Row> {
         let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
         let header = agreed(&headers).filter(|header| row < header.rows)?;
-        let mut data = self.rows(header, row..row + 1).await.ok()?.data;
-        data.truncate(bytes);
-        Some(data)
+        let Rows { mut data, damaged, .. } = self.rows(header, row..row + 1).await.ok()?;
+        data.truncate((range.end - range.start) as usize);
+        Some(Row { data, checked: true, units_damaged: damaged.len() })
     }
 
     /// The bytes alone, from the drives that hold them; `None` when one does not answer.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use crate::read::Row;
 use crate::segments::SegmentIndex;
 
 /// Memory for such rows: a part of what there is for recent flushes, but room for some rows at least.
@@ -23,10 +24,10 @@ pub(crate) struct RowKey {
     pub(crate) row: u64,
 }
 
-/// Rows that were read, the oldest dropped first. Their bytes are not checked: each fragment is, by its own sum.
+/// Rows that were read, the oldest dropped first. Most of their bytes are not checked: each fragment is, by its own sum.
 pub(crate) struct RecentRows {
     capacity_bytes: usize,
-    rows: BTreeMap<RowKey, Rc<Vec<u8>>>,
+    rows: BTreeMap<RowKey, Rc<Row>>,
     order: VecDeque<RowKey>,
     bytes: usize,
 }
@@ -51,20 +52,20 @@ impl RecentRows {
         ((small || degraded) && (range.end - 1) / row_bytes == row).then_some(row)
     }
 
-    pub(crate) fn get(&self, key: RowKey) -> Option<Rc<Vec<u8>>> {
+    pub(crate) fn get(&self, key: RowKey) -> Option<Rc<Row>> {
         self.rows.get(&key).cloned()
     }
 
-    pub(crate) fn insert(&mut self, key: RowKey, row: Rc<Vec<u8>>) {
-        self.bytes += row.len();
+    pub(crate) fn insert(&mut self, key: RowKey, row: Rc<Row>) {
+        self.bytes += row.data.len();
         if let Some(before) = self.rows.insert(key, row) {
-            self.bytes -= before.len();
+            self.bytes -= before.data.len();
         } else {
             self.order.push_back(key);
         }
         while self.bytes > self.capacity_bytes {
             let Some(oldest) = self.order.pop_front() else { break };
-            self.bytes -= self.rows.remove(&oldest).map_or(0, |row| row.len());
+            self.bytes -= self.rows.remove(&oldest).map_or(0, |row| row.data.len());
         }
     }
 
@@ -74,7 +75,7 @@ impl RecentRows {
         let bytes = &mut self.bytes;
         self.rows.retain(|key, row| {
             let keep = key.segment != segment;
-            *bytes -= if keep { 0 } else { row.len() };
+            *bytes -= if keep { 0 } else { row.data.len() };
             keep
         });
     }

@@ -6,9 +6,9 @@ use forebay_types::{FragmentId, ReadOutcome, crc32c};
 
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
-use crate::read::{ReadReport, Reader};
+use crate::read::{ReadReport, Reader, Row};
 use crate::rows::{RecentRows, RowKey};
-use crate::segments::POSITION_BYTES;
+use crate::segments::{POSITION_BYTES, SegmentIndex};
 
 impl Lane {
     /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
@@ -55,7 +55,7 @@ impl Lane {
             into.truncate(before);
         }
         let reading = Reading { token, fragment, span, range };
-        let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
+        let row_bytes = self.row_bytes(fragment.segment);
         let degraded = segment.shards.iter().any(|place| !self.answers(place.drive));
         let pending = Fetch::Pending { bytes: fragment.bytes };
         match RecentRows::row_of(&reading.range, row_bytes, degraded) {
@@ -70,30 +70,53 @@ impl Lane {
     /// Reads a small fragment with the row that it lies in, or takes it from there when the row is here.
     fn get_with_row(&mut self, reading: Reading, row: u64, row_bytes: u64, into: &mut Vec<u8>) -> Fetch {
         let key = RowKey { segment: reading.fragment.segment, flush: reading.span.flush, row };
-        if let Some(bytes) = self.rows.get(key) {
-            if let Some(payload) = fragment_in_row(&bytes, &reading, row * row_bytes) {
-                into.extend_from_slice(payload);
-                return Fetch::Done(ReadOutcome::Found, reading.fragment.crc);
-            }
-            let pending = Fetch::Pending { bytes: reading.fragment.bytes };
-            self.read_from_drives(reading);
+        let pending = Fetch::Pending { bytes: reading.fragment.bytes };
+        let Some(known) = self.rows.get(key) else {
+            self.wait_for_row(reading, key, false);
             return pending;
+        };
+        if let Some(payload) = fragment_in_row(&known.data, &reading, row * row_bytes) {
+            into.extend_from_slice(payload);
+            return Fetch::Done(ReadOutcome::Found, reading.fragment.crc);
         }
+        self.read_again(reading, key, &known);
+        pending
+    }
+
+    /// A fragment is not right in its row: the row is put right, once for all who want it; when that was of no help, the fragment is read alone.
+    fn read_again(&mut self, reading: Reading, key: RowKey, row: &Row) {
+        if row.checked { self.read_from_drives(reading) } else { self.wait_for_row(reading, key, true) }
+    }
+
+    /// Reads the row, unless it is on its way; `checked`: each of its units.
+    fn wait_for_row(&mut self, reading: Reading, key: RowKey, checked: bool) {
         self.segments.get_mut(key.segment).pins += 1;
-        let (span, pending) = (reading.span, Fetch::Pending { bytes: reading.fragment.bytes });
+        let span = reading.span;
         let waiting = self.rows_awaited.entry(key).or_default();
         waiting.push(reading);
-        if waiting.len() == 1 {
-            let range = row * row_bytes..((row + 1) * row_bytes).min(span.data_bytes);
-            let task = self.tasks.reserve();
-            let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(key.segment) };
-            let number = u32::try_from(row).expect("a flush has few rows");
-            let read = async move { Read::Row(key, reader.row(span, number, range).await) };
-            if let Some(over) = self.tasks.start(task, Box::pin(read)) {
-                self.read_is_over(task, over);
-            }
+        if waiting.len() > 1 {
+            return;
         }
-        pending
+        let row_bytes = self.row_bytes(key.segment);
+        let range = key.row * row_bytes..((key.row + 1) * row_bytes).min(span.data_bytes);
+        let task = self.tasks.reserve();
+        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(key.segment) };
+        let number = u32::try_from(key.row).expect("a flush has few rows");
+        let read = async move {
+            let row = match checked {
+                true => reader.checked_row(span, number, range).await,
+                false => reader.row(span, number, range).await,
+            };
+            Read::Row(key, row)
+        };
+        if let Some(over) = self.tasks.start(task, Box::pin(read)) {
+            self.read_is_over(task, over);
+        }
+    }
+
+    fn row_bytes(&self, segment: SegmentIndex) -> u64 {
+        let segment = self.segments.get(segment);
+        u64::from(segment.data_shards) * u64::from(segment.unit_bytes)
     }
 
     fn read_from_drives(&mut self, reading: Reading) {
@@ -134,28 +157,30 @@ impl Lane {
         self.replies.push_back(Reply::Read { token, outcome, payload, crc: fragment.crc });
     }
 
-    /// Whoever waited for a fragment of the row gets it; those whose bytes are not right, or not here, are read one by one.
-    fn row_is_read(&mut self, key: RowKey, row: Option<Vec<u8>>) {
+    /// Whoever waited for a fragment of the row gets it.
+    fn row_is_read(&mut self, key: RowKey, row: Option<Row>) {
         let waiting = self.rows_awaited.remove(&key).expect("a row is read for someone");
+        let start = key.row * self.row_bytes(key.segment);
         let segment = self.segments.get_mut(key.segment);
         segment.pins -= u32::try_from(waiting.len()).expect("as many as were pinned");
-        let start = key.row * u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
-        let (shards, fragments) = (segment.shards.clone(), waiting.len() as u64);
-        if shards.iter().any(|place| !self.answers(place.drive)) {
-            self.counters.fragments_read_degraded += fragments;
+        let Some(row) = row else {
+            return waiting.into_iter().for_each(|reading| self.read_from_drives(reading));
+        };
+        let shards = segment.shards.clone();
+        if row.units_damaged > 0 || shards.iter().any(|place| !self.answers(place.drive)) {
+            self.counters.fragments_read_degraded += waiting.len() as u64;
         }
-        let row = row.map(Rc::new);
-        if let Some(row) = &row {
-            self.rows.insert(key, Rc::clone(row));
-            self.keep_in_budget();
-        }
+        self.counters.units_damaged += row.units_damaged as u64;
+        let row = Rc::new(row);
+        self.rows.insert(key, Rc::clone(&row));
+        self.keep_in_budget();
         for reading in waiting {
-            match row.as_ref().and_then(|row| fragment_in_row(row, &reading, start)) {
+            match fragment_in_row(&row.data, &reading, start) {
                 Some(payload) => {
                     let (token, crc, payload) = (reading.token, reading.fragment.crc, payload.to_vec());
                     self.replies.push_back(Reply::Read { token, outcome: ReadOutcome::Found, payload, crc });
                 }
-                None => self.read_from_drives(reading),
+                None => self.read_again(reading, key, &row),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod memory;
 mod offers;
+mod repair;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,11 @@ const STORE: StoreUuid = StoreUuid::from_bytes([7; 16]);
 struct Driven {
     lane: Lane,
     media: MemoryMedia,
+    drives: MemoryDrives,
     now: Time,
     next_token: u64,
+    /// Reads from the drives.
+    reads: u64,
 }
 
 impl Driven {
@@ -68,7 +72,8 @@ impl Driven {
         let drives = MemoryDrives::new(DRIVES, DRIVE_BYTES);
         let mut media = MemoryMedia::new(&drives);
         make_store(&mut media, &config);
-        let mut driven = Driven { lane: Lane::new(config, Time(0)), media, now: Time(0), next_token: 0 };
+        let mut driven =
+            Driven { lane: Lane::new(config, Time(0)), media, drives, now: Time(0), next_token: 0, reads: 0 };
         while !driven.lane.is_serving() {
             driven.turn();
         }
@@ -83,6 +88,7 @@ impl Driven {
         }
         self.lane.pump(self.now);
         while let Some((id, operation)) = self.lane.next_operation() {
+            self.reads += u64::from(matches!(operation, Operation::Read { .. }));
             self.media.submit(id, operation);
         }
         self.media.kick();
