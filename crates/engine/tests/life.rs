@@ -160,7 +160,7 @@ fn an_event_whose_leases_are_used_up_is_not_forgotten_when_it_can_go_nowhere() {
     let mut world = without_streams(8, Setup { lease_attempts_max: 3, ..PATIENT });
     for round in 0..10 {
         let mut leased = Vec::new();
-        world.lane().lease(1, 10, Duration::from_millis(1), None, &mut leased);
+        world.lane().lease(10, Duration::from_millis(1), None, &mut leased);
         assert_eq!(leased.len(), 1, "round {round}");
         world.pass(Duration::from_millis(100));
     }
@@ -173,7 +173,7 @@ fn leases_are_used_up_however_many_are_allowed() {
     world.pass(Duration::from_millis(20));
     let mut rounds = 0;
     while world.lane().streams().is_empty() {
-        world.lane().lease(1, 10, Duration::from_millis(1), None, &mut Vec::new());
+        world.lane().lease(10, Duration::from_millis(1), None, &mut Vec::new());
         world.pass(Duration::from_millis(100));
         rounds += 1;
         assert!(rounds < 1000, "an event is leased for ever");

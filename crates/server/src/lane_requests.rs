@@ -16,14 +16,7 @@ pub trait LaneRequests {
     fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch;
     fn event(&self, key: EventKey) -> Option<EventView>;
     fn is_finished(&self, key: EventKey) -> bool;
-    fn lease(
-        &mut self,
-        filter: u64,
-        max_events: usize,
-        duration: Duration,
-        run: Option<RunId>,
-        into: &mut Vec<LeasedEvent>,
-    );
+    fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>);
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage;
     fn streams(&self) -> Vec<StreamView>;
     fn runs(&self) -> Vec<RunView>;
@@ -61,15 +54,8 @@ impl LaneRequests for Lane {
         Lane::is_finished(self, key)
     }
 
-    fn lease(
-        &mut self,
-        filter: u64,
-        max_events: usize,
-        duration: Duration,
-        run: Option<RunId>,
-        into: &mut Vec<LeasedEvent>,
-    ) {
-        Lane::lease(self, filter, max_events, duration, run, into);
+    fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>) {
+        Lane::lease(self, max_events, duration, run, into);
     }
 
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage {

@@ -198,16 +198,16 @@ fn a_filter_that_falls_silent_loses_no_event() {
         assert_eq!(lane.put(id, 2, b"x"), PutOutcome::Durable);
     }
     assert_eq!(lane.put(incomplete.fragment(forebay_types::SourceId(0)), 2, b"x"), PutOutcome::Durable);
-    let first = lane.lease(1, 10, 30);
+    let first = lane.lease(10, 30);
     assert_eq!(first.iter().map(|e| (e.key, e.incomplete, e.attempt)).collect::<Vec<_>>(), [(complete, false, 1)]);
-    assert!(lane.lease(2, 10, 30).is_empty() || lane.now_ms() > 30, "leased to one filter at a time");
+    assert!(lane.lease(10, 30).is_empty() || lane.now_ms() > 30, "leased to one filter at a time");
     lane.run_for_ms(120);
-    let mut again: Vec<_> = lane.lease(2, 10, 1000).iter().map(|e| (e.key, e.incomplete, e.attempt)).collect();
+    let mut again: Vec<_> = lane.lease(10, 1000).iter().map(|e| (e.key, e.incomplete, e.attempt)).collect();
     again.sort();
     assert_eq!(again, [(complete, false, 2), (incomplete, true, 1)]);
     assert_eq!(lane.decide(complete, &Verdict::Reject), DecideOutcome::Done);
     assert_eq!(lane.decide(incomplete, &Verdict::Reject), DecideOutcome::Done);
-    assert!(lane.lease(3, 10, 30).is_empty());
+    assert!(lane.lease(10, 30).is_empty());
 }
 
 /// The header of a large fragment's flush is longer than others, and no power of two.

@@ -315,7 +315,6 @@ impl Lane {
     /// Offers events to a filter for `duration`, which is rounded up by at most 67 ms: the smallest of a run first, each run in its turn.
     pub fn lease(
         &mut self,
-        _filter: u64,
         max_events: usize,
         duration: Duration,
         run: Option<forebay_types::RunId>,

@@ -137,7 +137,7 @@ impl Driven {
     fn lease(&mut self, max_events: usize, run: Option<u32>) -> Vec<LeasedEvent> {
         let mut events = Vec::new();
         let run = run.map(forebay_types::RunId);
-        self.lane.lease(1, max_events, Duration::from_secs(30), run, &mut events);
+        self.lane.lease(max_events, Duration::from_secs(30), run, &mut events);
         events
     }
 }

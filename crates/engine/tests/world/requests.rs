@@ -149,8 +149,8 @@ impl World {
 
     pub(super) fn lease(&mut self) {
         let mut events: Vec<LeasedEvent> = Vec::new();
-        let (filter, now) = (self.random.below(3), self.now);
-        self.lane().lease(filter, 3, Duration::from_micros(200), None, &mut events);
+        let now = self.now;
+        self.lane().lease(3, Duration::from_micros(200), None, &mut events);
         for event in events {
             self.model.leased(event.key, now);
         }

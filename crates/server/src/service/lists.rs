@@ -73,7 +73,7 @@ impl Core {
         let mut leased = Vec::new();
         let duration = Duration::from_millis(u64::from(lease.duration_ms));
         if wanted > 0 {
-            lane.lease(lease.filter, wanted, duration, lease.run, &mut leased);
+            lane.lease(wanted, duration, lease.run, &mut leased);
         }
         let undecided = self.undecided.of(lease.run, self.now, lane).max(leased.len() as u64);
         let retry_after_ms = if leased.len() < wanted { LEASE_RETRY_MS } else { 0 };

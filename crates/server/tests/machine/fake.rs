@@ -145,7 +145,7 @@ impl LaneRequests for FakeLane {
         key.event.0 >= 1000
     }
 
-    fn lease(&mut self, _: u64, max_events: usize, _: Duration, _: Option<RunId>, into: &mut Vec<LeasedEvent>) {
+    fn lease(&mut self, max_events: usize, _: Duration, _: Option<RunId>, into: &mut Vec<LeasedEvent>) {
         let event = |key| LeasedEvent { key, fragments: 1, expected: 1, bytes: 1, incomplete: false, attempt: 1 };
         into.extend((0..max_events.min(3) as u64).map(|n| event(EventKey::new(1, n))));
     }

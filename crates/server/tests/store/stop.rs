@@ -1,7 +1,7 @@
 //! Stopping, and what is there afterwards.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_client::{Class, Client, ClientConfig};
@@ -16,17 +16,18 @@ fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
     for round in 0..3u32 {
         let address = world.address().to_string();
         let acknowledged = AtomicUsize::new(0);
-        let stop = world.server().stop_handle();
+        let (stop, stopping) = (world.server().stop_handle(), AtomicBool::new(false));
         let ids = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..3u32)
                 .map(|writer| {
-                    let (address, acknowledged) = (&address, &acknowledged);
-                    scope.spawn(move || write_until_the_end(address, round, writer, acknowledged))
+                    let (address, acknowledged, stopping) = (&address, &acknowledged, &stopping);
+                    scope.spawn(move || write_until_the_end(address, (round, writer), acknowledged, stopping))
                 })
                 .collect();
             while acknowledged.load(Ordering::Relaxed) < 1000 {
                 std::thread::yield_now();
             }
+            stopping.store(true, Ordering::Relaxed);
             stop.stop();
             writers.into_iter().flat_map(|writer| writer.join().expect("no panic")).collect::<BTreeSet<FragmentId>>()
         });
@@ -43,8 +44,13 @@ fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// Writes until the server is gone; gives what was acknowledged.
-fn write_until_the_end(address: &str, run: u32, writer: u32, acknowledged: &AtomicUsize) -> Vec<FragmentId> {
+/// Writes until the server is gone; gives what was acknowledged. Before it is told to stop, a slow server is not one that is gone.
+fn write_until_the_end(
+    address: &str,
+    (run, writer): (u32, u32),
+    acknowledged: &AtomicUsize,
+    stopping: &AtomicBool,
+) -> Vec<FragmentId> {
     let config = ClientConfig::new(address, "writer").deadline(Some(Duration::from_millis(500)));
     let mut client = Client::connect(config).expect("connects");
     let (mut kept, mut results) = (Vec::new(), Vec::new());
@@ -57,7 +63,7 @@ fn write_until_the_end(address: &str, run: u32, writer: u32, acknowledged: &Atom
         let before = kept.len();
         kept.extend(durable);
         acknowledged.fetch_add(kept.len() - before, Ordering::Relaxed);
-        if put.is_err() || gone {
+        if stopping.load(Ordering::Relaxed) && (put.is_err() || gone) {
             break;
         }
     }

@@ -211,10 +211,10 @@ impl TestLane {
         }
     }
 
-    pub fn lease(&mut self, filter: u64, max_events: usize, duration_ms: u64) -> Vec<LeasedEvent> {
+    pub fn lease(&mut self, max_events: usize, duration_ms: u64) -> Vec<LeasedEvent> {
         self.runner().turn();
         let mut events = Vec::new();
-        self.lane().lease(filter, max_events, Duration::from_millis(duration_ms), None, &mut events);
+        self.lane().lease(max_events, Duration::from_millis(duration_ms), None, &mut events);
         events
     }
 
