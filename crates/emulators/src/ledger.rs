@@ -53,8 +53,8 @@ pub struct HashLedger {
 pub enum LedgerError {
     /// The operating system refused something.
     #[error(
-        "the ledger {}: {source}; events can only be compared with a ledger that is whole. Make room, or name another file, then start again",
-        .path.display()
+        "the ledger {}: {source}; events can only be compared with a ledger that is whole. {}, then start again",
+        .path.display(), advice(.source)
     )]
     Io {
         /// The file.
@@ -86,6 +86,14 @@ pub enum LedgerError {
         /// What is there.
         found: String,
     },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "Name the file that a readout writes, in a directory that is there",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Make room, or name another file",
+        _ => "Name a file that this user may read and write",
+    }
 }
 
 impl LedgerError {
@@ -329,6 +337,7 @@ mod tests {
             let error = HashLedger::load(&path).expect_err("no ledger");
             assert!(matches!(error, LedgerError::Line { line, .. } if line == at), "{error}");
         }
-        assert!(HashLedger::load(&directory.path().join("none")).is_err());
+        let error = HashLedger::load(&directory.path().join("none")).expect_err("no file");
+        assert!(error.to_string().contains("Name the file that a readout writes"), "{error}");
     }
 }
