@@ -18,7 +18,8 @@ pub struct ClientConfig {
     pub batch_bytes: usize,
     /// A batch of puts leaves when its first put is so old (default 2 ms).
     pub batch_delay: Duration,
-    /// How long a request is repeated before it is given up (default 60 s); `None`: for ever.
+    /// How long a request is repeated before it is given up, counted from the last part of its answer that came (default 60 s); `None`: for
+    /// ever.
     pub deadline: Option<Duration>,
     /// How long connecting and greeting may take before they are tried again (default 5 s).
     pub connect_timeout: Duration,

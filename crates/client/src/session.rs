@@ -68,7 +68,7 @@ pub struct SessionConfig {
     pub batch_bytes: usize,
     /// A batch of puts leaves when its first put is so old and the credit allows.
     pub batch_delay: Duration,
-    /// How long a request is repeated before it is given up; `None`: for ever.
+    /// How long a request is repeated before it is given up, counted from the last part of its answer that came; `None`: for ever.
     pub deadline: Option<Duration>,
     /// How long connecting and greeting may take before they are tried again.
     pub connect_timeout: Duration,

@@ -427,6 +427,28 @@ fn the_first_part_of_an_answer_is_forgotten_with_its_connection() {
 }
 
 #[test]
+fn an_answer_that_goes_on_is_waited_for_however_slow_it_is() {
+    let mut world = World::new(SessionConfig { silence_timeout: ms(100_000), ..config() });
+    world.script.leaves_lists_to_test = true;
+    let request = world.session.ask(world.now, Request::Runs(Runs)).expect("usable");
+    world.run();
+    let mut part = Vec::new();
+    RunsReply { runs: Vec::new() }.encode_with(request, FLAG_MORE, &mut part);
+    for _ in 0..5 {
+        world.advance(ms(9_999));
+        world.run();
+        world.session.received(world.now, &part);
+    }
+    let failed = |world: &World| world.events.iter().any(|event| matches!(event, SessionEvent::Failed { .. }));
+    world.advance(ms(9_999));
+    world.run();
+    assert!(!failed(&world) && world.session.has_work(), "{:?} {}", world.events, world.session.last_problem());
+    world.advance(ms(1));
+    world.run();
+    assert!(failed(&world), "{:?}", world.events);
+}
+
+#[test]
 fn puts_given_up_while_the_server_is_away_are_not_sent_when_it_is_back() {
     let mut world = World::new(config());
     world.script.holds_replies = true;

@@ -62,6 +62,9 @@ impl Session {
             return Err(SessionError::Broken(format!("{} was answered before it was sent", call.name)));
         }
         let collected = call.collector.take(frame)?;
+        // An answer that comes in parts is waited for as long as it goes on: a slow server would never come to the end of it otherwise, each
+        // time asked anew.
+        call.since = now;
         self.take_collected(now, request, collected);
         Ok(())
     }

@@ -57,7 +57,8 @@ impl<'a, S: FilterStore> Reader<'a, S> {
         }
     }
 
-    /// False when the batch is nobody's business any more.
+    /// False when the batch is nobody's business any more. What gets no answer is asked for in two halves: a store that is slow shall come to an
+    /// end with something.
     fn read(&mut self, batch: &[LeasedEvent]) -> bool {
         let (config, progress) = (self.shared.config, self.shared.progress);
         let events = loop {
@@ -68,6 +69,10 @@ impl<'a, S: FilterStore> Reader<'a, S> {
             // The leases run out by themselves.
             if self.shared.is_stopping() {
                 return false;
+            }
+            if batch.len() > 1 {
+                let (first, second) = batch.split_at(batch.len() / 2);
+                return self.read(first) && self.read(second);
             }
         };
         progress.events_read.fetch_add(events.len() as u64, Relaxed);
