@@ -15,6 +15,7 @@ use crate::driver::acceptor::Acceptor;
 use crate::driver::control::ControlThread;
 use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
+use crate::limits::CONNECTIONS_WAITING;
 use crate::open_files::raise_open_files;
 use crate::service::ServiceConfig;
 
@@ -260,7 +261,10 @@ fn listen(config: &ServerConfig) -> Result<TcpListener, StartError> {
             "INSECURE: clients are not authenticated: every machine of these networks can read, write and delete everything"
         );
     }
-    TcpListener::bind(listen).map_err(|source| StartError::Listen { listen, source })
+    let failed = |source| StartError::Listen { listen, source };
+    let socket = TcpListener::bind(listen).map_err(failed)?;
+    rustix::net::listen(&socket, CONNECTIONS_WAITING).map_err(|error| failed(error.into()))?;
+    Ok(socket)
 }
 
 fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> ServiceConfig {

@@ -12,7 +12,8 @@ use super::Shared;
 use super::producer::Part;
 use crate::store::ReadoutStore;
 
-/// A client without calls moves nothing: it is asked for results so often while no events come.
+/// A client without calls moves nothing: while no events come it is asked for results after this time, then less and less often, so that
+/// hundreds of writers leave the processor to others.
 const TURN: Duration = Duration::from_millis(2);
 /// The longest wait for a store before it is looked whether all is over.
 const WAIT: Duration = Duration::from_millis(50);
@@ -37,9 +38,13 @@ impl<'a, S: ReadoutStore> Writer<'a, S> {
     /// Ends when all events came and something became of every fragment, or soon after all is over. Whatever
     /// it leaves in `batches` ends the producers.
     pub(super) fn run(mut self, batches: &Receiver<Vec<Part>>) {
+        let mut turn = TURN;
         while !self.shared.failed.load(Relaxed) {
-            match batches.recv_timeout(TURN) {
+            let longest = if self.store.pending_puts() == 0 { WAIT } else { turn };
+            turn = (turn * 2).min(WAIT);
+            match batches.recv_timeout(longest) {
                 Ok(parts) => {
+                    turn = TURN;
                     if !parts.iter().all(|part| self.put(part)) {
                         break;
                     }
