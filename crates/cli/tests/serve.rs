@@ -148,9 +148,7 @@ fn a_server_stops_when_the_program_that_started_it_is_gone() {
 #[test]
 fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
     let drives = Drives::five();
-    let server = drives.serve();
-    server.put("1/1/1", &bytes(1, 50_000)).expect(0);
-    server.terminate().expect(0);
+    drives.hold("1/1/1", &bytes(1, 50_000));
 
     // Two missing: nothing is started, and nothing is lost by waiting.
     let refused = drives.fail_to_serve(&[], &drives.paths[2..]).expect(3);
@@ -175,9 +173,7 @@ fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
 #[test]
 fn a_drive_that_was_cut_off_is_named_and_nothing_is_lost() {
     let drives = Drives::five();
-    let server = drives.serve();
-    server.put("1/1/1", &bytes(1, 300_000)).expect(0);
-    server.terminate().expect(0);
+    drives.hold("1/1/1", &bytes(1, 300_000));
     let whole = fs::metadata(&drives.paths[2]).expect("a drive").len();
     fs::OpenOptions::new().write(true).open(&drives.paths[2]).expect("opened").set_len(whole / 2).expect("cut");
     let server = drives.serve();
@@ -213,9 +209,7 @@ fn an_operator_may_let_writing_go_on_with_less_parity() {
     let drives = Drives::five();
     drives.init(&["--data-min", "4", "--force"]).expect(0);
     let four = &drives.paths[..4];
-    let server = drives.serve();
-    server.put("1/1/1", &bytes(1, 50_000)).expect(0);
-    server.terminate().expect(0);
+    drives.hold("1/1/1", &bytes(1, 50_000));
 
     drives.fail_to_serve(&[], four).expect(3).says("4 drives are left and at least 5").says("--parity-min 0");
     drives.fail_to_serve(&["--parity-min", "2"], &drives.paths).expect(2).says("made with 1 parities");
@@ -224,7 +218,7 @@ fn an_operator_may_let_writing_go_on_with_less_parity() {
     server.put("1/1/2", b"without parity").expect(0);
     let screen = String::from_utf8(server.run(&["status"]).expect(0).stdout).expect("UTF-8");
     assert!(screen.contains("written 4+0 instead of 4+1") && screen.contains("1 fragments were stored"), "{screen}");
-    server.terminate().expect(0).says("--parity-min 0");
+    server.terminate().expect(0).says("--parity-min 0").says("put drives back and start without it");
     let server = drives.serve_with(&["--parity-min", "0"], four);
     assert_eq!(server.get("1/1/2").expect(0).stdout, b"without parity");
     server.terminate().expect(0);

@@ -142,9 +142,9 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
-/// As `layout!`, for a header that fills a block of its own on a drive: before its fields come those that all of them have.
-macro_rules! header_layout {
-    ($(#[$doc:meta])* $module:ident, $bytes:literal { $($fields:tt)+ }) => {
+/// As `layout!`, behind what every header starts with.
+macro_rules! prefixed_layout {
+    ($(#[$doc:meta])* $module:ident, $bytes:literal { $($fields:tt)* }) => {
         crate::field::layout!($(#[$doc])* $module, $bytes {
             MAGIC: [u8; 8] = 0;
             VERSION: u16 = 8;
@@ -152,6 +152,16 @@ macro_rules! header_layout {
             FLAGS: u32 = 12;
             HEADER_CRC: u32 = 16;
             HEADER_BYTES: u32 = 20;
+            $($fields)*
+        });
+    };
+}
+pub(crate) use prefixed_layout;
+
+/// As `prefixed_layout!`, for a header that fills a block of its own: behind the prefix it says whose it is.
+macro_rules! header_layout {
+    ($(#[$doc:meta])* $module:ident, $bytes:literal { $($fields:tt)+ }) => {
+        crate::field::prefixed_layout!($(#[$doc])* $module, $bytes {
             STORE: StoreUuid = 24;
             DRIVE: DriveUuid = 40;
             $($fields)+
@@ -160,16 +170,9 @@ macro_rules! header_layout {
 }
 pub(crate) use header_layout;
 
-layout!(
+prefixed_layout!(
     /// What every header starts with.
-    prefix, 24 {
-        MAGIC: [u8; 8] = 0;
-        VERSION: u16 = 8;
-        ROOM: [u8; 2] = 10;
-        FLAGS: u32 = 12;
-        HEADER_CRC: u32 = 16;
-        HEADER_BYTES: u32 = 20;
-    }
+    prefix, 24 {}
 );
 
 /// The half of a header's flags that a reader must understand; it may ignore the others.

@@ -229,7 +229,7 @@ fn less_parity(config: &StoreConfig, parity: u8) -> Result<Option<String>, OpenS
     }
     Ok((asked < parity).then(|| {
         format!(
-            "started with --parity-min {asked}: with too few drives new data stand the loss of {asked} drives instead of {parity}; put drives back and              start without it"
+            "started with --parity-min {asked}: with too few drives new data stand the loss of {asked} drives instead of {parity}; put drives back and start without it"
         )
     }))
 }

@@ -110,6 +110,13 @@ impl Drives {
         self.serve_with(&[], &self.paths)
     }
 
+    /// Stores one fragment, with a server of its own.
+    pub fn hold(&self, id: &str, payload: &[u8]) {
+        let server = self.serve();
+        server.put(id, payload).expect(0);
+        server.terminate().expect(0);
+    }
+
     pub fn serve_with(&self, options: &[&str], paths: &[PathBuf]) -> Server {
         Server::start(options, paths)
     }
