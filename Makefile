@@ -9,7 +9,7 @@ SHELL := /bin/bash
 LOCKED := $(if $(filter true,$(CI)),--locked)
 
 # Tests that have a long form, by their file names (CONTRIBUTING.md, "Long tests").
-LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs))))
+LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs sim/tests/*_all.rs))))
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks 
 	tools/run-tests.sh $(LOCKED) --workspace
 
 test-all: rust ## after `make test`: the tests that have a long form, in that form (after `make deps`)
-	@test -n "$(LONG_TESTS)" || { echo "there is no crates/*/tests/*_all.rs: nothing would be tested" >&2; exit 1; }
+	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
 	FOREBAY_TEST_ALL=1 tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS))
 
 deps: ## install the Debian packages that tests and benchmarks use (Debian 12 or 13; root, or sudo)

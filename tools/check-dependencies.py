@@ -31,6 +31,8 @@ ALLOWED = {
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "emulators", "engine", "media", "rawdata", "recorder", "server", "store", "types"],
     "bench": ["client", "engine", "erasure", "media", "store", "types"],
+    # The simulator: every machine, and nothing that drives one. Nobody may use it.
+    "sim": ["client", "engine", "format", "media", "protocol", "server", "types"],
 }
 
 # What its tests may use besides ([dev-dependencies]).
@@ -45,12 +47,15 @@ KEPT_IN = {
     "mio": ["client", "server"],
 }
 
+# Mistakes that are made on purpose are compiled for the simulator alone.
+PLANTED_ONLY_FOR = "sim"
+
 # Crates that decide: no I/O, clock, threads or randomness, and so none of the crates that bring them.
 MACHINES = ["types", "format", "erasure", "engine", "protocol", "rawdata"]
 NOT_IN_MACHINES = ["getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
 
 # Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.
-WITH_MACHINES = [*MACHINES, "client", "recorder", "server"]
+WITH_MACHINES = [*MACHINES, "client", "recorder", "server", "sim"]
 BANNED_CALLS = "tools/machines.clippy.toml"
 
 THIS = "tools/check-dependencies.py"
@@ -61,6 +66,11 @@ def crates():
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
     metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return {package["manifest_path"].split("/")[-2]: package for package in metadata["packages"]}
+
+
+def directory(crate):
+    """Where a crate lies: the simulator is no part of the product and lies beside it."""
+    return crate if crate == "sim" else f"crates/{crate}"
 
 
 def dependencies(package, names, in_tests):
@@ -74,12 +84,12 @@ def problems_of(crate, used, allowed, names, where):
     inside = used & set(names.values())
     for other in sorted(inside - set(allowed.get(crate, []))):
         yield (
-            f"{crate} -> {other}: crates/{crate}/Cargo.toml names it in [{where}], and the list does not allow it. Move "
+            f"{crate} -> {other}: {directory(crate)}/Cargo.toml names it in [{where}], and the list does not allow it. Move "
             f"what you need to a crate that both may use. If the edge is right, add it to {THIS} and to the picture in ARCHITECTURE.md"
         )
     for other in sorted(set(allowed.get(crate, [])) - inside):
         yield (
-            f"{crate} -> {other}: the list allows it and [{where}] of crates/{crate}/Cargo.toml does not use it. Take it out of {THIS}"
+            f"{crate} -> {other}: the list allows it and [{where}] of {directory(crate)}/Cargo.toml does not use it. Take it out of {THIS}"
         )
 
 
@@ -89,9 +99,9 @@ def problems():
     for crate in sorted(set(packages) - set(ALLOWED)):
         yield f"{crate}: a crate that the list does not know. Say in {THIS} what it may use"
     for crate in sorted((set(ALLOWED) | set(ALLOWED_IN_TESTS)) - set(packages)):
-        yield f"{crate}: the list has it and there is no crates/{crate}. Take it out of {THIS}"
+        yield f"{crate}: the list has it and there is no {directory(crate)}. Take it out of {THIS}"
     for crate in WITH_MACHINES:
-        link = f"crates/{crate}/clippy.toml"
+        link = f"{directory(crate)}/clippy.toml"
         if not (os.path.exists(link) and os.path.samefile(link, BANNED_CALLS)):
             yield f"{crate}: {link} is no link to {BANNED_CALLS}, which keeps clock, threads, randomness, files and sockets out of it"
     for crate in sorted(set(packages) & set(ALLOWED)):
@@ -100,6 +110,8 @@ def problems():
         yield from problems_of(crate, used, ALLOWED, names, "dependencies")
         only_in_tests = dependencies(package, names, in_tests=True) - used
         yield from problems_of(crate, only_in_tests, ALLOWED_IN_TESTS, names, "dev-dependencies")
+        if crate != PLANTED_ONLY_FOR and any("planted" in d["features"] for d in package["dependencies"]):
+            yield f"{crate}: it switches on `planted`, mistakes that are made on purpose. Only {PLANTED_ONLY_FOR} may"
         for other in sorted(used):
             if crate not in KEPT_IN.get(other, [crate]):
                 where = " and ".join(KEPT_IN[other])

@@ -19,6 +19,7 @@ use std::ops::Bound;
 use forebay_types::{EventId, EventKey, RunId, SourceId};
 
 use crate::lease::{Offers, Tick};
+use crate::planted::{Planted, planted};
 pub(crate) use event::{EventEntry, EventFlags, FragmentEntry};
 pub(crate) use memory::{allocated_bytes, tree_bytes};
 use page::{MERGED_EVENTS_MAX, Page};
@@ -386,7 +387,7 @@ impl Index {
             let event = page[at].event;
             let leased = self.change(number, |page| {
                 page.update(at, |event| {
-                    event.flags.put(EventFlags::READY, false);
+                    event.flags.put(EventFlags::READY, planted(Planted::LeaseTwice));
                     let free = !event.flags.has(EventFlags::DECIDING);
                     if free {
                         event.flags.put(EventFlags::LEASED, true);

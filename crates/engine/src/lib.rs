@@ -31,6 +31,7 @@ mod lease;
 #[cfg(test)]
 mod measured;
 mod open;
+mod planted;
 mod pool;
 mod read;
 mod recovery;
@@ -47,4 +48,6 @@ pub use control::Control;
 pub use io::Failure;
 pub use lane::{DEBUG_STREAM, Lane};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
+#[cfg(feature = "planted")]
+pub use planted::{Planted, plant};
 pub use recovery::RecoveryError;

@@ -9,6 +9,7 @@ use forebay_format::{DriveState, Start, Superblock};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
 
 use crate::api::DriveInfo;
+use crate::planted::{Planted, planted};
 
 /// A drive that was found, in the order of the command line.
 #[derive(Clone, Debug)]
@@ -105,6 +106,9 @@ pub enum OpenError {
 
 /// Members that writing needs, of a list of so many.
 pub(crate) fn members_needed(members: usize, parity_shards: u8) -> usize {
+    if planted(Planted::HalfIsEnough) {
+        return 1;
+    }
     (members / 2 + 1).max(members.saturating_sub(usize::from(parity_shards)))
 }
 
@@ -113,7 +117,12 @@ pub(crate) fn members_needed(members: usize, parity_shards: u8) -> usize {
 /// # Errors
 /// [`OpenError`]; what is wrong with the drives as a set.
 pub fn plan_open(found: &[FoundDrive], request: OpenRequest) -> Result<OpenPlan, OpenError> {
-    let newest = found.iter().max_by_key(|d| d.superblock.generation).ok_or(OpenError::NoDrives)?;
+    let oldest = |d: &&FoundDrive| std::cmp::Reverse(d.superblock.generation);
+    let newest = match planted(Planted::StaleDriveTrusted) {
+        true => found.iter().max_by_key(oldest),
+        false => found.iter().max_by_key(|d| d.superblock.generation),
+    };
+    let newest = newest.ok_or(OpenError::NoDrives)?;
     check_store(found, newest)?;
     check_duplicates(found)?;
     check_histories(found, newest)?;

@@ -11,6 +11,7 @@ use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, crc32c};
 
 use crate::flush::codec;
 use crate::io::Io;
+use crate::planted::{Planted, planted};
 use crate::segments::FlushSpan;
 
 /// Where a shard lies and whether its drive answers.
@@ -238,7 +239,7 @@ impl Reader {
         let right = header.store == self.segment.store
             && header.drive == place.drive
             && header.offset_bytes == place.slot_offset_bytes + offset_bytes
-            && header.segment == self.segment.id
+            && (header.segment == self.segment.id || planted(Planted::OldHeaderBelieved))
             && flush.map_or(header.is_closing(), |flush| header.flush == flush && !header.is_closing())
             && usize::from(header.shard) == shard
             && header.data_shards == self.segment.data_shards
@@ -298,7 +299,7 @@ impl Reader {
             for (shard, buffer) in shards.iter().enumerate() {
                 let unit = buffer.as_ref().map(|buffer| &buffer[at..at + unit_bytes]);
                 let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
-                let right = unit.filter(|unit| crc32c(unit) == crc);
+                let right = unit.filter(|unit| crc32c(unit) == crc || planted(Planted::UnitsUnchecked));
                 damaged[shard] |= unit.is_some() && right.is_none();
                 units.push(right);
             }

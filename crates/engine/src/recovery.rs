@@ -19,6 +19,7 @@ use crate::finished::Finished;
 use crate::index::{EventEntry, FragmentEntry, Index};
 use crate::io::Io;
 use crate::lane::decided_events;
+use crate::planted::{Planted, planted};
 use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed, votes};
 use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
 
@@ -119,7 +120,8 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
         };
         recovery.segment(&plan, entry.state, entry.flushes).await;
     }
-    for plan in &body.planned {
+    let planned = if planted(Planted::PlannedNotLookedAt) { &[][..] } else { &body.planned };
+    for plan in planned {
         recovery.segment(plan, SegmentState::Open, 0).await;
     }
     recovery.settle();
@@ -351,12 +353,15 @@ impl Recovery {
                 };
                 let whole = header_on_all && rows.whole_shards == reader.segment.shards.len();
                 // Where nothing can be written again, it is read where it is.
-                if whole && !walked.torn_on || durable || self.config.read_only {
+                let stays = durable || self.config.read_only || planted(Planted::TornStays);
+                if whole && !walked.torn_on || stays {
                     walked.flushes.push((span, table));
                 } else {
                     // What stays is the segment's beginning, so that a checkpoint can say how much that is.
                     walked.torn_on = true;
-                    walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
+                    if !planted(Planted::TornDropped) {
+                        walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
+                    }
                 }
             }
             Err(RowsError::Lost) if durable => walked.lost += 1,
@@ -405,6 +410,7 @@ impl Recovery {
         let key = entry.key();
         let found = &mut self.found;
         match entry.kind {
+            RecordKind::Reject | RecordKind::Delete if planted(Planted::RejectionUnheeded) => {}
             RecordKind::Reject | RecordKind::Delete => self.finish(key),
             _ if found.finished.contains(key) => {}
             RecordKind::Fragment => {

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use forebay_format::{PlannedSegment, SegmentId, ShardPlace};
 use forebay_types::DriveNumber;
 
+use crate::planted::{Planted, planted};
+
 /// How wide new segments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
@@ -155,10 +157,10 @@ impl Slots {
 
     /// The next segment of the durable window.
     pub(crate) fn open_next(&mut self) -> Option<PlannedSegment> {
-        if self.durable == 0 {
+        if self.durable == 0 && !planted(Planted::WindowIgnored) {
             return None;
         }
-        self.durable -= 1;
+        self.durable = self.durable.saturating_sub(1);
         self.opened += 1;
         self.planned.pop_front()
     }

@@ -41,6 +41,7 @@ mod staging;
 mod status;
 
 pub use config::ServerConfig;
+pub use greeting::{Greeting, NotGreeted};
 pub use lane_requests::LaneRequests;
 pub use server::{Listener, Server, ServerError, StartError, StopHandle, Stopped};
 pub use service::{Service, ServiceConfig, Stall, Step};

@@ -13,6 +13,7 @@ use forebay_types::limits::{BLOCK_BYTES, SHARDS_MAX, STREAM_NAME_BYTES_MAX, STRE
 use super::{Lane, State};
 use crate::api::LaneConfig;
 use crate::io::{Failure, Owner};
+use crate::planted::{Planted, planted};
 use crate::segments::{SEGMENT_COUNTER_MASK, SegmentIndex};
 use crate::slots::WindowMark;
 
@@ -147,6 +148,9 @@ impl Lane {
             self.io.write(Owner::Checkpoint { serial, drive: *number }, *number, offset_bytes, Arc::new(buffer), bytes);
             self.counters.media_bytes_written += bytes as u64;
         }
+        let early = planted(Planted::SlotReusedEarly);
+        let (dropped, early) = if early { (Vec::new(), dropped) } else { (dropped, Vec::new()) };
+        self.drop_segments(early);
         self.checkpointer.writing = Some(Writing {
             serial,
             pending: members.len(),
@@ -158,7 +162,12 @@ impl Lane {
     }
 
     fn checkpoint_body(&mut self, dropped: &[SegmentIndex]) -> CheckpointBody {
-        let (finished, decision_sets, decided) = self.decisions_for_checkpoint();
+        let (mut finished, decision_sets, decided) = self.decisions_for_checkpoint();
+        if planted(Planted::TombstoneForgotten)
+            && let Some(run) = finished.last_mut()
+        {
+            run.ranges.pop();
+        }
         let live = self.segments.iter().filter(|(index, _)| !dropped.contains(index));
         CheckpointBody {
             next_record_sequence: self.next_sequence,
@@ -183,7 +192,7 @@ impl Lane {
         }
         writing.pending -= 1;
         writing.failed |= result.is_err();
-        if writing.pending > 0 {
+        if writing.pending > 0 && !planted(Planted::CheckpointHalf) {
             return;
         }
         let writing = self.checkpointer.writing.take().expect("looked at just now");
@@ -196,13 +205,18 @@ impl Lane {
         self.checkpointer.written += 1;
         self.checkpointer.durable_streams = writing.streams;
         self.slots.window_is_durable(writing.window);
-        for index in writing.dropped {
+        self.drop_segments(writing.dropped);
+        self.checkpoint_decisions_are_durable();
+    }
+
+    /// No durable checkpoint lists them any more: their slots may be used again.
+    fn drop_segments(&mut self, dropped: Vec<SegmentIndex>) {
+        for index in dropped {
             self.rows.remove_segment(index);
             self.cache.remove_segment(index, &mut self.pool);
             let segment = self.segments.remove(index);
             self.slots.give_back(&segment.shards);
         }
-        self.checkpoint_decisions_are_durable();
     }
 }
 

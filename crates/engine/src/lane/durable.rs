@@ -11,6 +11,7 @@ use crate::cache::WrittenFlush;
 use crate::index::EventFlags;
 use crate::io::Failure;
 use crate::lease::Tick;
+use crate::planted::{Planted, planted};
 use crate::recovery::{bury_event, decode_table};
 use crate::segments::SegmentIndex;
 
@@ -25,7 +26,9 @@ impl Lane {
         // Once the lane can write no more its flushes are forgotten before they are back.
         let Some(flight) = self.writer.in_flight.iter_mut().find(|f| f.serial == serial) else { return };
         flight.pending -= 1;
-        if let Err(failure) = result {
+        if let Err(failure) = result
+            && !planted(Planted::FailedWriteIgnored)
+        {
             flight.failed = true;
             self.fail_drive(drive, &format!("a write failed: {failure}"));
         }
@@ -34,8 +37,16 @@ impl Lane {
 
     /// Flushes are acknowledged in order, each when all of its shards are durable.
     pub(super) fn acknowledge(&mut self) {
-        while self.writer.in_flight.front().is_some_and(|f| f.pending == 0 && !f.failed) {
+        let enough = usize::from(planted(Planted::AckBeforeLastShard));
+        let is_durable = |flight: &InFlight| flight.pending <= enough && !flight.failed;
+        while self.writer.in_flight.front().is_some_and(is_durable) {
             let flight = self.writer.in_flight.pop_front().expect("looked at just now");
+            self.flush_is_durable(flight);
+        }
+        if planted(Planted::AckOutOfOrder)
+            && let Some(at) = self.writer.in_flight.iter().position(is_durable)
+        {
+            let flight = self.writer.in_flight.remove(at).expect("looked at just now");
             self.flush_is_durable(flight);
         }
     }
@@ -106,7 +117,7 @@ impl Lane {
                 if needed && let Some(segment) = segment {
                     self.segments.revive(segment, 0);
                 }
-                if self.accepted.get(key).is_some_and(|a| a.is_over()) {
+                if self.accepted.get(key).is_some_and(|a| a.is_over() || planted(Planted::ReleasedByOne)) {
                     self.counters.events_released += 1;
                     self.finish_event(key);
                 } else if let Some(event) = self.index.event_mut(key) {

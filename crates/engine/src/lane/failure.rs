@@ -11,6 +11,7 @@ use crate::api::{LaneEvent, Membership, Reply, Token};
 use crate::flush::NewRecord;
 use crate::index::EventFlags;
 use crate::io::Failure;
+use crate::planted::{Planted, planted};
 use crate::recovery::decode_table;
 use crate::segments::SegmentIndex;
 
@@ -129,7 +130,8 @@ impl Lane {
             State::Recovering(_) | State::Preparing | State::Serving | State::ReadOnly | State::Stopping => {}
         }
         self.acknowledge();
-        self.writer.replay = self.take_undurable();
+        let undurable = self.take_undurable();
+        self.writer.replay = if planted(Planted::LossForgotten) { VecDeque::new() } else { undurable };
         self.writer.retired.extend(self.writer.open.take());
         let mut retired = std::mem::take(&mut self.writer.retired);
         for open in &mut retired {

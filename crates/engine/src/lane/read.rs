@@ -6,6 +6,7 @@ use forebay_types::{FragmentId, ReadOutcome, crc32c};
 
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
+use crate::planted::{Planted, planted};
 use crate::read::{ReadReport, Reader, Row};
 use crate::rows::{RecentRows, RowKey};
 use crate::segments::{POSITION_BYTES, SegmentIndex};
@@ -27,7 +28,7 @@ impl Lane {
             return Fetch::Done(outcome, 0);
         };
         let segment = self.segments.get(fragment.segment);
-        if fragment.position >= segment.durable_position {
+        if fragment.position >= segment.durable_position && !planted(Planted::DirtyRead) {
             // Reads show only what is durable.
             return Fetch::Done(ReadOutcome::NotFound, 0);
         }

@@ -12,6 +12,7 @@ use crate::api::{Admission, LeasedEvent, Put, Token};
 use crate::flush::NewRecord;
 use crate::index::{EventEntry, EventFlags, FragmentEntry};
 use crate::lease::Tick;
+use crate::planted::{Planted, planted};
 use crate::segments::{FlushSpan, SegmentIndex};
 
 /// Where events go that no filter could decide.
@@ -81,7 +82,7 @@ impl Lane {
     fn put_known(&mut self, token: Token, put: &Put, payload: &[u8]) -> Option<Admission<PutOutcome>> {
         let key = put.id.key();
         let Some(event) = self.index.event(key) else {
-            if !self.finished.contains(key) {
+            if !self.finished.contains(key) || planted(Planted::LatePutRevives) {
                 return None;
             }
             return Some(Admission::Done(self.late(put, payload)));
@@ -92,7 +93,7 @@ impl Lane {
             if crc32c(payload) != put.crc {
                 return Some(Admission::Done(self.count_refusal(Refusal::ChecksumMismatch)));
             }
-            if !same {
+            if !same && !planted(Planted::ConflictAcknowledged) {
                 self.counters.puts_conflict += 1;
                 return Some(Admission::Done(PutOutcome::Conflict));
             }
@@ -115,7 +116,8 @@ impl Lane {
 
     /// A fragment that was put before is acknowledged once more when it is durable.
     fn wait_for(&mut self, token: Token, segment: SegmentIndex, position: u32) -> Admission<PutOutcome> {
-        if position < self.segments.get(segment).durable_position {
+        let durable = position < self.segments.get(segment).durable_position;
+        if durable || planted(Planted::RepeatAcknowledged) {
             return Admission::Done(PutOutcome::Durable);
         }
         let holds = |span: &FlushSpan| (span.position..span.position + span.positions()).contains(&position);
@@ -275,7 +277,8 @@ impl Lane {
             };
             set.insert(stream);
         }
-        if self.accepted.names().len() > self.checkpointer.durable_streams {
+        let unnamed = self.accepted.names().len() > self.checkpointer.durable_streams;
+        if unnamed && !planted(Planted::StreamUnnamed) {
             self.checkpointer.wanted = true;
             return Err(Admission::Busy);
         }
@@ -294,7 +297,7 @@ impl Lane {
         if event.flags.has(EventFlags::DECIDING) {
             return Admission::Busy;
         }
-        if !self.is_durable(event) {
+        if !self.is_durable(event) && !planted(Planted::DecisionOvertakes) {
             // What is decided is durable: the answer waits for the fragments on their way.
             return Admission::Busy;
         }

@@ -7,12 +7,15 @@ use forebay_types::{EventKey, RunId, StreamName};
 use super::Lane;
 use crate::api::{AcceptedEvent, AcceptedPage, EventView, RunView, StreamView};
 use crate::index::EventFlags;
+use crate::planted::{Planted, planted};
 
 impl Lane {
     /// An event that is not finished, with its durable fragments.
     pub fn event(&self, key: EventKey) -> Option<EventView> {
         let event = self.index.event(key)?;
-        let durable = |f: &&crate::index::FragmentEntry| f.position < self.segments.get(f.segment).durable_position;
+        let durable = |f: &&crate::index::FragmentEntry| {
+            f.position < self.segments.get(f.segment).durable_position || planted(Planted::DirtyRead)
+        };
         let fragments: Vec<_> = event.fragments().iter().filter(durable).map(|f| (f.source, f.bytes)).collect();
         (!fragments.is_empty()).then_some(EventView {
             fragments,

@@ -1,0 +1,108 @@
+//! Mistakes that are made on purpose, one at a time, so that the simulator can show that it finds them.
+//!
+//! They are compiled only with the feature `planted`, which nothing but the simulator may switch on (`make lint` looks); without it
+//! [`planted`] is `false` for the compiler too, and nothing of them is left.
+
+macro_rules! mistakes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// A mistake.
+        #[cfg_attr(not(feature = "planted"), expect(dead_code, reason = "they are only planted with the feature"))]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Planted { $($(#[$doc])* $name,)+ }
+
+        #[cfg(feature = "planted")]
+        impl Planted {
+            /// All of them.
+            pub const ALL: &[Planted] = &[$(Planted::$name),+];
+
+            /// The name under which it is asked for.
+            pub const fn name(self) -> &'static str {
+                match self { $(Planted::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+mistakes!(
+    /// A flush is acknowledged when all of its shards but one are durable.
+    AckBeforeLastShard = "ack-before-last-shard",
+    /// A flush is acknowledged before those in front of it in its segment.
+    AckOutOfOrder = "ack-out-of-order",
+    /// A shard that could not be written counts as written.
+    FailedWriteIgnored = "failed-write-ignored",
+    /// A header that an earlier segment left in a slot counts for the one that has it now.
+    OldHeaderBelieved = "old-header-believed",
+    /// Units are not compared with their sums before they are combined.
+    UnitsUnchecked = "units-unchecked",
+    /// Slots are given back when a checkpoint without their segment is written, not when it is durable.
+    SlotReusedEarly = "slot-reused-early",
+    /// A checkpoint lacks the newest of the finished events, whose tombstones go with their segments.
+    TombstoneForgotten = "tombstone-forgotten",
+    /// A checkpoint counts as durable when the first drive has it.
+    CheckpointHalf = "checkpoint-half",
+    /// A segment is opened although no durable checkpoint plans it.
+    WindowIgnored = "window-ignored",
+    /// Recovery does not look at the segments that were planned.
+    PlannedNotLookedAt = "planned-not-looked-at",
+    /// A start believes the oldest of the superblocks that it finds.
+    StaleDriveTrusted = "stale-drive-trusted",
+    /// Any drive of a store is enough for writing.
+    HalfIsEnough = "half-is-enough",
+    /// A torn flush stays as it is.
+    TornStays = "torn-stays",
+    /// What was torn is dropped.
+    TornDropped = "torn-dropped",
+    /// Recovery does not heed rejections and deletions.
+    RejectionUnheeded = "rejection-unheeded",
+    /// A fragment of an event that is over is stored.
+    LatePutRevives = "late-put-revives",
+    /// A fragment is shown before it is durable.
+    DirtyRead = "dirty-read",
+    /// Another content for an id is acknowledged and dropped.
+    ConflictAcknowledged = "conflict-acknowledged",
+    /// An event may be leased again while a filter has it.
+    LeaseTwice = "lease-twice",
+    /// An event is over when the first of its streams released it.
+    ReleasedByOne = "released-by-one",
+    /// A decision overtakes fragments of its event that are on their way.
+    DecisionOvertakes = "decision-overtakes",
+    /// A stream's number is used before a durable checkpoint names the stream.
+    StreamUnnamed = "stream-unnamed",
+    /// What was on its way when a drive was lost is not written again.
+    LossForgotten = "loss-forgotten",
+    /// A segment is freed while it is read.
+    FreedDuringRead = "freed-during-read",
+    /// A retry of a put whose first attempt is on its way is acknowledged at once.
+    RepeatAcknowledged = "repeat-acknowledged",
+);
+
+#[cfg(feature = "planted")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Planted;
+
+    thread_local! {
+        static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread makes the mistake, and no other.
+    pub fn plant(mistake: Option<Planted>) {
+        NOW.set(mistake);
+    }
+
+    pub(crate) fn planted(mistake: Planted) -> bool {
+        NOW.get() == Some(mistake)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::plant;
+#[cfg(feature = "planted")]
+pub(crate) use switch::planted;
+
+/// Whether the mistake is to be made.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn planted(_: Planted) -> bool {
+    false
+}

@@ -1,0 +1,99 @@
+//! What would be there if drives were gone now: asked at every crash, of the drives as the crash left them.
+//!
+//! A run goes on in one of the ways in which it may; here it is looked at what the others would have found. Lanes are opened for reading
+//! alone, without some of the drives, and everything that was promised must be there.
+
+use std::collections::BTreeSet;
+
+use forebay_engine::{DriveInfo, Fetch, Lane, LaneConfig, Reply, Token};
+use forebay_format::DriveState;
+use forebay_types::placement::lane_of;
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, Time};
+
+use crate::drives::Drives;
+use crate::scenario::Scenario;
+use crate::server::{lane_config, newest_superblock};
+
+/// Turns after which recovery goes nowhere.
+const TURNS_MAX: usize = 1_000_000;
+
+/// A lane opened for reading alone.
+struct Opened<'a> {
+    lane: Lane,
+    drives: &'a Drives,
+}
+
+impl Opened<'_> {
+    fn turn(&mut self) {
+        self.lane.pump(Time(0));
+        while let Some((id, operation)) = self.lane.next_operation() {
+            let completion = self.drives.read_now(id, operation);
+            self.lane.complete(Time(0), completion);
+        }
+        while self.lane.next_event().is_some() {}
+    }
+
+    fn get(&mut self, id: FragmentId) -> (ReadOutcome, Vec<u8>) {
+        let mut bytes = Vec::new();
+        match self.lane.get(Token(1), id, &mut bytes) {
+            Fetch::Done(outcome, _) => (outcome, bytes),
+            Fetch::Pending { .. } => {
+                for _ in 0..TURNS_MAX {
+                    self.turn();
+                    if let Some(Reply::Read { outcome, payload, .. }) = self.lane.next_reply() {
+                        return (outcome, payload);
+                    }
+                }
+                panic!("a read of {id} does not end")
+            }
+        }
+    }
+}
+
+/// What must be found.
+pub(crate) struct Promised {
+    pub(crate) fragments: Vec<(FragmentId, Vec<u8>)>,
+    pub(crate) over: Vec<EventKey>,
+}
+
+/// Opens the store without the drives of `gone` and looks whether what was promised is there.
+pub(crate) fn look(drives: &mut Drives, scenario: &Scenario, gone: &BTreeSet<DriveNumber>, promised: &Promised) {
+    let numbers = (0..scenario.shape.drives).map(DriveNumber).filter(|number| !gone.contains(number));
+    let found: Vec<_> = numbers.filter_map(|number| newest_superblock(drives, number)).collect();
+    let Some(newest) = found.iter().max_by_key(|superblock| superblock.generation) else { return };
+    let infos: Vec<DriveInfo> = newest
+        .drives
+        .iter()
+        .map(|entry| DriveInfo {
+            number: entry.number,
+            uuid: entry.uuid,
+            slots: entry.slots,
+            member: entry.state == DriveState::Member,
+            present: found.iter().any(|superblock| superblock.drive == entry.uuid),
+        })
+        .collect();
+    for lane in 0..scenario.lanes {
+        let config = LaneConfig { read_only: true, ..lane_config(scenario, newest, lane, infos.clone(), 0) };
+        look_at_lane(Opened { lane: Lane::new(config, Time(0)), drives }, lane, scenario.lanes, gone, promised);
+    }
+}
+
+fn look_at_lane(mut opened: Opened<'_>, lane: u16, lanes: u16, gone: &BTreeSet<DriveNumber>, promised: &Promised) {
+    let mut turns = 0;
+    while opened.lane.status().state == "recovering" {
+        opened.turn();
+        turns += 1;
+        assert!(turns < TURNS_MAX, "recovery without {gone:?} does not end");
+    }
+    let status = opened.lane.status();
+    assert_eq!(status.state, "read-only", "without {gone:?}: {:?}", status.reason);
+    assert_eq!((status.flushes_lost, status.segments_unreadable), (0, 0), "lost without {gone:?}: {status:?}");
+    for (id, bytes) in promised.fragments.iter().filter(|(id, _)| lane_of(id.key(), lanes) == lane) {
+        let (outcome, found) = opened.get(*id);
+        assert_eq!(outcome, ReadOutcome::Found, "{id} was acknowledged; without {gone:?} it is {outcome:?}");
+        assert!(found == *bytes, "{id}: without {gone:?} it has other bytes");
+    }
+    for key in promised.over.iter().filter(|key| lane_of(**key, lanes) == lane) {
+        assert!(opened.lane.is_finished(*key), "{key} is over; without {gone:?} it is not");
+    }
+}

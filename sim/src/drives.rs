@@ -1,0 +1,440 @@
+//! Drives on virtual time. A few of them, the victims, may do everything that a drive can do; the others only what every drive may: be slow,
+//! and tear at a crash what was on its way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_media::{AlignedBuffer, Completion, MediaError, Operation, OperationId};
+use forebay_types::limits::BLOCK_BYTES;
+use forebay_types::{DriveNumber, Time};
+
+use crate::faults::{Fault, FaultCounts};
+use crate::random::Random;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Of a thousand operations on a victim so many go wrong in each of the ways that are switched on.
+const WRONG_PER_MILLE: u64 = 4;
+/// What was written without a sync stays in a drive's memory for so long.
+const UNSYNCED: Duration = Duration::from_millis(30);
+/// So long an operation takes that hangs: some come back while their drive is not given up yet, most long after.
+const HANG_MILLIS: Range<u64> = 400..20_000;
+
+/// Who gave an operation, and gets its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Queue {
+    Control,
+    Lane(u16),
+}
+
+/// How an operation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Right,
+    /// Said to be done.
+    Lost,
+    /// Goes to, or comes from, another place.
+    Misplaced(u64),
+    Short,
+}
+
+struct InFlight {
+    queue: Queue,
+    id: OperationId,
+    drive: DriveNumber,
+    offset: u64,
+    bytes: usize,
+    memory: Memory,
+    fate: Fate,
+}
+
+enum Memory {
+    Write(Arc<AlignedBuffer>),
+    Read(AlignedBuffer),
+}
+
+struct Drive {
+    contents: Vec<u8>,
+    dead: bool,
+    /// Blocks that are not what was last written there, and why; what was met is counted once.
+    damaged: BTreeMap<u64, Fault>,
+    unreadable: BTreeSet<u64>,
+    slow: bool,
+    /// Something went wrong with it that a drive may not do more often than there is parity.
+    spoiled: bool,
+}
+
+/// What a write that nobody synced has replaced.
+struct Unsynced {
+    at: Time,
+    drive: DriveNumber,
+    offset: u64,
+    before: Vec<u8>,
+}
+
+/// All drives of a store.
+pub(crate) struct Drives {
+    drives: BTreeMap<DriveNumber, Drive>,
+    victims: BTreeSet<DriveNumber>,
+    enabled: BTreeSet<Fault>,
+    in_flight: BTreeMap<u64, InFlight>,
+    due: BTreeSet<(Time, u64)>,
+    next_serial: u64,
+    /// A mistake below the engine: what was written last is lost in a crash, though it was said to be durable.
+    unsynced: Option<Vec<Unsynced>>,
+    now: Time,
+    random: Random,
+    pub(crate) counts: FaultCounts,
+    pub(crate) operations: u64,
+}
+
+impl Drives {
+    pub(crate) fn new(count: u16, bytes: u64, victims: usize, enabled: &BTreeSet<Fault>, mut random: Random) -> Self {
+        let drive = || Drive {
+            contents: vec![0; bytes as usize],
+            dead: false,
+            damaged: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            slow: false,
+            spoiled: false,
+        };
+        let mut drives: BTreeMap<DriveNumber, Drive> = (0..count).map(|n| (DriveNumber(n), drive())).collect();
+        let mut chosen = BTreeSet::new();
+        while chosen.len() < victims {
+            chosen.insert(DriveNumber(random.below(u64::from(count)) as u16));
+        }
+        if enabled.contains(&Fault::SlowDrive) {
+            let slow = DriveNumber(random.below(u64::from(count)) as u16);
+            drives.get_mut(&slow).expect("one of them").slow = true;
+        }
+        Drives {
+            drives,
+            victims: chosen,
+            enabled: enabled.clone(),
+            in_flight: BTreeMap::new(),
+            due: BTreeSet::new(),
+            next_serial: 0,
+            unsynced: None,
+            now: Time(0),
+            random,
+            counts: FaultCounts::default(),
+            operations: 0,
+        }
+    }
+
+    pub(crate) fn is_victim(&self, drive: DriveNumber) -> bool {
+        self.victims.contains(&drive)
+    }
+
+    pub(crate) fn some_victim(&mut self) -> Option<DriveNumber> {
+        let victims: Vec<DriveNumber> = self.victims.iter().copied().collect();
+        self.random.one_of(&victims).copied()
+    }
+
+    pub(crate) fn is_dead(&self, drive: DriveNumber) -> bool {
+        self.drives[&drive].dead
+    }
+
+    /// From now on everything that is asked of it fails.
+    pub(crate) fn kill(&mut self, drive: DriveNumber) {
+        self.spoil(drive);
+        self.drives.get_mut(&drive).expect("a drive of the store").dead = true;
+        self.counts.fire_and_meet(Fault::DriveDies);
+    }
+
+    /// Somebody put an empty drive in its place.
+    pub(crate) fn empty(&mut self, drive: DriveNumber) {
+        self.spoil(drive);
+        let drive = self.drives.get_mut(&drive).expect("a drive of the store");
+        drive.contents.fill(0);
+        drive.damaged.clear();
+        drive.unreadable.clear();
+    }
+
+    pub(crate) fn writes_on_their_way(&self) -> bool {
+        self.in_flight.values().any(|operation| matches!(operation.memory, Memory::Write(_)))
+    }
+
+    /// Nothing new goes wrong from now on; what is damaged stays so.
+    pub(crate) fn calm(&mut self) {
+        self.enabled.clear();
+        self.drives.values_mut().for_each(|drive| drive.slow = false);
+    }
+
+    /// Writes without anybody's knowledge: how a store is made.
+    pub(crate) fn put(&mut self, drive: DriveNumber, offset: u64, bytes: &[u8]) {
+        let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
+        contents[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// What lies on a drive, as whoever opens it reads it; `None` when it is dead.
+    pub(crate) fn look(&mut self, drive: DriveNumber, offset: u64, bytes: usize) -> Option<&[u8]> {
+        if self.drives[&drive].dead {
+            return None;
+        }
+        self.meet_damage(drive, offset..offset + bytes as u64);
+        Some(&self.drives[&drive].contents[offset as usize..offset as usize + bytes])
+    }
+
+    fn wrong(&mut self, fault: Fault, drive: DriveNumber) -> bool {
+        let wrong =
+            self.enabled.contains(&fault) && self.victims.contains(&drive) && self.random.per_mille(WRONG_PER_MILLE);
+        if wrong {
+            self.spoil(drive);
+        }
+        wrong
+    }
+
+    /// It counts among those that may be lost.
+    pub(crate) fn spoil(&mut self, drive: DriveNumber) {
+        self.drives.get_mut(&drive).expect("a drive of the store").spoiled = true;
+    }
+
+    pub(crate) fn spoiled(&self) -> BTreeSet<DriveNumber> {
+        self.drives.iter().filter(|(_, drive)| drive.spoiled).map(|(number, _)| *number).collect()
+    }
+
+    /// Carries a read out at once, as it would be without anything new going wrong.
+    ///
+    /// # Panics
+    /// When it is a write.
+    pub(crate) fn read_now(&self, id: OperationId, operation: Operation) -> Completion {
+        let Operation::Read { drive, offset_bytes, mut buffer, bytes } = operation else {
+            panic!("a lane that is open for reading alone writes")
+        };
+        let known = &self.drives[&drive];
+        let blocks = offset_bytes / BLOCK..(offset_bytes + bytes as u64) / BLOCK;
+        if known.dead || known.unreadable.range(blocks).next().is_some() {
+            return Completion { id, result: Err(MediaError::Injected), buffer: Some(buffer) };
+        }
+        let start = offset_bytes as usize;
+        buffer[..bytes].copy_from_slice(&known.contents[start..start + bytes]);
+        Completion { id, result: Ok(()), buffer: Some(buffer) }
+    }
+
+    pub(crate) fn submit(&mut self, now: Time, queue: Queue, id: OperationId, operation: Operation) {
+        self.operations += 1;
+        let (drive, offset, bytes, memory) = match operation {
+            Operation::Write { drive, offset_bytes, buffer, bytes } => {
+                (drive, offset_bytes, bytes, Memory::Write(buffer))
+            }
+            Operation::Read { drive, offset_bytes, buffer, bytes } => {
+                (drive, offset_bytes, bytes, Memory::Read(buffer))
+            }
+        };
+        let fate = match memory {
+            Memory::Write(_) => self.fate_of_write(drive, bytes),
+            Memory::Read(_) => self.fate_of_read(drive, offset, bytes),
+        };
+        let due = now + self.latency(drive);
+        self.next_serial += 1;
+        self.due.insert((due, self.next_serial));
+        let operation = InFlight { queue, id, drive, offset, bytes, memory, fate };
+        self.in_flight.insert(self.next_serial, operation);
+    }
+
+    fn latency(&mut self, drive: DriveNumber) -> Duration {
+        if self.wrong(Fault::Hang, drive) {
+            self.counts.fire_and_meet(Fault::Hang);
+            return self.random.millis(HANG_MILLIS);
+        }
+        let usual = self.random.micros(20..250);
+        if self.drives[&drive].slow {
+            self.counts.fire_and_meet(Fault::SlowDrive);
+            return usual * 100;
+        }
+        usual
+    }
+
+    fn fate_of_write(&mut self, drive: DriveNumber, bytes: usize) -> Fate {
+        if self.wrong(Fault::LostWrite, drive) {
+            self.counts.fire(Fault::LostWrite);
+            Fate::Lost
+        } else if self.wrong(Fault::MisplacedWrite, drive) {
+            self.counts.fire(Fault::MisplacedWrite);
+            Fate::Misplaced(self.some_place(drive, bytes))
+        } else {
+            Fate::Right
+        }
+    }
+
+    fn fate_of_read(&mut self, drive: DriveNumber, offset: u64, bytes: usize) -> Fate {
+        let blocks = offset / BLOCK..(offset + bytes as u64) / BLOCK;
+        if self.wrong(Fault::LatentError, drive) {
+            self.counts.fire(Fault::LatentError);
+            let block = self.random.within(blocks);
+            self.drives.get_mut(&drive).expect("a drive of the store").unreadable.insert(block);
+        } else if self.wrong(Fault::BitRot, drive) {
+            // Half of it where it is met at once.
+            let block = if self.random.per_mille(500) {
+                self.random.within(blocks)
+            } else {
+                self.some_place(drive, BLOCK_BYTES) / BLOCK
+            };
+            self.rot(drive, block);
+        }
+        if self.wrong(Fault::MisplacedRead, drive) {
+            self.counts.fire_and_meet(Fault::MisplacedRead);
+            Fate::Misplaced(self.some_place(drive, bytes))
+        } else if self.wrong(Fault::ShortRead, drive) {
+            self.counts.fire_and_meet(Fault::ShortRead);
+            Fate::Short
+        } else {
+            Fate::Right
+        }
+    }
+
+    fn rot(&mut self, drive: DriveNumber, block: u64) {
+        self.counts.fire(Fault::BitRot);
+        let (at, bit) = (block * BLOCK + self.random.below(BLOCK), self.random.below(8));
+        let drive = self.drives.get_mut(&drive).expect("a drive of the store");
+        drive.contents[at as usize] ^= 1 << bit;
+        drive.damaged.entry(block).or_insert(Fault::BitRot);
+    }
+
+    fn some_place(&mut self, drive: DriveNumber, bytes: usize) -> u64 {
+        let blocks = (self.drives[&drive].contents.len() - bytes) as u64 / BLOCK;
+        self.random.below(blocks + 1) * BLOCK
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// From now on what is written is on the drive only after a while.
+    pub(crate) fn leave_sync_out(&mut self) {
+        self.unsynced = Some(Vec::new());
+    }
+
+    /// What has come to its end.
+    pub(crate) fn take_due(&mut self, now: Time, into: &mut Vec<(Queue, DriveNumber, Completion)>) {
+        self.now = now;
+        while let Some(&(due, serial)) = self.due.first()
+            && due <= now
+        {
+            self.due.pop_first();
+            let operation = self.in_flight.remove(&serial).expect("what is due is on its way");
+            let (queue, drive) = (operation.queue, operation.drive);
+            into.push((queue, drive, self.carry_out(operation)));
+        }
+    }
+
+    fn carry_out(&mut self, operation: InFlight) -> Completion {
+        let InFlight { id, drive, offset, bytes, memory, fate, .. } = operation;
+        let end = offset + bytes as u64;
+        let known = self.drives.get_mut(&drive).expect("a drive of the store");
+        let failed = |message: &str| MediaError::Os {
+            operation: "operation",
+            offset_bytes: offset,
+            bytes,
+            errno: 5,
+            message: message.to_owned(),
+        };
+        if known.dead {
+            let buffer = if let Memory::Read(buffer) = memory { Some(buffer) } else { None };
+            return Completion { id, result: Err(failed("the drive is dead")), buffer };
+        }
+        assert!(end <= known.contents.len() as u64, "an operation within the drive");
+        match memory {
+            Memory::Write(buffer) => {
+                if let Some(unsynced) = &mut self.unsynced {
+                    let before = known.contents[offset as usize..end as usize].to_vec();
+                    unsynced.retain(|write| write.at + UNSYNCED > self.now);
+                    unsynced.push(Unsynced { at: self.now, drive, offset, before });
+                }
+                self.write(drive, offset, &buffer[..bytes], fate);
+                Completion { id, result: Ok(()), buffer: None }
+            }
+            Memory::Read(mut buffer) => {
+                let unreadable = known.unreadable.range(offset / BLOCK..end.div_ceil(BLOCK)).next().is_some();
+                let result = match fate {
+                    _ if unreadable => Err(failed("blocks cannot be read")),
+                    Fate::Short => Err(MediaError::Short { offset_bytes: offset, bytes, moved: 0 }),
+                    Fate::Misplaced(from) => {
+                        buffer[..bytes].copy_from_slice(&known.contents[from as usize..from as usize + bytes]);
+                        Ok(())
+                    }
+                    Fate::Right | Fate::Lost => {
+                        buffer[..bytes].copy_from_slice(&known.contents[offset as usize..end as usize]);
+                        Ok(())
+                    }
+                };
+                if unreadable {
+                    self.counts.meet(Fault::LatentError);
+                }
+                self.meet_damage(drive, offset..end);
+                Completion { id, result, buffer: Some(buffer) }
+            }
+        }
+    }
+
+    fn write(&mut self, drive: DriveNumber, offset: u64, bytes: &[u8], fate: Fate) {
+        let drive = self.drives.get_mut(&drive).expect("a drive of the store");
+        let blocks = |offset: u64| offset / BLOCK..(offset + bytes.len() as u64) / BLOCK;
+        let (to, fault) = match fate {
+            Fate::Right | Fate::Short => (Some(offset), None),
+            Fate::Lost => (None, Some(Fault::LostWrite)),
+            Fate::Misplaced(to) => (Some(to), Some(Fault::MisplacedWrite)),
+        };
+        if let Some(to) = to {
+            drive.contents[to as usize..to as usize + bytes.len()].copy_from_slice(bytes);
+            for block in blocks(to) {
+                drive.damaged.remove(&block);
+                drive.unreadable.remove(&block);
+            }
+        }
+        if let Some(fault) = fault {
+            let places = blocks(offset).chain(to.into_iter().flat_map(blocks));
+            drive.damaged.extend(places.map(|block| (block, fault)));
+        }
+    }
+
+    fn meet_damage(&mut self, drive: DriveNumber, range: Range<u64>) {
+        let drive = self.drives.get_mut(&drive).expect("a drive of the store");
+        let blocks = range.start / BLOCK..range.end.div_ceil(BLOCK);
+        let met: BTreeSet<u64> = drive.damaged.range(blocks).map(|(block, _)| *block).collect();
+        let faults: BTreeSet<Fault> = met.iter().filter_map(|block| drive.damaged.remove(block)).collect();
+        faults.into_iter().for_each(|fault| self.counts.meet(fault));
+    }
+
+    /// The process is gone: of each write on its way any blocks may be there, and nothing comes back.
+    pub(crate) fn crash(&mut self) {
+        self.due.clear();
+        for Unsynced { drive, offset, before, .. } in self.unsynced.iter_mut().flat_map(std::mem::take).rev() {
+            let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
+            contents[offset as usize..offset as usize + before.len()].copy_from_slice(&before);
+        }
+        for operation in std::mem::take(&mut self.in_flight).into_values() {
+            let Memory::Write(buffer) = &operation.memory else { continue };
+            if self.drives[&operation.drive].dead {
+                continue;
+            }
+            let blocks = operation.bytes / BLOCK_BYTES;
+            let how =
+                if self.enabled.contains(&Fault::TornWrite) { self.random.below(4) } else { self.random.below(2) };
+            let first = self.random.below(blocks as u64 + 1) as usize;
+            let mut written = 0;
+            for block in 0..blocks {
+                let there = match how {
+                    0 => true,
+                    1 => false,
+                    2 => block < first,
+                    _ => self.random.per_mille(500),
+                };
+                if there {
+                    written += 1;
+                    let part = &buffer[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES];
+                    self.write(operation.drive, operation.offset + block as u64 * BLOCK, part, Fate::Right);
+                }
+            }
+            if written > 0 && written < blocks {
+                self.counts.fire(Fault::TornWrite);
+                let drive = self.drives.get_mut(&operation.drive).expect("a drive of the store");
+                let first = operation.offset / BLOCK;
+                drive.damaged.extend((first..first + blocks as u64).map(|block| (block, Fault::TornWrite)));
+            }
+        }
+    }
+}

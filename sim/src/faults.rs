@@ -1,0 +1,118 @@
+//! What can go wrong: each kind with its own switch and its own count.
+
+use std::fmt;
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault { $($(#[$doc])* $name,)+ }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name),+];
+        }
+
+        impl fmt::Display for Fault {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Fault::$name => $text,)+ })
+            }
+        }
+    };
+}
+
+faults!(
+    /// The process ends at any moment; writes on their way are torn in any way.
+    Crash = "crash",
+    /// The same while a start is under way.
+    CrashInRecovery = "crash in recovery",
+    /// Of a write on its way at a crash some blocks are there.
+    TornWrite = "torn write",
+    /// A write is said to be done and nothing of it is on the drive.
+    LostWrite = "lost write",
+    /// A write is said to be done and lies somewhere else.
+    MisplacedWrite = "misplaced write",
+    /// A read gives the bytes of another place.
+    MisplacedRead = "misplaced read",
+    /// Blocks cannot be read.
+    LatentError = "latent error",
+    /// Bytes change by themselves.
+    BitRot = "bit rot",
+    /// A read ends too early.
+    ShortRead = "short read",
+    /// An operation never comes back, or long after its drive was given up.
+    Hang = "operation that hangs",
+    /// A drive takes longer than others.
+    SlowDrive = "slow drive",
+    /// A drive fails everything from now on.
+    DriveDies = "drive that dies",
+    /// A drive is away at a start, and comes back at a later one as it was.
+    DriveReturns = "drive that comes back stale",
+    /// At a start there is an empty drive in a drive's place.
+    EmptyDrive = "empty drive in its place",
+    /// At a start there is a drive of another store.
+    ForeignDrive = "drive of another store",
+    /// At a start there is a copy of a drive.
+    Clone = "copy of a drive",
+    /// A start with half of the drives.
+    TooFewDrives = "start with half of the drives",
+    /// A connection ends at any byte.
+    Cut = "connection cut",
+    /// Bytes come long after the other side gave the connection up.
+    LateBytes = "bytes that come late",
+    /// The clock of the server jumps forward.
+    ClockJump = "clock jump",
+    /// No space is left.
+    FullStore = "full store",
+    /// A writer puts other content under an id.
+    OtherContent = "other content for an id",
+    /// A filter falls silent with events.
+    SilentFilter = "filter that falls silent",
+    /// A stop in order.
+    Stop = "stop in order",
+);
+
+/// How often each kind happened, and how often it was met: the store came upon what it left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultCounts {
+    fired: Vec<u64>,
+    met: Vec<u64>,
+}
+
+impl Default for FaultCounts {
+    fn default() -> Self {
+        FaultCounts { fired: vec![0; Fault::ALL.len()], met: vec![0; Fault::ALL.len()] }
+    }
+}
+
+impl FaultCounts {
+    pub(crate) fn fire(&mut self, fault: Fault) {
+        self.fired[fault as usize] += 1;
+    }
+
+    pub(crate) fn meet(&mut self, fault: Fault) {
+        self.met[fault as usize] += 1;
+    }
+
+    /// One that is met by happening.
+    pub(crate) fn fire_and_meet(&mut self, fault: Fault) {
+        self.fire(fault);
+        self.meet(fault);
+    }
+
+    /// How often it happened.
+    pub fn fired(&self, fault: Fault) -> u64 {
+        self.fired[fault as usize]
+    }
+
+    /// How often the store came upon it.
+    pub fn met(&self, fault: Fault) -> u64 {
+        self.met[fault as usize]
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &FaultCounts) {
+        self.fired.iter_mut().zip(&other.fired).for_each(|(sum, more)| *sum += more);
+        self.met.iter_mut().zip(&other.met).for_each(|(sum, more)| *sum += more);
+    }
+}

@@ -1,0 +1,53 @@
+//! Forebay's machines in a world of their own: virtual time, one thread, one seed.
+//!
+//! The lanes and the control part of the engine, the server's connections, the client's sessions run here as they are, on drives and a
+//! network that do whatever drives and networks do. A model (`model.rs`) compares every answer with what was promised.
+//! Nothing of this is part of the product.
+//!
+//! What may go wrong stays within what is promised: as many drives as there are parities are *victims*, on which everything may happen;
+//! on the others only what every drive may do. So every run must end well: nothing that was acknowledged is lost, nothing that was decided
+//! comes back, every byte is right, all space returns.
+//!
+//! The same seed gives the same run, event for event: [`Totals::trace`] is the same.
+
+mod autopsy;
+mod drives;
+mod faults;
+mod filter;
+mod links;
+mod mistakes;
+mod model;
+mod monitor;
+mod network;
+mod random;
+mod recorder;
+mod scenario;
+mod server;
+mod store;
+mod trace;
+mod world;
+mod writer;
+
+pub use faults::{Fault, FaultCounts};
+pub use mistakes::Mistake;
+pub use model::Answers;
+pub use world::Totals;
+
+/// Plays one seed; `told`: every event goes to stdout.
+///
+/// # Panics
+/// When a promise is broken, with which.
+pub fn play(seed: u64, told: bool) -> Totals {
+    Mistake::plant(None);
+    world::World::new(seed, told, None).run()
+}
+
+/// Plays one seed with a mistake; gives what was found, if anything was.
+pub fn find(mistake: Mistake, seed: u64) -> Option<String> {
+    Mistake::plant(Some(mistake));
+    let found = std::panic::catch_unwind(|| world::World::new(seed, false, Some(mistake)).run());
+    Mistake::plant(None);
+    let what = found.err()?;
+    let words = what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+    Some(words.unwrap_or_else(|| "a panic without words".to_owned()))
+}

@@ -1,0 +1,43 @@
+//! Mistakes on purpose: those of the engine, and those of what is below it.
+
+use std::fmt;
+
+use forebay_engine::{Planted, plant};
+
+/// A mistake that the simulator must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// One in the engine.
+    Engine(Planted),
+    /// A write is said to be durable and is not yet: somebody left a sync out.
+    SyncLeftOut,
+}
+
+impl Mistake {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Mistake> {
+        Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut])
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Mistake> {
+        Mistake::all().find(|mistake| mistake.to_string() == name)
+    }
+
+    /// From now on this thread's engine makes the mistake, or none.
+    pub(crate) fn plant(mistake: Option<Mistake>) {
+        plant(match mistake {
+            Some(Mistake::Engine(planted)) => Some(planted),
+            _ => None,
+        });
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mistake::Engine(planted) => planted.name(),
+            Mistake::SyncLeftOut => "sync-left-out",
+        })
+    }
+}

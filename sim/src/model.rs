@@ -1,0 +1,403 @@
+//! What must hold, whatever happens. Clients tell it what they ask and what they are answered; it panics at the first answer that
+//! breaks a promise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_types::{
+    DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StreamName, Time, Verdict,
+};
+
+use crate::random::Random;
+
+/// Which of the contents that a writer gives an id.
+pub(crate) type Variant = u8;
+
+/// The run whose fragments fill a store.
+pub(crate) const LARGE: RunId = RunId(2);
+
+/// The bytes of an id.
+pub(crate) fn payload(id: FragmentId, variant: Variant) -> Vec<u8> {
+    let mut random = Random::new(id.event.0 << 20 ^ u64::from(id.run.0) << 50 ^ u64::from(id.source.0) << 8);
+    let bytes = match random.below(100) {
+        _ if id.run == LARGE => random.below(30_000),
+        0..5 => 0,
+        5 => random.within(20_000..59_999),
+        6..60 => random.below(400),
+        _ => random.below(2500),
+    };
+    let mut random = Random::new(random.next() ^ u64::from(variant));
+    let own = (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes as usize);
+    own.chain((variant > 0).then_some(variant)).collect()
+}
+
+#[derive(Debug, Default)]
+struct Fragment {
+    asked: BTreeSet<Variant>,
+    /// Acknowledged, or seen by a reader.
+    durable: Option<Variant>,
+    /// When it was first asked for, and whether some writer was told that it is stored.
+    asked_at: Option<Time>,
+    acknowledged: bool,
+}
+
+#[derive(Debug, Default)]
+struct Event {
+    fragments: BTreeMap<SourceId, Fragment>,
+    end_asked: bool,
+    over: bool,
+    accept_asked: BTreeSet<StreamName>,
+    accepted: BTreeSet<StreamName>,
+    release_asked: BTreeSet<StreamName>,
+    released: BTreeSet<StreamName>,
+}
+
+impl Event {
+    fn may_be_over(&self) -> bool {
+        self.over || self.end_asked || !self.release_asked.is_empty()
+    }
+
+    fn has_durable(&self) -> bool {
+        self.fragments.values().any(|fragment| fragment.durable.is_some())
+    }
+
+    fn release(&mut self, stream: &StreamName) {
+        self.released.insert(stream.clone());
+        self.over |= !self.accepted.is_empty() && self.accepted.is_subset(&self.released);
+    }
+}
+
+/// What was known of an event when something was asked: an answer is about then, or later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    durable: BTreeMap<SourceId, Variant>,
+    over: bool,
+    released: BTreeSet<StreamName>,
+}
+
+/// A lease as a filter knows it, in the server's time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseTime {
+    pub(crate) process: u64,
+    pub(crate) asked: Time,
+    pub(crate) received: Time,
+    pub(crate) duration: Duration,
+}
+
+/// Counts of what was asked and answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Puts that came to an end.
+    pub puts: u64,
+    /// Of these, acknowledged as durable.
+    pub puts_durable: u64,
+    /// Of these, late.
+    pub puts_late: u64,
+    /// Fragments read.
+    pub reads: u64,
+    /// Of these, unavailable for then.
+    pub reads_unavailable: u64,
+    /// Decisions and deletions.
+    pub decisions: u64,
+    /// Releases.
+    pub releases: u64,
+    /// Events leased.
+    pub leases: u64,
+}
+
+impl Answers {
+    /// All of them.
+    pub fn operations(&self) -> u64 {
+        self.puts + self.reads + self.decisions + self.releases + self.leases
+    }
+
+    pub(crate) fn add(&mut self, other: &Answers) {
+        self.puts += other.puts;
+        self.puts_durable += other.puts_durable;
+        self.puts_late += other.puts_late;
+        self.reads += other.reads;
+        self.reads_unavailable += other.reads_unavailable;
+        self.decisions += other.decisions;
+        self.releases += other.releases;
+        self.leases += other.leases;
+    }
+}
+
+/// The model.
+#[derive(Default)]
+pub(crate) struct Model {
+    events: BTreeMap<EventKey, Event>,
+    leases: BTreeMap<EventKey, LeaseTime>,
+    pub(crate) answers: Answers,
+    /// Nothing is wrong any more: nothing may be unavailable.
+    pub(crate) calm: bool,
+    /// Somebody reads what is asked and answered.
+    told: bool,
+}
+
+impl Model {
+    pub(crate) fn new(told: bool) -> Model {
+        Model { told, ..Model::default() }
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.told {
+            println!("{:>12} {}", "", what());
+        }
+    }
+
+    pub(crate) fn snapshot(&self, key: EventKey) -> Snapshot {
+        let Some(event) = self.events.get(&key) else { return Snapshot::default() };
+        let durable = |(source, fragment): (&SourceId, &Fragment)| fragment.durable.map(|variant| (*source, variant));
+        Snapshot {
+            durable: event.fragments.iter().filter_map(durable).collect(),
+            over: event.over,
+            released: event.released.clone(),
+        }
+    }
+
+    // ---- puts ----
+
+    pub(crate) fn put_asked(&mut self, now: Time, id: FragmentId, variant: Variant) {
+        self.tell(|| format!("put {id} content {variant}"));
+        let event = self.events.entry(id.key()).or_default();
+        let fragment = event.fragments.entry(id.source).or_default();
+        fragment.asked.insert(variant);
+        fragment.asked_at.get_or_insert(now);
+    }
+
+    /// `before`: what was known when this put was first asked.
+    pub(crate) fn put_answered(&mut self, id: FragmentId, variant: Variant, before: &Snapshot, outcome: PutOutcome) {
+        self.tell(|| format!("put {id} content {variant}: {outcome:?}"));
+        self.answers.puts += 1;
+        let event = self.events.get_mut(&id.key()).expect("it was asked");
+        let decided = event.may_be_over() || !event.accept_asked.is_empty();
+        let fragment = event.fragments.get_mut(&id.source).expect("it was asked");
+        match outcome {
+            PutOutcome::Durable => {
+                assert!(!before.over, "{id} was stored in an event that was over");
+                let known = *fragment.durable.get_or_insert(variant);
+                assert_eq!(known, variant, "{id} was acknowledged with two contents");
+                fragment.acknowledged = true;
+                self.answers.puts_durable += 1;
+            }
+            PutOutcome::Late => {
+                assert!(decided, "{id} is late for an event that nobody decided");
+                self.answers.puts_late += 1;
+            }
+            PutOutcome::Conflict => {
+                let others = fragment.asked.iter().any(|asked| *asked != variant);
+                assert!(others, "{id} conflicts with a content that nobody put");
+                assert!(fragment.durable != Some(variant), "{id} conflicts with itself");
+            }
+            PutOutcome::NoSpace | PutOutcome::Unavailable | PutOutcome::IndexFull => {}
+            PutOutcome::ChecksumMismatch | PutOutcome::TooLarge | PutOutcome::ReadOnly => {
+                panic!("a put of {id} came to {outcome:?}")
+            }
+        }
+    }
+
+    // ---- reads ----
+
+    pub(crate) fn read(&mut self, id: FragmentId, before: &Snapshot, outcome: ReadOutcome, bytes: &[u8]) {
+        self.tell(|| format!("read {id}: {outcome:?}, {} bytes", bytes.len()));
+        self.answers.reads += 1;
+        let event = self.events.entry(id.key()).or_default();
+        let may_be_over = event.may_be_over();
+        match outcome {
+            ReadOutcome::Found => {
+                assert!(!before.over, "{id} was read after its event was over");
+                let fragment = event.fragments.entry(id.source).or_default();
+                let right = fragment.asked.iter().copied().find(|variant| payload(id, *variant) == bytes);
+                let right = right.unwrap_or_else(|| panic!("{id}: bytes that nobody put"));
+                let known = *fragment.durable.get_or_insert(right);
+                assert_eq!(known, right, "{id}: other bytes than were acknowledged or seen before");
+            }
+            ReadOutcome::NotFound => {
+                assert!(!before.over, "{id}: it is forgotten that its event is over");
+                let was_there = before.durable.contains_key(&id.source);
+                assert!(!was_there || may_be_over, "{id} was acknowledged and is not found");
+            }
+            ReadOutcome::Deleted => {
+                assert!(may_be_over, "{id} is deleted and nobody asked for it");
+                event.over = true;
+            }
+            ReadOutcome::Unavailable => {
+                assert!(!self.calm, "{id} is unavailable and nothing is wrong");
+                self.answers.reads_unavailable += 1;
+            }
+            ReadOutcome::Lost => panic!("{id} is lost and no more went wrong than parity makes up for"),
+        }
+    }
+
+    /// An event was read whole: `found` are its fragments.
+    pub(crate) fn event_read(
+        &mut self,
+        key: EventKey,
+        before: &Snapshot,
+        outcome: ReadOutcome,
+        found: &BTreeSet<SourceId>,
+    ) {
+        self.tell(|| format!("event {key}: {outcome:?}, {} fragments", found.len()));
+        let event = self.events.entry(key).or_default();
+        match outcome {
+            ReadOutcome::Found => {
+                for source in before.durable.keys() {
+                    assert!(found.contains(source), "{key}: source {source} was acknowledged and is not there");
+                }
+            }
+            ReadOutcome::NotFound => {
+                assert!(!before.over, "{key}: it is forgotten that it is over");
+                let known = before.durable.is_empty() || event.may_be_over();
+                assert!(known, "{key} was acknowledged and is not found");
+            }
+            ReadOutcome::Deleted => {
+                assert!(event.may_be_over(), "{key} is deleted and nobody asked for it");
+                event.over = true;
+            }
+            ReadOutcome::Unavailable => assert!(!self.calm, "{key} is unavailable and nothing is wrong"),
+            ReadOutcome::Lost => panic!("{key} is lost"),
+        }
+    }
+
+    // ---- leases and decisions ----
+
+    pub(crate) fn leased(&mut self, key: EventKey, before_over: bool, lease: LeaseTime) {
+        self.tell(|| format!("lease {key}: {lease:?}"));
+        self.answers.leases += 1;
+        assert!(!before_over, "{key} was leased after it was decided");
+        let Some(known) = self.leases.insert(key, lease) else { return };
+        // Both by one process: whichever was given first had not ended when the other one was given.
+        let overlap = |first: LeaseTime, second: LeaseTime| second.received < first.asked + first.duration;
+        let twice = known.process == lease.process && overlap(known, lease) && overlap(lease, known);
+        assert!(!twice, "{key} was leased twice: {known:?} and {lease:?}");
+    }
+
+    /// Whether an event is surely decided.
+    pub(crate) fn is_decided(&self, key: EventKey) -> bool {
+        self.events.get(&key).is_some_and(|event| event.over || !event.accepted.is_empty())
+    }
+
+    pub(crate) fn decision_asked(&mut self, key: EventKey, verdict: &Verdict) {
+        self.tell(|| format!("decide {key}: {verdict:?}"));
+        let event = self.events.entry(key).or_default();
+        match verdict {
+            Verdict::Reject => event.end_asked = true,
+            Verdict::Accept(streams) => event.accept_asked.extend(streams.iter().cloned()),
+        }
+    }
+
+    pub(crate) fn decision_answered(
+        &mut self,
+        key: EventKey,
+        verdict: &Verdict,
+        before: &Snapshot,
+        outcome: DecideOutcome,
+    ) {
+        self.tell(|| format!("decide {key}: {verdict:?}: {outcome:?}"));
+        self.answers.decisions += 1;
+        let event = self.events.get_mut(&key).expect("it was asked");
+        match (outcome, verdict) {
+            (DecideOutcome::Done | DecideOutcome::AlreadyDone, Verdict::Reject) => event.over = true,
+            (DecideOutcome::Done, Verdict::Accept(streams)) => {
+                assert!(!before.over, "{key} was accepted after it was over");
+                event.accepted = streams.iter().cloned().collect();
+                let released = event.released.clone();
+                released.iter().for_each(|stream| event.release(stream));
+            }
+            (DecideOutcome::AlreadyDone, Verdict::Accept(streams)) => {
+                if !event.over {
+                    event.accepted = streams.iter().cloned().collect();
+                }
+            }
+            (DecideOutcome::Conflict, Verdict::Reject) => {
+                assert!(!event.accept_asked.is_empty(), "{key}: a conflict with nothing");
+            }
+            (DecideOutcome::Conflict, Verdict::Accept(_)) => {
+                assert!(event.may_be_over(), "{key}: a conflict with nothing")
+            }
+            (DecideOutcome::NotFound, _) => {
+                assert!(before.durable.is_empty() || event.may_be_over(), "{key} was acknowledged and is not found");
+            }
+            (DecideOutcome::NoSpace | DecideOutcome::Unavailable, _) => {}
+            (DecideOutcome::ReadOnly | DecideOutcome::TooManyStreams, _) => {
+                panic!("a decision on {key} came to {outcome:?}")
+            }
+        }
+    }
+
+    pub(crate) fn release_asked(&mut self, key: EventKey, stream: &StreamName) {
+        self.tell(|| format!("release {key} by {stream}"));
+        self.events.entry(key).or_default().release_asked.insert(stream.clone());
+    }
+
+    pub(crate) fn release_answered(&mut self, key: EventKey, stream: &StreamName, outcome: DecideOutcome) {
+        self.tell(|| format!("release {key} by {stream}: {outcome:?}"));
+        self.answers.releases += 1;
+        let event = self.events.get_mut(&key).expect("it was asked");
+        match outcome {
+            DecideOutcome::Done | DecideOutcome::AlreadyDone => event.release(stream),
+            DecideOutcome::NotFound => assert!(event.may_be_over(), "{key} is accepted into {stream} and is not found"),
+            DecideOutcome::NoSpace | DecideOutcome::Unavailable => {}
+            _ => panic!("a release of {key} came to {outcome:?}"),
+        }
+    }
+
+    /// Events that must be in a list of a stream's accepted events that is asked for now, of a lane.
+    pub(crate) fn must_be_listed(&self, stream: &StreamName, of_lane: impl Fn(EventKey) -> bool) -> BTreeSet<EventKey> {
+        let waits = |(key, event): &(&EventKey, &Event)| {
+            of_lane(**key) && event.accepted.contains(stream) && !event.may_be_over()
+        };
+        self.events.iter().filter(waits).map(|(key, _)| *key).collect()
+    }
+
+    /// Whether that is so still.
+    pub(crate) fn must_be_listed_still(&self, key: EventKey) -> bool {
+        self.events.get(&key).is_some_and(|event| !event.may_be_over())
+    }
+
+    /// What is known of the events of a lane, ascending.
+    pub(crate) fn known_of_lane(&self, of_lane: impl Fn(EventKey) -> bool) -> Vec<(EventKey, Snapshot)> {
+        let over = |event: &Event| event.over || !event.released.is_empty();
+        let wanted = self.events.iter().filter(|(key, event)| of_lane(**key) && over(event));
+        wanted.map(|(key, _)| (*key, self.snapshot(*key))).collect()
+    }
+
+    pub(crate) fn listed(&self, key: EventKey, stream: &StreamName, before: &Snapshot) {
+        assert!(!before.over, "{key} is listed for {stream} and was over");
+        assert!(!before.released.contains(stream), "{key} is listed for {stream} and was released by it");
+        let event = self.events.get(&key);
+        assert!(
+            event.is_some_and(|e| e.accept_asked.contains(stream)),
+            "{key} is listed for {stream}, and nobody said so"
+        );
+    }
+
+    /// Fragments that were first asked for since then and must be there whatever happens now, with their bytes: acknowledged, and nobody asked for
+    /// their event to end.
+    pub(crate) fn must_be_there(&self, since: Time) -> Vec<(FragmentId, Vec<u8>)> {
+        let events = self.events.iter().filter(|(_, event)| !event.may_be_over());
+        let fragments =
+            events.flat_map(|(key, event)| event.fragments.iter().map(|(source, f)| (key.fragment(*source), f)));
+        let there = fragments.filter(|(_, f)| f.acknowledged && f.asked_at.is_some_and(|at| at >= since));
+        there.filter_map(|(id, fragment)| Some((id, payload(id, fragment.durable?)))).collect()
+    }
+
+    /// Events that are over, whatever happens now.
+    pub(crate) fn must_be_over(&self) -> Vec<EventKey> {
+        self.events.iter().filter(|(_, event)| event.over).map(|(key, _)| *key).collect()
+    }
+
+    // ---- the end ----
+
+    /// Everything came to its end: what was acknowledged is over, by somebody's word.
+    pub(crate) fn assert_all_is_over(&self) {
+        for (key, event) in &self.events {
+            assert!(event.over || !event.has_durable(), "{key} is not over: {event:?}");
+        }
+    }
+
+    pub(crate) fn unfinished(&self) -> usize {
+        self.events.values().filter(|event| !event.over && event.has_durable()).count()
+    }
+}

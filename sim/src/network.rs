@@ -1,0 +1,218 @@
+//! Connections between clients and the server: bytes in order, late, in any pieces, and cut anywhere.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_types::Time;
+
+use crate::faults::{Fault, FaultCounts};
+use crate::random::Random;
+
+/// What a socket takes before it says that it is full.
+const PIPE_BYTES: usize = 96 << 10;
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Pipe {
+    on_way: VecDeque<(Time, Vec<u8>)>,
+    arrived: Vec<u8>,
+    last_due: Time,
+    /// When the other side learns that there is nothing more.
+    end: Option<Time>,
+    /// After so many more bytes nothing goes on.
+    cut_after: Option<usize>,
+}
+
+impl Pipe {
+    fn held(&self) -> usize {
+        self.arrived.len() + self.on_way.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+    }
+
+    fn deliver(&mut self, now: Time) {
+        while self.on_way.front().is_some_and(|(due, _)| *due <= now) {
+            let (_, bytes) = self.on_way.pop_front().expect("looked at just now");
+            self.arrived.extend_from_slice(&bytes);
+        }
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        self.on_way.is_empty() && self.arrived.is_empty() && self.end.is_some_and(|end| end <= now)
+    }
+
+    fn next_due(&self, now: Time) -> Option<Time> {
+        let bytes = self.on_way.front().map(|(due, _)| *due);
+        bytes.or(self.end).filter(|due| *due > now)
+    }
+}
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+#[derive(Default)]
+struct Connection {
+    to_server: Pipe,
+    to_client: Pipe,
+    client_gone: bool,
+    server_gone: bool,
+}
+
+impl Connection {
+    fn incoming(&mut self, side: Side) -> &mut Pipe {
+        match side {
+            Side::Client => &mut self.to_client,
+            Side::Server => &mut self.to_server,
+        }
+    }
+
+    fn outgoing(&mut self, side: Side) -> &mut Pipe {
+        match side {
+            Side::Client => &mut self.to_server,
+            Side::Server => &mut self.to_client,
+        }
+    }
+}
+
+/// Names a connection; never used again.
+pub(crate) type ConnectionId = u64;
+
+/// All connections.
+pub(crate) struct Network {
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// Opened and not yet seen by the server.
+    opened: VecDeque<ConnectionId>,
+    next: ConnectionId,
+    random: Random,
+    cuts: bool,
+    late: bool,
+    pub(crate) counts: FaultCounts,
+}
+
+impl Network {
+    pub(crate) fn new(cuts: bool, late: bool, random: Random) -> Self {
+        let counts = FaultCounts::default();
+        Network { connections: BTreeMap::new(), opened: VecDeque::new(), next: 0, random, cuts, late, counts }
+    }
+
+    /// Nothing goes wrong from now on.
+    pub(crate) fn calm(&mut self) {
+        (self.cuts, self.late) = (false, false);
+        for connection in self.connections.values_mut() {
+            connection.to_server.cut_after = None;
+            connection.to_client.cut_after = None;
+        }
+    }
+
+    pub(crate) fn connect(&mut self) -> ConnectionId {
+        self.next += 1;
+        let mut connection = Connection::default();
+        if self.cuts && self.random.per_mille(250) {
+            let after = self.random.below(40_000) as usize;
+            let pipe = if self.random.per_mille(500) { &mut connection.to_server } else { &mut connection.to_client };
+            pipe.cut_after = Some(after);
+        }
+        self.connections.insert(self.next, connection);
+        self.opened.push_back(self.next);
+        self.next
+    }
+
+    /// The next connection that the server has not seen.
+    pub(crate) fn accept(&mut self) -> Option<ConnectionId> {
+        self.opened.pop_front()
+    }
+
+    /// When bytes, or the end of them, arrive next; what has arrived waits for whoever reads it.
+    pub(crate) fn next_due(&self, now: Time) -> Option<Time> {
+        let due = |connection: &Connection| [connection.to_server.next_due(now), connection.to_client.next_due(now)];
+        self.connections.values().flat_map(due).flatten().min()
+    }
+
+    /// Gives bytes to a connection; how many it took.
+    pub(crate) fn send(&mut self, now: Time, id: ConnectionId, side: Side, bytes: &[u8]) -> usize {
+        let Some(connection) = self.connections.get_mut(&id) else { return bytes.len() };
+        let pipe = connection.outgoing(side);
+        let mut taken = bytes.len().min(PIPE_BYTES.saturating_sub(pipe.held()));
+        if taken == 0 {
+            return 0;
+        }
+        // Not all at once.
+        if self.random.per_mille(200) {
+            taken = self.random.within(1..taken as u64 + 1) as usize;
+        }
+        let mut through = taken;
+        let mut cut = false;
+        if let Some(left) = &mut pipe.cut_after {
+            through = through.min(*left);
+            *left -= through;
+            cut = through < taken;
+        }
+        let mut latency = self.random.micros(10..200);
+        if self.late && self.random.per_mille(2) {
+            self.counts.fire_and_meet(Fault::LateBytes);
+            latency = self.random.millis(50..9000);
+        }
+        let due = pipe.last_due.max(now + latency);
+        pipe.last_due = due;
+        if through > 0 {
+            pipe.on_way.push_back((due, bytes[..through].to_vec()));
+        }
+        if cut {
+            self.counts.fire_and_meet(Fault::Cut);
+            self.cut(now, id);
+        }
+        taken
+    }
+
+    /// Both sides learn of it, each in its time, one of them perhaps only when it gives up waiting.
+    fn cut(&mut self, now: Time, id: ConnectionId) {
+        let deaf = self.random.per_mille(200);
+        let (first, second) = (self.random.micros(10..5000), self.random.micros(10..5000));
+        let connection = self.connections.get_mut(&id).expect("looked at just now");
+        let never = now + Duration::from_secs(3600);
+        connection.to_server.end = Some(connection.to_server.last_due.max(now + first));
+        connection.to_client.end = Some(if deaf { never } else { connection.to_client.last_due.max(now + second) });
+    }
+
+    /// What arrived at one side; what is used is drained by the caller.
+    pub(crate) fn arrived(&mut self, now: Time, id: ConnectionId, side: Side) -> Option<&mut Vec<u8>> {
+        let pipe = self.connections.get_mut(&id)?.incoming(side);
+        pipe.deliver(now);
+        Some(&mut pipe.arrived)
+    }
+
+    /// Whether one side has come to the end of what the other one sent.
+    pub(crate) fn is_over(&self, now: Time, id: ConnectionId, side: Side) -> bool {
+        let Some(connection) = self.connections.get(&id) else { return true };
+        match side {
+            Side::Client => connection.to_client.is_over(now),
+            Side::Server => connection.to_server.is_over(now),
+        }
+    }
+
+    /// One side closes. What it sent still arrives.
+    pub(crate) fn close(&mut self, now: Time, id: ConnectionId, side: Side) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        match side {
+            Side::Client => connection.client_gone = true,
+            Side::Server => connection.server_gone = true,
+        }
+        let out = connection.outgoing(side);
+        let end = out.last_due.max(now) + Duration::from_micros(50);
+        out.end = Some(out.end.map_or(end, |known| known.min(end)));
+        if connection.client_gone && connection.server_gone {
+            self.connections.remove(&id);
+        }
+    }
+
+    /// The server's process is gone: its ends of all connections too.
+    pub(crate) fn server_is_gone(&mut self, now: Time) {
+        self.opened.clear();
+        let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for id in ids {
+            self.close(now, id, Side::Server);
+        }
+    }
+}

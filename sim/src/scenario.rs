@@ -1,0 +1,108 @@
+//! What a seed plays: its store, its clients, and which faults it knows.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_format::Geometry;
+use forebay_types::RunId;
+
+use crate::faults::Fault;
+use crate::model::LARGE;
+use crate::random::Random;
+
+/// Drives and widths. As many drives as there are parities may be victims: all that may go wrong is within what is promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) drives: u16,
+    pub(crate) data: u8,
+    pub(crate) parity: u8,
+}
+
+const SHAPES: [Shape; 6] = [
+    Shape { drives: 5, data: 4, parity: 1 },
+    Shape { drives: 7, data: 4, parity: 1 },
+    Shape { drives: 6, data: 3, parity: 2 },
+    Shape { drives: 10, data: 8, parity: 2 },
+    Shape { drives: 3, data: 2, parity: 1 },
+    Shape { drives: 1, data: 1, parity: 0 },
+];
+
+/// Everything that is the same throughout a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) shape: Shape,
+    pub(crate) lanes: u16,
+    pub(crate) drive_bytes: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) flush_bytes: usize,
+    pub(crate) flush_depth: usize,
+    pub(crate) flush_interval: Duration,
+    pub(crate) cache_bytes: usize,
+    pub(crate) drive_timeout: Duration,
+    pub(crate) incomplete_after: Duration,
+    pub(crate) lease_attempts_max: u16,
+    pub(crate) lease: Duration,
+    pub(crate) writers: usize,
+    pub(crate) filters: usize,
+    pub(crate) sources_per_writer: u32,
+    pub(crate) events: u64,
+    pub(crate) faults: BTreeSet<Fault>,
+    /// The mean time between two crashes, and between two faults of the other kinds that come by the clock.
+    pub(crate) crash_millis: u64,
+    pub(crate) fault_millis: u64,
+}
+
+impl Scenario {
+    pub(crate) fn of(random: &mut Random) -> Scenario {
+        let shape = *random.one_of(&SHAPES).expect("there are some");
+        let lanes = random.within(1..4) as u16;
+        let small = random.per_mille(400);
+        let drive_bytes = if small { 4 << 20 } else { 9 << 20 };
+        let geometry = Geometry {
+            lanes,
+            data_shards: shape.data,
+            parity_shards: shape.parity,
+            data_shards_min: 1,
+            unit_bytes: 4096,
+            slot_bytes: if random.per_mille(500) { 96 << 10 } else { 192 << 10 },
+            checkpoint_bytes: 128 << 10,
+            fragment_bytes_max: 60_000,
+        };
+        // Each seed knows some of the faults: what one hides another shows.
+        let known = random.within(200..1001);
+        let faults: BTreeSet<Fault> = Fault::ALL.iter().copied().filter(|_| random.per_mille(known)).collect();
+        Scenario {
+            shape,
+            lanes,
+            drive_bytes,
+            geometry,
+            flush_bytes: 16 << 10,
+            flush_depth: random.within(1..5) as usize,
+            flush_interval: if random.per_mille(500) { Duration::ZERO } else { Duration::from_micros(300) },
+            cache_bytes: if random.per_mille(500) { 0 } else { 1 << 20 },
+            drive_timeout: Duration::from_secs(1),
+            incomplete_after: Duration::from_millis(random.within(20..2000)),
+            lease_attempts_max: 200,
+            lease: Duration::from_millis(random.within(200..3000)),
+            writers: random.within(1..4) as usize,
+            filters: random.within(1..4) as usize,
+            sources_per_writer: random.within(1..4) as u32,
+            events: random.within(100..if faults.contains(&Fault::FullStore) { 500 } else { 1200 }),
+            faults,
+            crash_millis: random.within(200..2500),
+            fault_millis: random.within(200..3000),
+        }
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        if self.knows(Fault::FullStore) { LARGE } else { RunId(1) }
+    }
+
+    pub(crate) fn sources(&self) -> u32 {
+        self.sources_per_writer * self.writers as u32
+    }
+
+    pub(crate) fn knows(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+}

@@ -1,0 +1,464 @@
+//! The server's process: control part, lanes and their connections, the machines that a real one has, carried by virtual time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use forebay_engine::{
+    Control, DriveInfo, FoundDrive, Lane, LaneConfig, LaneEvent, LaneStatus, Membership, OpenError, OpenPlan,
+    OpenRequest, plan_open,
+};
+use forebay_format::{PLACES, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
+use forebay_media::Completion;
+use forebay_server::{Greeting, Service, ServiceConfig, Step};
+use forebay_types::{DriveNumber, StoreUuid, Time};
+
+use crate::drives::{Drives, Queue};
+use crate::faults::Fault;
+use crate::network::{ConnectionId, Network, Side};
+use crate::scenario::Scenario;
+
+/// So often connections that stand still are looked for.
+const LOOK_ROUND: Duration = Duration::from_secs(1);
+
+/// The newer one of a drive's superblocks, as whoever opens the drive finds it.
+pub(crate) fn newest_superblock(drives: &mut Drives, drive: DriveNumber) -> Option<Superblock> {
+    let mut newest: Option<Superblock> = None;
+    for place in 0..PLACES {
+        let bytes = drives.look(drive, place * SUPERBLOCK_STRIDE_BYTES, SUPERBLOCK_BYTES)?;
+        if let Ok(superblock) = Superblock::decode(bytes)
+            && newest.as_ref().is_none_or(|known| known.generation < superblock.generation)
+        {
+            newest = Some(superblock);
+        }
+    }
+    newest
+}
+
+/// What the process says that the world must know.
+#[derive(Debug)]
+pub(crate) enum Told {
+    DriveFailed { drive: DriveNumber, reason: String },
+    Failed { reason: String },
+}
+
+struct LaneSide {
+    lane: Lane,
+    service: Service,
+    completions: Vec<Completion>,
+    mailbox: VecDeque<Membership>,
+    peers: BTreeMap<u64, ConnectionId>,
+    next_id: u64,
+    looked_round: Time,
+    serving: bool,
+    stopped: Option<bool>,
+}
+
+/// A process that serves the store.
+pub(crate) struct Process {
+    control: Control,
+    control_since: Option<Time>,
+    control_completions: Vec<Completion>,
+    lane_events: VecDeque<(u16, LaneEvent)>,
+    lanes: Vec<LaneSide>,
+    plan: OpenPlan,
+    nonce: u64,
+    greeting: BTreeMap<ConnectionId, Greeting>,
+    /// Its clock is so far ahead of the world's.
+    ahead: Duration,
+    stopping: bool,
+    parity: usize,
+    timeout: Duration,
+}
+
+impl Process {
+    /// A process that opens the drives, without those of `without`, and with one that does not belong to them.
+    pub(crate) fn start(
+        drives: &mut Drives,
+        scenario: &Scenario,
+        without: &BTreeSet<DriveNumber>,
+        stranger: Option<Fault>,
+        nonce: u64,
+    ) -> Result<Process, OpenError> {
+        let numbers = (0..scenario.shape.drives).map(DriveNumber).filter(|number| !without.contains(number));
+        let mut found: Vec<FoundDrive> = numbers
+            .filter_map(|number| {
+                let superblock = newest_superblock(drives, number)?;
+                Some(FoundDrive { path: format!("drive {number}"), superblock })
+            })
+            .collect();
+        if let (Some(fault @ (Fault::ForeignDrive | Fault::Clone)), Some(first)) = (stranger, found.first()) {
+            let mut stranger = first.clone();
+            if fault == Fault::ForeignDrive {
+                stranger.superblock.store = StoreUuid::from_bytes([8; 16]);
+                stranger.superblock.generation = 1;
+            }
+            found.push(stranger);
+        }
+        let plan = plan_open(&found, OpenRequest::default())?;
+        Ok(Process {
+            control: Control::start(&plan, nonce),
+            control_since: None,
+            control_completions: Vec::new(),
+            lane_events: VecDeque::new(),
+            lanes: Vec::new(),
+            plan,
+            nonce,
+            greeting: BTreeMap::new(),
+            ahead: Duration::ZERO,
+            stopping: false,
+            parity: usize::from(scenario.shape.parity),
+            timeout: scenario.drive_timeout,
+        })
+    }
+
+    /// Its clock.
+    pub(crate) fn clock(&self, now: Time) -> Time {
+        now + self.ahead
+    }
+
+    pub(crate) fn jump(&mut self, by: Duration) {
+        self.ahead += by;
+    }
+
+    /// Who is a member, as far as it is durable.
+    pub(crate) fn members(&self) -> BTreeSet<DriveNumber> {
+        self.control.drives().into_iter().filter(|drive| drive.member).map(|drive| drive.number).collect()
+    }
+
+    pub(crate) fn is_serving(&self) -> bool {
+        !self.lanes.is_empty() && self.lanes.iter().all(|side| side.serving)
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+        self.lanes.iter_mut().for_each(|side| side.service.stop());
+    }
+
+    /// After [`Process::stop`]: how it ended, when it has.
+    pub(crate) fn has_stopped(&self) -> Option<bool> {
+        let stopped = !self.lanes.is_empty() && self.lanes.iter().all(|side| side.stopped.is_some());
+        let whole = self.lanes.iter().all(|side| side.stopped == Some(true));
+        (stopped && (!whole || self.control.is_clean() || self.control.no_quorum().is_some())).then_some(whole)
+    }
+
+    pub(crate) fn status(&self) -> Vec<LaneStatus> {
+        self.lanes.iter().map(|side| side.lane.status()).collect()
+    }
+
+    pub(crate) fn take_completion(&mut self, queue: Queue, completion: Completion) {
+        match queue {
+            Queue::Control => self.control_completions.push(completion),
+            Queue::Lane(lane) => self.lanes[usize::from(lane)].completions.push(completion),
+        }
+    }
+
+    pub(crate) fn next_wakeup(&self, now: Time) -> Option<Time> {
+        if self.lanes.iter().any(|side| side.service.has_work()) {
+            return Some(now);
+        }
+        let own = self.lanes.iter().flat_map(|side| [side.lane.next_wakeup(), side.service.next_retry()]);
+        let own = own.flatten().min().map(|at| now + at.since(self.clock(now)));
+        let round = self.lanes.iter().map(|side| side.looked_round + LOOK_ROUND).min();
+        let control = self.control_since.map(|_| now + self.timeout);
+        [own, round, control].into_iter().flatten().min()
+    }
+
+    /// One turn of every thread that it has.
+    pub(crate) fn turn(
+        &mut self,
+        now: Time,
+        drives: &mut Drives,
+        network: &mut Network,
+        scenario: &Scenario,
+    ) -> Vec<Told> {
+        let mut told = Vec::new();
+        self.turn_control(now, drives, &mut told);
+        if self.lanes.is_empty() && self.control.is_started() {
+            self.start_lanes(now, scenario);
+        }
+        self.greet(now, network);
+        for number in 0..self.lanes.len() {
+            self.turn_lane(number, now, drives, network);
+        }
+        told
+    }
+
+    fn turn_control(&mut self, now: Time, drives: &mut Drives, told: &mut Vec<Told>) {
+        for completion in std::mem::take(&mut self.control_completions) {
+            self.control.complete(&completion);
+        }
+        // It reads what lanes tell only while nothing of its own is on its way.
+        while self.control.waiting_for().is_empty()
+            && let Some((_, event)) = self.lane_events.pop_front()
+        {
+            match event {
+                LaneEvent::DriveFailed { drive, reason } => {
+                    self.control.drive_failed(drive);
+                    told.push(Told::DriveFailed { drive, reason });
+                }
+                LaneEvent::Failed { reason } => told.push(Told::Failed { reason }),
+                LaneEvent::Serving | LaneEvent::Stopped { .. } => {}
+            }
+            self.submit_control(now, drives);
+        }
+        if self.stopping && self.lanes.iter().all(|side| side.stopped == Some(true)) && !self.lanes.is_empty() {
+            self.control.stop_clean();
+        }
+        let late = self.control_since.is_some_and(|since| now >= since + self.timeout * 5);
+        if late && self.control.waiting_for().len() <= self.parity {
+            for drive in self.control.waiting_for() {
+                self.control.give_up(drive);
+                told.push(Told::DriveFailed { drive, reason: "it did not take a superblock in time".to_owned() });
+            }
+        }
+        self.submit_control(now, drives);
+        if let Some(reason) = self.control.no_quorum() {
+            told.push(Told::Failed { reason: reason.to_owned() });
+        }
+        while let Some(message) = self.control.next_message() {
+            self.lanes.iter_mut().for_each(|side| side.mailbox.push_back(message.clone()));
+        }
+        if self.control.waiting_for().is_empty() {
+            self.control_since = None;
+        }
+    }
+
+    fn submit_control(&mut self, now: Time, drives: &mut Drives) {
+        while let Some((id, operation)) = self.control.next_operation() {
+            drives.submit(now, Queue::Control, id, operation);
+            self.control_since = Some(now);
+        }
+    }
+
+    fn start_lanes(&mut self, now: Time, scenario: &Scenario) {
+        let drives = self.control.drives();
+        for lane in 0..scenario.lanes {
+            let config = lane_config(scenario, &self.plan.superblock, lane, drives.clone(), self.nonce);
+            let service = ServiceConfig {
+                store: config.store,
+                epoch: config.epoch,
+                lanes: scenario.lanes,
+                lane,
+                fragment_bytes_max: config.geometry.fragment_bytes_max,
+                read_only: false,
+                staging_bytes: 1 << 20,
+                out_buffer_bytes: 256 << 10,
+                credit_bytes: 1 << 20,
+                stall_timeout: Duration::from_secs(10),
+            };
+            self.lanes.push(LaneSide {
+                lane: Lane::new(config, self.clock(now)),
+                service: Service::new(service),
+                completions: Vec::new(),
+                mailbox: VecDeque::new(),
+                peers: BTreeMap::new(),
+                next_id: 0,
+                looked_round: now,
+                serving: false,
+                stopped: None,
+            });
+        }
+        if self.stopping {
+            self.stop();
+        }
+    }
+
+    /// Takes connections and reads what they begin with.
+    fn greet(&mut self, now: Time, network: &mut Network) {
+        while let Some(id) = network.accept() {
+            self.greeting.insert(id, Greeting::default());
+        }
+        if self.lanes.is_empty() {
+            return;
+        }
+        let lanes = self.lanes.len() as u16;
+        let ids: Vec<ConnectionId> = self.greeting.keys().copied().collect();
+        for id in ids {
+            let greeting = self.greeting.get_mut(&id).expect("listed just now");
+            let Some(arrived) = network.arrived(now, id, Side::Server) else {
+                self.greeting.remove(&id);
+                continue;
+            };
+            let mut greeted = None;
+            while !arrived.is_empty() && greeted.is_none() {
+                let space = greeting.space();
+                let bytes = space.len().min(arrived.len());
+                space[..bytes].copy_from_slice(&arrived[..bytes]);
+                arrived.drain(..bytes);
+                greeted = greeting.filled(bytes, lanes).expect("clients greet as they should");
+            }
+            if let Some((hello, request)) = greeted {
+                self.greeting.remove(&id);
+                let side = &mut self.lanes[usize::from(hello.lane)];
+                side.next_id += 1;
+                side.peers.insert(side.next_id, id);
+                side.service.open(side.next_id, hello.class, request);
+                side.service.readable(side.next_id);
+            } else if network.is_over(now, id, Side::Server) {
+                self.greeting.remove(&id);
+                network.close(now, id, Side::Server);
+            }
+        }
+    }
+
+    fn turn_lane(&mut self, number: usize, now: Time, drives: &mut Drives, network: &mut Network) {
+        let clock = self.clock(now);
+        let stopping = self.stopping;
+        let side = &mut self.lanes[number];
+        if stopping {
+            side.lane.stop();
+        }
+        let queue = Queue::Lane(number as u16);
+        let events = &mut self.lane_events;
+        let moved = side.run(now, clock, queue, drives, events);
+        side.service.take_replies(&mut side.lane, clock, moved);
+        side.note_readable(now, network);
+        side.write(now, network);
+        if side.work(now, network) {
+            let moved = side.run(now, clock, queue, drives, events);
+            side.service.take_replies(&mut side.lane, clock, moved);
+        }
+        side.write(now, network);
+        if now >= side.looked_round + LOOK_ROUND {
+            side.looked_round = now;
+            for (id, _) in side.service.stalled(clock) {
+                side.close(now, id, network);
+            }
+        }
+    }
+}
+
+impl LaneSide {
+    /// As `LaneRunner::turn`.
+    fn run(
+        &mut self,
+        now: Time,
+        clock: Time,
+        queue: Queue,
+        drives: &mut Drives,
+        events: &mut VecDeque<(u16, LaneEvent)>,
+    ) -> bool {
+        let mut moved = false;
+        for completion in self.completions.drain(..) {
+            self.lane.complete(clock, completion);
+            moved = true;
+        }
+        while let Some(message) = self.mailbox.pop_front() {
+            self.lane.membership(&message);
+            moved = true;
+        }
+        self.lane.pump(clock);
+        while let Some((id, operation)) = self.lane.next_operation() {
+            drives.submit(now, queue, id, operation);
+        }
+        let Queue::Lane(number) = queue else { unreachable!("a lane has a lane's queue") };
+        while let Some(event) = self.lane.next_event() {
+            match event {
+                LaneEvent::Serving => {
+                    self.serving = true;
+                    let status = self.lane.status();
+                    let lost = (status.flushes_lost, status.segments_unreadable);
+                    assert_eq!(lost, (0, 0), "recovery found less than was there: {status:?}");
+                }
+                LaneEvent::Stopped { whole } => self.stopped = Some(whole),
+                LaneEvent::DriveFailed { .. } | LaneEvent::Failed { .. } => {}
+            }
+            events.push_back((number, event));
+        }
+        moved
+    }
+
+    fn note_readable(&mut self, now: Time, network: &mut Network) {
+        let ids: Vec<(u64, ConnectionId)> = self.peers.iter().map(|(id, connection)| (*id, *connection)).collect();
+        for (id, connection) in ids {
+            match network.arrived(now, connection, Side::Server).map(|arrived| arrived.is_empty()) {
+                None => self.close(now, id, network),
+                Some(false) => self.service.readable(id),
+                Some(true) if network.is_over(now, connection, Side::Server) => self.close(now, id, network),
+                Some(true) => {}
+            }
+        }
+    }
+
+    fn work(&mut self, now: Time, network: &mut Network) -> bool {
+        let mut worked = false;
+        while let Some(id) = self.service.next_connection() {
+            worked = true;
+            let Some(connection) = self.peers.get(&id).copied() else { continue };
+            while let Some(arrived) = network.arrived(now, connection, Side::Server) {
+                if self.service.work(id, &mut self.lane, !arrived.is_empty()) != Step::Read {
+                    break;
+                }
+                let space = self.service.read_space(id);
+                let bytes = space.len().min(arrived.len());
+                space[..bytes].copy_from_slice(&arrived[..bytes]);
+                arrived.drain(..bytes);
+                if bytes > 0 {
+                    self.service.received(id, bytes);
+                }
+            }
+        }
+        worked
+    }
+
+    fn write(&mut self, now: Time, network: &mut Network) {
+        let mut ids = Vec::new();
+        self.service.take_dirty(&mut ids);
+        let waiting = self.peers.keys().filter(|id| self.service.has_to_send(**id));
+        ids.extend(waiting);
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            self.write_to(now, id, network);
+        }
+    }
+
+    fn write_to(&mut self, now: Time, id: u64, network: &mut Network) {
+        let Some(connection) = self.peers.get(&id).copied() else { return };
+        loop {
+            let piece =
+                self.service.pieces_to_send(id).next().map(|piece| network.send(now, connection, Side::Server, piece));
+            match piece {
+                None | Some(0) => break,
+                Some(sent) => self.service.sent(id, sent),
+            }
+        }
+        if self.service.is_closing(id) && !self.service.has_to_send(id) {
+            self.close(now, id, network);
+        }
+    }
+
+    fn close(&mut self, now: Time, id: u64, network: &mut Network) {
+        self.service.close(id);
+        if let Some(connection) = self.peers.remove(&id) {
+            network.close(now, connection, Side::Server);
+        }
+    }
+}
+
+pub(crate) fn lane_config(
+    scenario: &Scenario,
+    superblock: &Superblock,
+    lane: u16,
+    drives: Vec<DriveInfo>,
+    nonce: u64,
+) -> LaneConfig {
+    LaneConfig {
+        store: superblock.store,
+        lane,
+        geometry: superblock.geometry,
+        drives,
+        epoch: superblock.epoch + 1,
+        nonce,
+        flush_bytes: scenario.flush_bytes,
+        flush_depth: scenario.flush_depth,
+        flush_interval: scenario.flush_interval,
+        cache_bytes: scenario.cache_bytes,
+        index_bytes: 4 << 20,
+        drive_timeout: scenario.drive_timeout,
+        incomplete_after: scenario.incomplete_after,
+        lease_attempts_max: scenario.lease_attempts_max,
+        parity_min: scenario.shape.parity,
+        read_only: false,
+    }
+}
