@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use forebay_store::{Examination, StoreConfig, examine};
+use forebay_store::{Examination, Standing, StoreConfig, examine};
+use forebay_types::DriveNumber;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -77,7 +78,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let mut report = drives::report(&examination, command.quick);
     look_at_lanes(&mut examination, &mut report, command, output)?;
     report.judge();
-    let refused = examination.refusals.pop().map(|error| open_failure(error, &command.drives));
+    let refused = examination.refusals.drain(..).next().map(|error| open_failure(error, &command.drives));
     let failure = failure(&report, refused, command);
     output.line(&screen::screen(&report));
     let mut object = serde_json::to_value(&report).expect("a report has string keys");
@@ -94,7 +95,14 @@ fn look_at_lanes(
     let Some(store) = &mut examination.store else { return Ok(()) };
     let name = store.superblock.store.to_string();
     let mut export = command.export.as_ref().map(|directory| Export::begin(directory, &name)).transpose()?;
-    let context = Context { output, absent: &store.absent, quick: command.quick };
+    let drives = examination.drives.iter();
+    let out: Vec<DriveNumber> = drives
+        .filter_map(|drive| match drive.standing {
+            Standing::Out(number) => Some(number),
+            _ => None,
+        })
+        .collect();
+    let context = Context { output, absent: &store.absent, out: &out, quick: command.quick };
     for seed in store.lanes.drain(..) {
         let lane = lane::look(seed, &context, export.as_mut())?;
         report.readable.add(&lane.readable);
@@ -119,7 +127,8 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
         Verdict::OutOfReach => "is out of reach as long as drives are missing",
         Verdict::Lost => "is lost",
     };
-    let count = readable.fragments_lost + readable.fragments_unavailable;
+    let exported_not = report.export.as_ref().map_or(0, |export| export.fragments_missing);
+    let count = (readable.fragments_lost + readable.fragments_unavailable).max(exported_not);
     let unknown = readable.unknown.len() + readable.possibly_acknowledged.len();
     let exported = match &report.export {
         Some(_) => ". What can be read was exported",
@@ -137,8 +146,14 @@ impl Report {
     fn judge(&mut self) {
         let readable = &self.readable;
         let unknown = |state| readable.unknown.iter().any(|unknown| unknown.state == state);
-        let drive_harmed =
-            |drive: &report::Drive| drive.cut_off_from_bytes.is_some() || !drive.superblocks_damaged.is_empty();
+        // What of a drive that was taken out matters is told by the shards on it.
+        let drive_harmed = |drive: &report::Drive| {
+            let damaged = drive.cut_off_from_bytes.is_some() || !drive.superblocks_damaged.is_empty();
+            drive.state == "member" && (damaged || drive.reason.is_some())
+        };
+        // With --quick it may be the export that meets what cannot be read.
+        let (lost, missing) =
+            self.export.as_ref().map_or((0, 0), |export| (export.fragments_lost, export.fragments_missing));
         let lane_harmed = |lane: &report::Lane| {
             let behind = lane.checkpoint.as_ref().is_some_and(|checkpoint| !checkpoint.drives_behind.is_empty());
             let segments = lane.segments.iter().any(report::Segment::is_harmed);
@@ -146,9 +161,10 @@ impl Report {
         };
         self.verdict = if self.store.is_none() {
             Verdict::NoStore
-        } else if readable.fragments_lost > 0 || unknown("lost") {
+        } else if readable.fragments_lost > 0 || unknown("lost") || lost > 0 {
             Verdict::Lost
         } else if readable.fragments_unavailable > 0
+            || missing > 0
             || unknown("unavailable")
             || !readable.possibly_acknowledged.is_empty()
         {

@@ -156,7 +156,9 @@ impl Export {
                 line.fragments.push(self.fragment(event.key, fragment, payload)?);
                 right.push((fragment.source, payload));
             } else {
-                let outcome = if *outcome == ReadOutcome::Unavailable { "unavailable" } else { "lost" };
+                let unavailable = *outcome == ReadOutcome::Unavailable;
+                self.counts.fragments_lost += u64::from(!unavailable);
+                let outcome = if unavailable { "unavailable" } else { "lost" };
                 let (source, bytes, crc32c) = (fragment.source.0, fragment.bytes, hex(fragment.crc));
                 line.missing.push(MissingLine { source, bytes, crc32c, outcome });
             }
@@ -238,6 +240,7 @@ impl Export {
             "fragments": self.counts.fragments,
             "bytes": self.counts.bytes,
             "fragments_missing": self.counts.fragments_missing,
+            "fragments_lost": self.counts.fragments_lost,
             "unknown": report.readable.unknown,
             "possibly_acknowledged": report.readable.possibly_acknowledged,
         });

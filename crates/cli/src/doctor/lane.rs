@@ -23,6 +23,8 @@ pub struct Context<'a> {
     pub output: &'a Output,
     /// Drives of the store that are not there.
     pub absent: &'a [DriveNumber],
+    /// Drives that are there and were taken out of the store: nothing but pieces of segments is expected of them.
+    pub out: &'a [DriveNumber],
     /// Headers and tables alone are read.
     pub quick: bool,
 }
@@ -40,7 +42,7 @@ pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) 
     let mut look = LaneLook::begin(seed, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
     drop(waiting);
     let mut report = Lane { lane: number, ..Lane::default() };
-    tell_checkpoints(&mut look, &mut report);
+    tell_checkpoints(&mut look, &mut report, context.out);
     if let Err(reason) = look.lane().serves_reads() {
         let state = if context.absent.is_empty() { "lost" } else { "unavailable" };
         report.unreadable = Some(reason.to_owned());
@@ -49,10 +51,10 @@ pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) 
     }
     let found = look.lane().findings().segments.clone();
     let stored = look.lane().stored_segments();
-    report.start = segments::start(&found, &stored);
     report.contents = contents(&mut look);
     tell_unknown(&mut report, &found, context.absent);
     let doubtful = check_segments(&mut look, &mut report, &found, &stored, context);
+    report.start = segments::start(&report.segments, &found);
     let by_handle: BTreeMap<SegmentHandle, &StoredSegment> = stored.iter().map(|s| (s.handle, s)).collect();
     read_doubtful(&mut look, &mut report.readable, &doubtful, &by_handle, context);
     report.readable.fragments = report.contents.fragments;
@@ -68,8 +70,16 @@ fn numbers(drives: &[DriveNumber]) -> Vec<u16> {
     drives.iter().map(|drive| drive.0).collect()
 }
 
-fn tell_checkpoints(look: &mut LaneLook, report: &mut Lane) {
-    let places = look.checkpoints();
+/// Those of a segment's drives that are not there, ascending.
+fn missing_of(drives: impl Iterator<Item = DriveNumber>, absent: &[DriveNumber]) -> Vec<u16> {
+    let mut missing: Vec<u16> = drives.filter(|drive| absent.contains(drive)).map(|drive| drive.0).collect();
+    missing.sort_unstable();
+    missing
+}
+
+fn tell_checkpoints(look: &mut LaneLook, report: &mut Lane, out: &[DriveNumber]) {
+    let mut places = look.checkpoints();
+    places.retain(|place| !out.contains(&place.drive));
     let taken = look.lane().findings().checkpoint;
     let mut newest: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
     let mut whole = BTreeSet::new();
@@ -139,13 +149,7 @@ impl Unknown {
 /// What is gone and no table tells what it was. As long as a drive is missing nothing is called lost that it may bring.
 fn tell_unknown(report: &mut Lane, found: &[SegmentFound], absent: &[DriveNumber]) {
     for segment in found {
-        let missing: Vec<u16> = segment
-            .shards
-            .iter()
-            .map(|place| place.drive)
-            .filter(|drive| absent.contains(drive))
-            .map(|d| d.0)
-            .collect();
+        let missing = missing_of(segment.shards.iter().map(|place| place.drive), absent);
         let state = if missing.is_empty() { "lost" } else { "unavailable" };
         let of_segment =
             Unknown { segment: Some(segment.id.to_string()), drives: missing, ..Unknown::of_lane(report.lane, state) };
@@ -274,8 +278,7 @@ fn read_doubtful(
 
 /// How many of which drives a segment lacks.
 fn who_brings(segment: &StoredSegment, absent: &[DriveNumber]) -> (usize, Vec<u16>) {
-    let missing: Vec<u16> =
-        segment.shards.iter().map(|place| place.drive).filter(|drive| absent.contains(drive)).map(|d| d.0).collect();
+    let missing = missing_of(segment.shards.iter().map(|place| place.drive), absent);
     let there = segment.shards.len() - missing.len();
     let needed = usize::from(segment.data_shards).saturating_sub(there).max(1).min(missing.len());
     (needed, missing)

@@ -154,6 +154,8 @@ pub struct Segment {
     pub flushes: usize,
     /// Flushes that a start would write again.
     pub flushes_torn: Vec<u32>,
+    /// What a start does with it: `stays`, `closed` (it gets its closing flush), `freed` (nothing lives in it), or `unused`.
+    pub at_start: &'static str,
     pub live_records: u64,
     pub live_bytes: u64,
     pub shards: Vec<Shard>,
@@ -311,4 +313,6 @@ pub struct Exported {
     pub bytes: u64,
     /// Fragments that could not be read.
     pub fragments_missing: u64,
+    /// Of these, lost; the others are unavailable.
+    pub fragments_lost: u64,
 }

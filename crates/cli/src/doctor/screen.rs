@@ -8,7 +8,7 @@ use super::report::{Drive, Lane, Readable, Report, Segment, Shard, Unknown, Verd
 use crate::size::{human_bytes, human_count};
 
 /// Lines of one kind that a person reads; `--json` has all.
-const LINES_MAX: usize = 12;
+const LINES_MAX: usize = 6;
 
 /// Rows of a name and words.
 #[derive(Default)]
@@ -22,9 +22,15 @@ impl Rows {
 
     /// Some lines, and how many more there are.
     fn some<T>(&mut self, items: &[T], words: impl Fn(&T) -> String) {
+        self.some_of(items, items.len() as u64, words);
+    }
+
+    /// The same of items that are not all listed.
+    fn some_of<T>(&mut self, items: &[T], all: u64, words: impl Fn(&T) -> String) {
         items.iter().take(LINES_MAX).for_each(|item| self.row("", &words(item)));
-        if items.len() > LINES_MAX {
-            self.row("", &format!("and {} more; --json tells more of them", items.len() - LINES_MAX));
+        let shown = items.len().min(LINES_MAX) as u64;
+        if all > shown {
+            self.row("", &format!("and {} more; --json tells more of them", human_count(all - shown)));
         }
     }
 }
@@ -39,6 +45,7 @@ pub fn screen(report: &Report) -> String {
     for lane in &report.lanes {
         tell_lane(lane, &mut rows);
     }
+    damage(report, &mut rows);
     stored(report, &mut rows);
     if report.store.is_some() {
         readable(&report.readable, report.quick, &mut rows);
@@ -141,6 +148,9 @@ fn tell_lane(lane: &Lane, rows: &mut Rows) {
         return rows.row("", &format!("NOTHING CAN BE READ: {reason}"));
     }
     rows.row("", &segment_counts(lane));
+    let closed: Vec<&Segment> =
+        lane.segments.iter().filter(|s| s.at_start == "closed" || !s.flushes_torn.is_empty()).collect();
+    rows.some(&closed, |segment| unclosed_line(segment));
     let harmed: Vec<&Segment> = lane.segments.iter().filter(|segment| segment.is_harmed()).collect();
     rows.some(&harmed, |segment| segment_line(segment));
     let damaged: Vec<(&Segment, &Shard)> = harmed
@@ -163,10 +173,40 @@ fn segment_counts(lane: &Lane) -> String {
     )
 }
 
+/// How much of each drive is not as it was written.
+fn damage(report: &Report, rows: &mut Rows) {
+    let mut sums: std::collections::BTreeMap<u16, (u64, u64)> = Default::default();
+    for shard in report.lanes.iter().flat_map(|lane| &lane.segments).flat_map(|segment| &segment.shards) {
+        if !shard.damage.is_empty() {
+            let sum = sums.entry(shard.drive).or_default();
+            *sum = (sum.0 + 1, sum.1 + shard.damage.len() as u64 + shard.damage_left_out);
+        }
+    }
+    for (drive, (shards, places)) in sums {
+        let (shards, places) = (human_count(shards), human_count(places));
+        rows.row(
+            "damage",
+            &format!("drive {drive}: {places} places in {shards} segments are not as they were written"),
+        );
+    }
+}
+
+/// What a start does with a segment that was being written.
+fn unclosed_line(segment: &Segment) -> String {
+    let again = match segment.flushes_torn.as_slice() {
+        [] => String::new(),
+        [flush] => format!("; flush {flush} is torn and would be written again"),
+        [first, .., last] => format!("; flushes {first} to {last} are torn and would be written again"),
+    };
+    format!("{} has {} flushes and no end that can be read: a start closes it{again}", segment.segment, segment.flushes)
+}
+
 fn segment_line(segment: &Segment) -> String {
     let numbers = |state| {
         let shards = segment.shards.iter().filter(|shard| shard.state == state);
-        shards.map(|shard| shard.drive).collect::<Vec<u16>>()
+        let mut drives: Vec<u16> = shards.map(|shard| shard.drive).collect();
+        drives.sort_unstable();
+        drives
     };
     let mut words = format!(
         "{} {}+{}, {} flushes, {} alive:",
@@ -258,11 +298,11 @@ fn readable(readable: &Readable, quick: bool, rows: &mut Rows) {
             &format!("out of reach: {} fragments, {}; {which}", human_count(by.fragments), human_bytes(by.bytes)),
         );
     }
-    rows.some(&readable.unavailable, |id| format!("out of reach: {id}"));
+    rows.some_of(&readable.unavailable, readable.fragments_unavailable, |id| format!("out of reach: {id}"));
     if readable.fragments_lost > 0 {
         let (fragments, bytes) = (human_count(readable.fragments_lost), human_bytes(readable.bytes_lost));
         rows.row("", &format!("LOST: {fragments} fragments, {bytes}"));
-        rows.some(&readable.lost, |id| format!("lost: {id}"));
+        rows.some_of(&readable.lost, readable.fragments_lost, |id| format!("lost: {id}"));
     }
     rows.some(&readable.unknown, |unknown| {
         let state = if unknown.state == "lost" { "LOST OR UNKNOWN" } else { "out of reach, unknown" };

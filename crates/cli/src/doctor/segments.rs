@@ -1,7 +1,5 @@
 //! How the segments of a lane lie on its drives.
 
-use std::collections::BTreeSet;
-
 use forebay_engine::{FlushCheck, FlushFate, Found, HeaderCheck, SegmentFound, ShardCheck, StoredSegment};
 use forebay_types::DriveNumber;
 
@@ -30,6 +28,7 @@ pub fn segment(found: &SegmentFound, stored: Option<&StoredSegment>, absent: &[D
         parity_shards: found.parity_shards,
         flushes: stored.map_or(0, |stored| stored.flushes.len()),
         flushes_torn: torn.map(|flush| flush.flush).collect(),
+        at_start: at_start(found, stored),
         live_records: stored.map_or(0, |stored| stored.live_records),
         live_bytes: stored.map_or(0, |stored| stored.live_bytes),
         shards: shards.collect(),
@@ -102,26 +101,33 @@ pub fn is_doubtful(check: &FlushCheck, data_shards: u8) -> bool {
     !check.is_readable() || headers < usize::from(data_shards)
 }
 
-/// What a start would do with the segments of a lane.
-pub fn start(found: &[SegmentFound], stored: &[StoredSegment]) -> LaneStart {
-    let mut start = LaneStart::default();
-    let live: BTreeSet<String> =
-        stored.iter().filter(|segment| segment.live_records > 0).map(|segment| segment.id.to_string()).collect();
-    for segment in found {
-        match segment.found {
-            Found::Walked if live.contains(&segment.id.to_string()) => start.segments_closed += 1,
-            Found::Walked | Found::Table if !live.contains(&segment.id.to_string()) => start.segments_freed += 1,
-            _ => {}
-        }
-        for flush in &segment.flushes {
-            match flush.fate {
-                FlushFate::Torn => {
-                    start.flushes_written_again += 1;
-                    start.records_written_again += u64::from(flush.records);
-                }
-                FlushFate::Discarded => start.flushes_discarded += 1,
-                FlushFate::Stays | FlushFate::Unavailable | FlushFate::Lost => {}
+/// What a start does with a segment.
+fn at_start(found: &SegmentFound, stored: Option<&StoredSegment>) -> &'static str {
+    let stays = found.flushes.iter().any(|flush| flush.fate == FlushFate::Stays);
+    match found.found {
+        Found::Empty => "unused",
+        Found::Unreadable => "stays",
+        Found::Table | Found::Walked if stored.is_none_or(|stored| stored.live_records == 0) => "freed",
+        Found::Table => "stays",
+        // What is torn lives elsewhere by then.
+        Found::Walked if stays => "closed",
+        Found::Walked => "freed",
+    }
+}
+
+/// What a start does in a lane with these segments.
+pub fn start(segments: &[Segment], found: &[SegmentFound]) -> LaneStart {
+    let count = |word| segments.iter().filter(|segment| segment.at_start == word).count() as u64;
+    let mut start =
+        LaneStart { segments_closed: count("closed"), segments_freed: count("freed"), ..LaneStart::default() };
+    for flush in found.iter().flat_map(|segment| &segment.flushes) {
+        match flush.fate {
+            FlushFate::Torn => {
+                start.flushes_written_again += 1;
+                start.records_written_again += u64::from(flush.records);
             }
+            FlushFate::Discarded => start.flushes_discarded += 1,
+            FlushFate::Stays | FlushFate::Unavailable | FlushFate::Lost => {}
         }
     }
     start

@@ -7,7 +7,7 @@ use forebay_types::crc32c;
 use serde_json::Value;
 
 use crate::common::{Drives, faser_file};
-use crate::look::{doctor, drives_of, payload, stopped};
+use crate::look::{doctor, drives_of, overwrite, payload, stopped};
 
 fn export(exit: i32, directory: &Path, paths: &[PathBuf]) -> Value {
     let name = directory.display().to_string();
@@ -114,6 +114,21 @@ fn without_too_many_drives_what_is_there_is_exported_and_the_rest_is_listed() {
     assert_eq!(index["unknown"], report["readable"]["unknown"]);
     // Some of it came out, and what came out is right.
     assert!(exported > 0, "{report}");
+}
+
+#[test]
+fn an_export_meets_what_a_quick_look_does_not_see() {
+    let drives = stopped(3);
+    for (drive, at) in &drives_of(&drives, 1)[..2] {
+        overwrite(&drives.paths[*drive], *at, b"rot");
+    }
+    assert_eq!(doctor(&["--quick", "--json"], &drives.paths).expect(0).json()["verdict"], "whole");
+    let directory = drives.directory.path().join("export");
+    let name = directory.display().to_string();
+    let report = doctor(&["--quick", "--json", "--export", &name], &drives.paths).expect(1).json();
+    assert_eq!((&report["verdict"], &report["export"]["fragments_lost"]), (&"lost".into(), &1.into()));
+    let index = index(&directory);
+    assert_eq!((compare(&directory, &index), &index["events"][1]["missing"][0]["outcome"]), (2, &"lost".into()));
 }
 
 #[test]

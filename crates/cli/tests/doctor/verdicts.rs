@@ -206,6 +206,9 @@ fn a_torn_tail_is_what_a_start_would_write_again() {
     assert_eq!(report["verdict"], "whole", "what was being written is no damage");
     let start = &report["start"];
     assert_eq!((&start["flushes_written_again"], &start["records_written_again"]), (&1.into(), &1.into()));
+    let segments = report["lanes"][0]["segments"].as_array().expect("segments");
+    let walked = segments.iter().find(|segment| segment["found"] == "walked").expect("one was open");
+    assert_eq!((&walked["at_start"], &walked["flushes_torn"]), (&"closed".into(), &serde_json::json!([2])));
     assert_eq!(report["readable"]["fragments_readable"], 3);
     // With the others, it is not known whether it was acknowledged.
     let others: Vec<PathBuf> = (0..5).filter(|n| *n != (drive + 1) % 5).map(|n| drives.paths[n].clone()).collect();
@@ -254,6 +257,22 @@ fn drives_that_do_not_belong_together_are_told_apart() {
     }
     let report = told(2, &drives.paths);
     assert_eq!((drive_states(&report)[4], &report["verdict"]), ("newer", &"repairable".into()));
+}
+
+#[test]
+fn a_drive_that_was_taken_out_is_read_where_it_helps() {
+    let drives = stopped(3);
+    let server = drives.serve_with(&[], &drives.paths[1..]);
+    server.put("1/9/1", &payload(9)).expect(0);
+    server.terminate().expect(0);
+    let report = told(0, &drives.paths);
+    assert_eq!(drive_states(&report), ["out", "member", "member", "member", "member"]);
+    assert_eq!(report["verdict"], "whole", "what it should hold it does hold: {report}");
+    let widths: Vec<_> =
+        report["lanes"][0]["segments"].as_array().expect("segments").iter().map(|s| &s["data_shards"]).collect();
+    assert!(widths.contains(&&4.into()) && widths.contains(&&3.into()), "{widths:?}");
+    let report = told(0, &drives.paths[1..]);
+    assert_eq!((&report["verdict"], &report["drives_missing"][0]["member"]), (&"repairable".into(), &false.into()));
 }
 
 #[test]
