@@ -8,6 +8,7 @@ mod config;
 mod connect;
 mod delete;
 mod demo;
+mod doctor;
 mod failure;
 mod filter;
 mod get;
@@ -56,6 +57,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Record(options) => record::run(options, output),
         Command::Demo(options) => demo::run(options, output),
         Command::Status(options) => status::run(options, output),
+        Command::Doctor(options) => doctor::run(options, output),
     }
 }
 

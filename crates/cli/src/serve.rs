@@ -271,7 +271,7 @@ fn print_config(output: &Output) -> Result<(), Failure> {
 }
 
 /// Refuses what is no drive. What is not there, or there twice, is told when it is opened.
-fn check_drives(drives: &[PathBuf]) -> Result<(), Failure> {
+pub fn check_drives(drives: &[PathBuf]) -> Result<(), Failure> {
     match drives.iter().find(|path| path.is_dir()) {
         Some(path) => Err(Failure::usage(format!(
             "{} is a directory, and a drive is a block device or a file; nothing was started. Name the drives in it",
@@ -307,7 +307,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure>
         .map_err(|error| Failure::retry(format!("a thread cannot be started: {error}; the server is not served")))
 }
 
-fn open_failure(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
+/// How a command ends that cannot open the drives.
+pub fn open_failure(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
     let words = error.to_string();
     match error {
         OpenStoreError::Plan(OpenError::TooFewMembers { .. }) | OpenStoreError::Start(_) => Failure::retry(words),

@@ -246,6 +246,12 @@ impl AcceptedEvents {
             .take(usize::try_from(self.waiting[usize::from(stream.0)]).unwrap_or(usize::MAX))
     }
 
+    /// The streams that want an event and have not released it.
+    pub(crate) fn streams_waiting(&self, key: EventKey) -> Vec<StreamName> {
+        let waiting = self.events.get(&key).map_or(0, |accepted| accepted.streams.0 & !accepted.released.0);
+        StreamSet(waiting).iter().filter_map(|stream| self.names.get(stream).cloned()).collect()
+    }
+
     /// Events whose every stream has released them; recovery meets them when the last release was not yet in a checkpoint.
     pub(crate) fn all_released(&self) -> Vec<EventKey> {
         self.events.iter().filter(|(_, a)| a.is_over()).map(|(key, _)| *key).collect()

@@ -15,6 +15,7 @@ mod request;
 mod space;
 mod start;
 mod status;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -31,6 +32,7 @@ use forebay_types::{DriveNumber, Time};
 use crate::accepted::AcceptedEvents;
 use crate::api::{LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
+use crate::check::FlushCheck;
 use crate::finished::Finished;
 use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
@@ -46,6 +48,8 @@ use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
 pub use request::DEBUG_STREAM;
+use survey::Survey;
+pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
 use write::Writer;
 
 /// A driver that stood still counts as this much time at most when drives are judged by theirs.
@@ -78,6 +82,10 @@ enum Read {
     Fragment(ReadReport),
     /// A row, when enough of its drives answered.
     Row(RowKey, Option<Row>),
+    /// A look at what lies on the drives, for whoever asked.
+    Looked(Token, Looked),
+    /// A check of a flush of a segment.
+    Checked(Token, SegmentIndex, FlushCheck),
 }
 
 /// One lane of a store.
@@ -117,6 +125,7 @@ pub struct Lane {
     flushes_possibly_lost: u64,
     flushes_lost: u64,
     segments_unreadable: u64,
+    survey: Survey,
     counters: LaneCounters,
 }
 

@@ -21,6 +21,7 @@
 mod accepted;
 mod api;
 mod cache;
+mod check;
 mod control;
 mod finished;
 mod flush;
@@ -38,16 +39,21 @@ mod recovery;
 mod rows;
 mod segments;
 mod slots;
+mod survey;
 mod task;
 
 pub use api::{
     AcceptedEvent, AcceptedPage, Admission, DriveInfo, EventView, Fetch, LaneConfig, LaneCounters, LaneEvent,
     LaneStatus, LeasedEvent, Membership, Put, Reply, RunView, StreamView, Token,
 };
+pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::Control;
 pub use io::Failure;
-pub use lane::{DEBUG_STREAM, Lane};
+pub use lane::{DEBUG_STREAM, Lane, Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};
 pub use recovery::RecoveryError;
+pub use survey::{
+    CheckpointPlace, CheckpointState, CheckpointTaken, Findings, FlushFate, FlushFound, Found, Listed, SegmentFound,
+};

@@ -227,7 +227,7 @@ impl Reader {
     }
 
     /// Whether the header that lies at a place belongs there.
-    fn check_header(
+    pub(crate) fn check_header(
         &self,
         shard: usize,
         flush: Option<u32>,

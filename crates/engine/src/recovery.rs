@@ -22,6 +22,7 @@ use crate::lane::decided_events;
 use crate::planted::{Planted, planted};
 use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed, votes};
 use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
+use crate::survey::{CheckpointTaken, Findings, FlushFate, FlushFound, Found, Listed, belongs};
 
 /// The task number of recovery.
 pub(crate) const RECOVERY_TASK: usize = usize::MAX;
@@ -45,6 +46,7 @@ pub(crate) struct Recovered {
     pub(crate) flushes_possibly_lost: u64,
     pub(crate) flushes_lost: u64,
     pub(crate) segments_unreadable: u64,
+    pub(crate) findings: Findings,
 }
 
 /// A record of a torn flush.
@@ -90,7 +92,8 @@ pub(crate) struct Recovery {
 
 /// Reads what is there.
 pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, RecoveryError> {
-    let (sequence, body) = newest_checkpoint(&io, &config).await?;
+    let (taken, body) = newest_checkpoint(&io, &config).await?;
+    let sequence = taken.sequence;
     let lanes = config.geometry.lanes;
     let found = Recovered {
         index: Index::default(),
@@ -106,6 +109,7 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
         flushes_possibly_lost: 0,
         flushes_lost: 0,
         segments_unreadable: 0,
+        findings: Findings { checkpoint: Some(taken), segments: Vec::new() },
     };
     let mut recovery = Recovery { io, config, found };
     recovery.check_places(sequence, &body)?;
@@ -118,17 +122,19 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
             unit_bytes: entry.unit_bytes,
             shards: entry.shards.clone(),
         };
+        recovery.found.findings.begin(&plan, entry.state.into(), entry.flushes);
         recovery.segment(&plan, entry.state, entry.flushes).await;
     }
     let planned = if planted(Planted::PlannedNotLookedAt) { &[][..] } else { &body.planned };
     for plan in planned {
+        recovery.found.findings.begin(plan, Listed::Planned, 0);
         recovery.segment(plan, SegmentState::Open, 0).await;
     }
     recovery.settle();
     Ok(recovery.found)
 }
 
-async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(u64, CheckpointBody), RecoveryError> {
+async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(CheckpointTaken, CheckpointBody), RecoveryError> {
     let mut found = Vec::new();
     let drives: Vec<&DriveInfo> = config.drives.iter().filter(|d| d.member && d.present).collect();
     let mut reads = Vec::new();
@@ -141,12 +147,7 @@ async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(u64, Checkpo
     for (drive, offset, id) in reads {
         let Ok(block) = io.result(id).await else { continue };
         let Ok(header) = CheckpointHeader::decode(&block) else { continue };
-        let right = header.store == config.store
-            && header.drive == drive.uuid
-            && header.lane == config.lane
-            && header.offset_bytes == offset
-            && header.body_bytes <= config.geometry.checkpoint_bytes;
-        if right {
+        if belongs(config, drive, offset, &header) {
             found.push((header, drive.number, offset));
         }
     }
@@ -156,7 +157,7 @@ async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(u64, Checkpo
         let id = io.read(RECOVERY_TASK, drive, offset + BLOCK_BYTES as u64, bytes);
         let Ok(buffer) = io.result(id).await else { continue };
         if let Ok(body) = CheckpointBody::decode(&header, &buffer[..header.body_bytes as usize]) {
-            return Ok((header.sequence, body));
+            return Ok((CheckpointTaken { drive, epoch: header.epoch, sequence: header.sequence }, body));
         }
     }
     Err(RecoveryError::NoCheckpoint { lane: config.lane, drives: drives.len() })
@@ -206,6 +207,7 @@ impl Recovery {
         if state != SegmentState::Walk
             && let Some(table) = self.closing_table(&reader).await
         {
+            self.found.findings.found(Found::Table);
             let spans = spans_of(&table);
             let index = self.add(plan, SegmentState::Closed, spans.clone());
             self.take_records(index, spans.iter(), table.records.into_iter());
@@ -213,6 +215,7 @@ impl Recovery {
         }
         let limit = (state != SegmentState::Open).then_some(flushes);
         let walked = self.walk(&reader, limit, flushes).await;
+        self.found.findings.walked(walked.fates, walked.without_header);
         self.found.flushes_possibly_lost += walked.possibly_lost;
         self.found.flushes_lost += walked.lost;
         if walked.flushes.is_empty() && walked.torn.is_empty() {
@@ -221,6 +224,7 @@ impl Recovery {
             }
             return;
         }
+        self.found.findings.found(Found::Walked);
         self.found.torn.extend(walked.torn);
         let (spans, tables): (Vec<FlushSpan>, Vec<Vec<u8>>) = walked.flushes.into_iter().unzip();
         let index = self.add(plan, SegmentState::Walk, spans.clone());
@@ -258,6 +262,7 @@ impl Recovery {
         let index = self.add(plan, state, Vec::new());
         self.found.segments.revive(index, 0);
         self.found.segments_unreadable += 1;
+        self.found.findings.found(Found::Unreadable);
     }
 
     /// The table of a segment from its closing flush.
@@ -302,10 +307,12 @@ impl Recovery {
         }
         let known_durable = limit.unwrap_or(known_durable);
         // Flushes that were acknowledged and of which no drive holds a header any more.
-        walked.lost += u64::from(known_durable).saturating_sub(headers.len() as u64);
+        walked.without_header = u64::from(known_durable).saturating_sub(headers.len() as u64);
+        walked.lost += walked.without_header;
         for (span, header, votes) in headers {
-            let on_all = votes == reader.segment.shards.len();
-            self.judge(reader, span, &header, span.flush < known_durable, on_all, &mut walked).await;
+            let (on_all, durable) = (votes == reader.segment.shards.len(), span.flush < known_durable);
+            let fate = self.judge(reader, span, &header, durable, on_all, &mut walked).await;
+            walked.fates.push(FlushFound::new(&header, span.offset_bytes, durable, fate));
         }
         walked
     }
@@ -335,10 +342,10 @@ impl Recovery {
         durable: bool,
         header_on_all: bool,
         walked: &mut Walked,
-    ) {
+    ) -> FlushFate {
         if durable && let Some(table) = self.flush_table(reader, span, header).await {
             walked.flushes.push((span, table));
-            return;
+            return FlushFate::Stays;
         }
         match reader.rows(header, 0..header.rows).await {
             Ok(rows) => {
@@ -349,28 +356,34 @@ impl Recovery {
                 let Some(table) = table else {
                     walked.torn_on |= !durable;
                     walked.lost += 1;
-                    return;
+                    return FlushFate::Lost;
                 };
                 let whole = header_on_all && rows.whole_shards == reader.segment.shards.len();
+                let stays = whole && !walked.torn_on || durable || planted(Planted::TornStays);
+                // What stays is the segment's beginning, so that a checkpoint can say how much that is.
+                walked.torn_on |= !stays;
                 // Where nothing can be written again, it is read where it is.
-                let stays = durable || self.config.read_only || planted(Planted::TornStays);
-                if whole && !walked.torn_on || stays {
+                if stays || self.config.read_only {
                     walked.flushes.push((span, table));
-                } else {
-                    // What stays is the segment's beginning, so that a checkpoint can say how much that is.
-                    walked.torn_on = true;
-                    if !planted(Planted::TornDropped) {
-                        walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
-                    }
+                } else if !planted(Planted::TornDropped) {
+                    walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
                 }
+                if stays { FlushFate::Stays } else { FlushFate::Torn }
             }
-            Err(RowsError::Lost) if durable => walked.lost += 1,
+            Err(RowsError::Lost) if durable => {
+                walked.lost += 1;
+                FlushFate::Lost
+            }
             Err(RowsError::Unavailable) => {
                 walked.torn_on |= !durable;
                 walked.possibly_lost += 1;
+                FlushFate::Unavailable
             }
             // Too few shards were written before the stop, and every drive answers: it was never acknowledged.
-            Err(RowsError::Lost) => walked.torn_on = true,
+            Err(RowsError::Lost) => {
+                walked.torn_on = true;
+                FlushFate::Discarded
+            }
         }
     }
 
@@ -488,6 +501,10 @@ struct Walked {
     torn_on: bool,
     possibly_lost: u64,
     lost: u64,
+    /// Of these, flushes of which no drive holds a header.
+    without_header: u64,
+    /// What becomes of each flush that was met.
+    fates: Vec<FlushFound>,
 }
 
 /// A segment as a task reads it.

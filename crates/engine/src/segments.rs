@@ -162,6 +162,11 @@ impl Segments {
         self.table.get(&index).expect("an index is held only while its segment lives")
     }
 
+    /// The segment, if there is one at this place.
+    pub(crate) fn find(&self, index: SegmentIndex) -> Option<&Segment> {
+        self.table.get(&index)
+    }
+
     /// As [`Segments::get`].
     pub(crate) fn get_mut(&mut self, index: SegmentIndex) -> &mut Segment {
         self.table.get_mut(&index).expect("an index is held only while its segment lives")

@@ -1,16 +1,21 @@
-//! A store on real drives: making one ([`init`]), opening it ([`open`]), and driving its lanes ([`LaneRunner`]).
+//! A store on real drives: making one ([`init`]), opening it ([`open`]), driving its lanes ([`LaneRunner`]), and looking at one that is
+//! stopped ([`examine`]).
 //!
 //! What decides is in `forebay-engine`; this crate gives it drives, time and random numbers, and carries messages between the lanes and
 //! the control part. It does not listen on any network.
 
 mod config;
 mod control;
+mod examine;
 mod init;
 mod open;
 mod runner;
 
 pub use config::{StoreConfig, machine_memory_bytes};
 pub use control::{ControlHandle, ControlStatus, DriveStatus};
+pub use examine::{
+    Examination, ExaminedDrive, ExaminedStore, LaneLook, ReadWanted, Standing, SuperblockPlace, examine,
+};
 pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};
 pub use runner::LaneRunner;

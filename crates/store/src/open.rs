@@ -51,11 +51,11 @@ pub struct OpenedStore {
 
 /// A lane on its way to its thread.
 pub struct LaneSeed {
-    config: LaneConfig,
-    media: Box<dyn Media + Send>,
-    started: Instant,
-    events: std::sync::mpsc::Sender<(u16, forebay_engine::LaneEvent)>,
-    mailbox: Arc<Mailbox>,
+    pub(crate) config: LaneConfig,
+    pub(crate) media: Box<dyn Media + Send>,
+    pub(crate) started: Instant,
+    pub(crate) events: std::sync::mpsc::Sender<(u16, forebay_engine::LaneEvent)>,
+    pub(crate) mailbox: Arc<Mailbox>,
 }
 
 impl LaneSeed {
@@ -177,7 +177,7 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, warnings })
 }
 
-fn media_for(
+pub(crate) fn media_for(
     drives: &[(DriveNumber, Option<Arc<DriveFile>>)],
     config: &StoreConfig,
     switch: Option<&FaultSwitch>,
@@ -189,7 +189,7 @@ fn media_for(
     })
 }
 
-fn lane_config(
+pub(crate) fn lane_config(
     lane: u16,
     plan: &OpenPlan,
     drives: Vec<forebay_engine::DriveInfo>,
@@ -275,7 +275,7 @@ fn find_drives(
 
 /// Opens a drive. The kernel lets go of the drives of a server that was killed only when its last operations are over, which
 /// may be a moment after its process is gone: whoever starts it again at once shall not be refused for that.
-fn open_drive(path: &Path, config: &StoreConfig, access: Access) -> Result<DriveFile, OpenDriveError> {
+pub(crate) fn open_drive(path: &Path, config: &StoreConfig, access: Access) -> Result<DriveFile, OpenDriveError> {
     let begin = Instant::now();
     loop {
         match DriveFile::open(path, config.media.direct, access) {
@@ -301,8 +301,8 @@ fn cut_off(drive: &DriveFile, superblock: &Superblock) -> Option<String> {
 }
 
 /// Why a place gave no superblock.
-#[derive(Debug, thiserror::Error)]
-enum NoSuperblock {
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum NoSuperblock {
     #[error(transparent)]
     Read(MediaError),
     #[error(transparent)]
@@ -310,7 +310,7 @@ enum NoSuperblock {
 }
 
 impl NoSuperblock {
-    fn format(self) -> Option<FormatError> {
+    pub(crate) fn format(self) -> Option<FormatError> {
         match self {
             NoSuperblock::Format(error) => Some(error),
             NoSuperblock::Read(_) => None,
@@ -318,20 +318,35 @@ impl NoSuperblock {
     }
 }
 
-fn is_newer(reason: &NoSuperblock) -> bool {
+pub(crate) fn is_newer(reason: &NoSuperblock) -> bool {
     matches!(reason, NoSuperblock::Format(FormatError::Version { .. } | FormatError::UnknownFlags { .. }))
 }
 
 /// The newer one of the two superblocks of a drive. One that a newer version wrote is never passed over.
 fn newest_superblock(drive: &DriveFile) -> Result<Superblock, Vec<NoSuperblock>> {
-    let mut newest: Option<Superblock> = None;
-    let mut reasons = Vec::new();
-    for place in 0..forebay_format::PLACES {
+    newest_of(read_superblocks(drive).into_iter().map(|(_, read)| read))
+}
+
+/// What the two places for a superblock hold, each with where it begins.
+pub(crate) fn read_superblocks(drive: &DriveFile) -> Vec<(u64, Result<Superblock, NoSuperblock>)> {
+    let read = |place: u64| {
         let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
-        let read = drive.read_at(place * SUPERBLOCK_STRIDE_BYTES, &mut buffer, SUPERBLOCK_BYTES);
+        let offset_bytes = place * SUPERBLOCK_STRIDE_BYTES;
+        let read = drive.read_at(offset_bytes, &mut buffer, SUPERBLOCK_BYTES);
         let decoded =
             read.map_err(NoSuperblock::Read).and_then(|()| Superblock::decode(&buffer).map_err(NoSuperblock::Format));
-        match decoded {
+        (offset_bytes, decoded)
+    };
+    (0..forebay_format::PLACES).map(read).collect()
+}
+
+pub(crate) fn newest_of(
+    places: impl Iterator<Item = Result<Superblock, NoSuperblock>>,
+) -> Result<Superblock, Vec<NoSuperblock>> {
+    let mut newest: Option<Superblock> = None;
+    let mut reasons = Vec::new();
+    for place in places {
+        match place {
             Ok(superblock) if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) => {
                 newest = Some(superblock);
             }

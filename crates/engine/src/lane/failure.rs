@@ -44,6 +44,9 @@ impl Lane {
         self.counters.reads_failed += 1;
         let failed = self.failed_reads.entry(drive).or_default();
         *failed += 1;
+        if self.survey.keeps_drives {
+            return;
+        }
         if *failed < READS_FAILED_MAX || matches!(self.state, State::Recovering(_)) || !self.can_do_without(drive) {
             return;
         }

@@ -141,10 +141,12 @@ impl Lane {
         }
     }
 
-    fn read_is_over(&mut self, task: usize, over: Read) {
+    pub(super) fn read_is_over(&mut self, task: usize, over: Read) {
         match over {
             Read::Fragment(report) => self.fragment_is_read(task, report),
             Read::Row(key, row) => self.row_is_read(key, row),
+            Read::Looked(token, looked) => self.has_looked(token, looked),
+            Read::Checked(token, segment, check) => self.has_checked(token, segment, check),
         }
     }
 

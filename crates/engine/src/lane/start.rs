@@ -8,6 +8,7 @@ use forebay_types::{DriveNumber, Time};
 
 use super::carry::Carried;
 use super::checkpoint::Checkpointer;
+use super::survey::Survey;
 use super::write::{OpenSegment, Replay, Waiter, Writer};
 use super::{Lane, State};
 use crate::accepted::{AcceptedEvents, StreamSet};
@@ -66,6 +67,7 @@ impl Lane {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            survey: Survey::default(),
             counters: LaneCounters::default(),
             config,
         };
@@ -135,6 +137,7 @@ impl Lane {
         self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
         self.queue_events();
         if self.config.read_only {
+            self.survey.findings = recovered.findings;
             (self.state, self.recovered) = (State::ReadOnly, true);
             self.events.push_back(LaneEvent::Serving);
             return;

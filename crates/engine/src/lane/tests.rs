@@ -3,6 +3,7 @@
 mod memory;
 mod offers;
 mod repair;
+mod survey;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,191 @@
+//! `forebay doctor`: what lies on the drives of a stopped server, without writing to them.
+
+mod drives;
+mod export;
+mod lane;
+mod report;
+mod screen;
+mod segments;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use forebay_store::{Examination, Standing, StoreConfig, examine};
+use forebay_types::DriveNumber;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::serve::{check_drives, open_failure};
+use export::Export;
+use lane::Context;
+use report::{Report, Verdict};
+
+const AFTER_HELP: &str = "\
+Examples:
+  forebay doctor /data/d0 /data/d1 /data/d2 /data/d3 /data/d4
+      says what the drives are, what is stored on them, what of it can be read, and what a start would do
+  forebay doctor --json /data/d* | jq .readable
+      the same for scripts: one object on one line, its words explained in docs/doctor.md
+  forebay doctor --export /rescue /data/d0 /data/d1 /data/d3
+      writes every fragment that these drives give into files, for a store that starts no more
+
+The drives are opened for reading alone, under the lock that a server takes: those of a running server are refused, and nothing is
+written to them. Every header and every unit of what is stored is read and compared, which takes as long as reading it all; with
+--quick only headers and tables are.
+
+The verdict, in one word:
+  WHOLE         all is there as it was written
+  REPAIRABLE    all can be read, some of it only with the help of parity: a drive is missing or damaged
+  OUT OF REACH  something cannot be read as long as drives are missing; the report says which would bring it
+  LOST          something is damaged on more drives than parity can mend, or the table that named it is
+
+An export writes into a new or empty directory and overwrites nothing: DIR/run<run>/event<event>/<source>.bin for each fragment, whole
+events of a known format one after the other in DIR/run<run>.raw or .mdf, and DIR/index.json with the CRC32C of each and with what is
+missing.
+
+Exit codes: 0 when all that is stored can be read from these drives (WHOLE, REPAIRABLE); 1 when something is lost or out of reach, or
+the drives are copies or two histories; 2 when one belongs to another store or a newer version, or the command is wrong; 3 when a
+drive is in use, too few members are there for a start, or the export has no room.";
+
+/// The options of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct DoctorCommand {
+    /// Read headers and tables only, not every unit
+    #[arg(long)]
+    quick: bool,
+
+    /// Write what can be read into this directory, which must be new or empty [default: nothing is written anywhere]
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
+
+    /// The drives, in any order
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<PathBuf>,
+}
+
+/// Looks and tells.
+///
+/// # Errors
+/// What is wrong with the drives.
+pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
+    let start = Instant::now();
+    check_drives(&command.drives)?;
+    // Nothing is cached but rows, and no drive is judged by its speed.
+    let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: 60_000, ..StoreConfig::default() };
+    let mut examination = examine(&command.drives, &config).map_err(|error| open_failure(error, &command.drives))?;
+    let mut report = drives::report(&examination, command.quick);
+    look_at_lanes(&mut examination, &mut report, command, output)?;
+    report.judge();
+    let refused = examination.refusals.drain(..).next().map(|error| open_failure(error, &command.drives));
+    let failure = failure(&report, refused, command);
+    output.line(&screen::screen(&report));
+    let mut object = serde_json::to_value(&report).expect("a report has string keys");
+    object["seconds"] = start.elapsed().as_secs_f64().into();
+    output.result(&mut object, failure)
+}
+
+fn look_at_lanes(
+    examination: &mut Examination,
+    report: &mut Report,
+    command: &DoctorCommand,
+    output: &Output,
+) -> Result<(), Failure> {
+    let Some(store) = &mut examination.store else { return Ok(()) };
+    let name = store.superblock.store.to_string();
+    let mut export = command.export.as_ref().map(|directory| Export::begin(directory, &name)).transpose()?;
+    let drives = examination.drives.iter();
+    let out: Vec<DriveNumber> = drives
+        .filter_map(|drive| match drive.standing {
+            Standing::Out(number) => Some(number),
+            _ => None,
+        })
+        .collect();
+    let context = Context { output, absent: &store.absent, out: &out, quick: command.quick };
+    for seed in store.lanes.drain(..) {
+        let lane = lane::look(seed, &context, export.as_mut())?;
+        report.readable.add(&lane.readable);
+        report.start.add(&lane.start);
+        report.lanes.push(lane);
+    }
+    report.export = export.map(|export| export.end(report)).transpose()?;
+    Ok(())
+}
+
+/// How a look at these drives ends, when not all is well.
+fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -> Option<Failure> {
+    let readable = &report.readable;
+    let missing = match report.verdict {
+        Verdict::NoStore => {
+            let words = "none of the drives holds a superblock of a store that can be read; nothing was written";
+            let there = command.drives.iter().any(|path| path.exists());
+            let failure = if there { Failure::data(words) } else { Failure::retry(words) };
+            return Some(refused.unwrap_or(failure));
+        }
+        Verdict::Whole | Verdict::Repairable => return refused,
+        Verdict::OutOfReach => "is out of reach as long as drives are missing",
+        Verdict::Lost => "is lost",
+    };
+    let exported_not = report.export.as_ref().map_or(0, |export| export.fragments_missing);
+    let count = (readable.fragments_lost + readable.fragments_unavailable).max(exported_not);
+    let unknown = readable.unknown.len() + readable.possibly_acknowledged.len();
+    let exported = match &report.export {
+        Some(_) => ". What can be read was exported",
+        None => ". With --export what can be read is written into files",
+    };
+    Some(Failure::data(format!(
+        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives, and of {unknown} places no table tells \
+         what they held. Nothing was written to the drives{exported}",
+        readable.fragments
+    )))
+}
+
+impl Report {
+    /// Finds the one word.
+    fn judge(&mut self) {
+        let readable = &self.readable;
+        let unknown = |state| readable.unknown.iter().any(|unknown| unknown.state == state);
+        // What of a drive that was taken out matters is told by the shards on it.
+        let drive_harmed = |drive: &report::Drive| {
+            let damaged = drive.cut_off_from_bytes.is_some() || !drive.superblocks_damaged.is_empty();
+            drive.state == "member" && (damaged || drive.reason.is_some())
+        };
+        // With --quick it may be the export that meets what cannot be read.
+        let (lost, missing) =
+            self.export.as_ref().map_or((0, 0), |export| (export.fragments_lost, export.fragments_missing));
+        let lane_harmed = |lane: &report::Lane| {
+            let behind = lane.checkpoint.as_ref().is_some_and(|checkpoint| !checkpoint.drives_behind.is_empty());
+            let segments = lane.segments.iter().any(report::Segment::is_harmed);
+            behind || segments || !lane.checkpoints_damaged.is_empty()
+        };
+        self.verdict = if self.store.is_none() {
+            Verdict::NoStore
+        } else if readable.fragments_lost > 0 || unknown("lost") || lost > 0 {
+            Verdict::Lost
+        } else if readable.fragments_unavailable > 0
+            || missing > 0
+            || unknown("unavailable")
+            || !readable.possibly_acknowledged.is_empty()
+        {
+            Verdict::OutOfReach
+        } else if self.drives_missing.iter().any(|drive| drive.member)
+            || self.drives.iter().any(drive_harmed)
+            || self.lanes.iter().any(lane_harmed)
+        {
+            Verdict::Repairable
+        } else {
+            Verdict::Whole
+        };
+    }
+}
+
+impl report::Start {
+    fn add(&mut self, lane: &report::LaneStart) {
+        self.segments_closed += lane.segments_closed;
+        self.segments_freed += lane.segments_freed;
+        self.flushes_written_again += lane.flushes_written_again;
+        self.records_written_again += lane.records_written_again;
+        self.flushes_discarded += lane.flushes_discarded;
+    }
+}

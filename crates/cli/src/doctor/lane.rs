@@ -1,0 +1,339 @@
+//! One lane: what recovery found, how its segments lie on the drives, what lives, and what of it these drives give.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{CheckpointState, FlushFate, Found, SegmentFound, SegmentHandle, StoredEvent, StoredSegment};
+use forebay_store::{LaneLook, LaneSeed, ReadWanted};
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome};
+
+use super::export::Export;
+use super::report::{
+    Checkpoint, CheckpointDamage, Contents, LISTED_MAX, Lane, Readable, Run, Stream, UnavailableBy, Unknown,
+};
+use super::segments;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::size::{human_bytes, human_count};
+
+/// Events that are held in memory at once.
+const EVENTS_AT_ONCE: usize = 1024;
+
+/// What a look at a lane needs to know.
+pub struct Context<'a> {
+    pub output: &'a Output,
+    /// Drives of the store that are not there.
+    pub absent: &'a [DriveNumber],
+    /// Drives that are there and were taken out of the store: nothing but pieces of segments is expected of them.
+    pub out: &'a [DriveNumber],
+    /// Headers and tables alone are read.
+    pub quick: bool,
+}
+
+/// Flushes whose fragments must be read to know whether they can be.
+type Doubtful = BTreeSet<(SegmentHandle, Option<u32>)>;
+
+/// Looks at one lane, and exports what it holds when that is wanted.
+///
+/// # Errors
+/// When the export cannot go on.
+pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) -> Result<Lane, Failure> {
+    let number = seed.lane();
+    let mut waiting = context.output.progress(0, "lane recovers {spinner} {msg}");
+    let mut look = LaneLook::begin(seed, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
+    drop(waiting);
+    let mut report = Lane { lane: number, ..Lane::default() };
+    tell_checkpoints(&mut look, &mut report, context.out);
+    if let Err(reason) = look.lane().serves_reads() {
+        let state = if context.absent.is_empty() { "lost" } else { "unavailable" };
+        report.unreadable = Some(reason.to_owned());
+        report.readable.unknown.push(Unknown { drives: numbers(context.absent), ..Unknown::of_lane(number, state) });
+        return Ok(report);
+    }
+    let found = look.lane().findings().segments.clone();
+    let stored = look.lane().stored_segments();
+    report.contents = contents(&mut look);
+    tell_unknown(&mut report, &found, context.absent);
+    let doubtful = check_segments(&mut look, &mut report, &found, &stored, context);
+    report.start = segments::start(&report.segments, &found);
+    let by_handle: BTreeMap<SegmentHandle, &StoredSegment> = stored.iter().map(|s| (s.handle, s)).collect();
+    read_doubtful(&mut look, &mut report.readable, &doubtful, &by_handle, context);
+    report.readable.fragments = report.contents.fragments;
+    let missing = report.readable.fragments_lost + report.readable.fragments_unavailable;
+    report.readable.fragments_readable = report.contents.fragments.saturating_sub(missing);
+    if let Some(export) = export {
+        export_lane(&mut look, report.contents.fragments, export, context.output)?;
+    }
+    Ok(report)
+}
+
+fn numbers(drives: &[DriveNumber]) -> Vec<u16> {
+    drives.iter().map(|drive| drive.0).collect()
+}
+
+/// Those of a segment's drives that are not there, ascending.
+fn missing_of(drives: impl Iterator<Item = DriveNumber>, absent: &[DriveNumber]) -> Vec<u16> {
+    let mut missing: Vec<u16> = drives.filter(|drive| absent.contains(drive)).map(|drive| drive.0).collect();
+    missing.sort_unstable();
+    missing
+}
+
+fn tell_checkpoints(look: &mut LaneLook, report: &mut Lane, out: &[DriveNumber]) {
+    let mut places = look.checkpoints();
+    places.retain(|place| !out.contains(&place.drive));
+    let taken = look.lane().findings().checkpoint;
+    let mut newest: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
+    let mut whole = BTreeSet::new();
+    for place in places {
+        let (drive, offset_bytes) = (place.drive.0, place.offset_bytes);
+        let damaged = |reason| CheckpointDamage { drive, place: place.place, offset_bytes, reason };
+        match place.state {
+            CheckpointState::Whole { epoch, sequence } => {
+                whole.insert((epoch, sequence));
+                let own = newest.entry(drive).or_default();
+                *own = (*own).max((epoch, sequence));
+            }
+            CheckpointState::Empty => {}
+            CheckpointState::Damaged(reason) | CheckpointState::Unreadable(reason) => {
+                report.checkpoints_damaged.push(damaged(reason));
+            }
+        }
+    }
+    report.checkpoint = taken.map(|taken| {
+        let own = (taken.epoch, taken.sequence);
+        Checkpoint {
+            drive: taken.drive.0,
+            epoch: taken.epoch,
+            sequence: taken.sequence,
+            sequence_before: whole.range(..own).next_back().map(|(_, sequence)| *sequence),
+            drives: newest.values().filter(|newest| **newest == own).count(),
+            drives_behind: newest.iter().filter(|(_, newest)| **newest < own).map(|(drive, _)| *drive).collect(),
+        }
+    });
+}
+
+fn contents(look: &mut LaneLook) -> Contents {
+    let lane = look.lane();
+    let status = lane.status();
+    let run = |run: forebay_engine::RunView| Run {
+        run: run.run.0,
+        events: run.events,
+        events_undecided: run.undecided,
+        events_finished: run.finished,
+        first_event: run.range.map(|range| range.0),
+        last_event: run.range.map(|range| range.1),
+    };
+    Contents {
+        events: status.events,
+        events_undecided: status.events_undecided,
+        events_accepted: status.events_accepted,
+        events_finished: status.events_finished,
+        fragments: status.fragments,
+        fragment_bytes: status.fragment_bytes,
+        runs: lane.runs().into_iter().map(run).collect(),
+        streams: lane
+            .streams()
+            .into_iter()
+            .map(|stream| Stream { stream: stream.name.to_string(), events: stream.events })
+            .collect(),
+    }
+}
+
+impl Unknown {
+    fn of_lane(lane: u16, state: &'static str) -> Unknown {
+        let none = (None, None, None, None, None);
+        let (segment, flush, records, runs, events) = none;
+        Unknown { lane, segment, flush, state, flushes: 0, records, runs, events, drives: Vec::new() }
+    }
+}
+
+/// What is gone and no table tells what it was. As long as a drive is missing nothing is called lost that it may bring.
+fn tell_unknown(report: &mut Lane, found: &[SegmentFound], absent: &[DriveNumber]) {
+    for segment in found {
+        let missing = missing_of(segment.shards.iter().map(|place| place.drive), absent);
+        let state = if missing.is_empty() { "lost" } else { "unavailable" };
+        let of_segment =
+            Unknown { segment: Some(segment.id.to_string()), drives: missing, ..Unknown::of_lane(report.lane, state) };
+        for flush in &segment.flushes {
+            let told = |state| Unknown {
+                flush: Some(flush.flush),
+                state,
+                flushes: 1,
+                records: Some(flush.records),
+                runs: Some((flush.runs.0.0, flush.runs.1.0)),
+                events: Some((flush.events.0.0, flush.events.1.0)),
+                ..of_segment.clone()
+            };
+            match flush.fate {
+                FlushFate::Lost => report.readable.unknown.push(told("lost")),
+                FlushFate::Unavailable if flush.durable => report.readable.unknown.push(told("unavailable")),
+                FlushFate::Unavailable => report.readable.possibly_acknowledged.push(told("unavailable")),
+                FlushFate::Stays | FlushFate::Torn | FlushFate::Discarded => {}
+            }
+        }
+        let flushes = segment.flushes_without_header;
+        if flushes > 0 || segment.found == Found::Unreadable && segment.flushes.is_empty() {
+            report.readable.unknown.push(Unknown { flushes, ..of_segment });
+        }
+    }
+}
+
+/// Compares every flush with what was written; gives those whose fragments may be out of reach.
+fn check_segments(
+    look: &mut LaneLook,
+    report: &mut Lane,
+    found: &[SegmentFound],
+    stored: &[StoredSegment],
+    context: &Context<'_>,
+) -> Doubtful {
+    const TEMPLATE: &str = "checking {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
+    let stored: BTreeMap<_, _> = stored.iter().map(|segment| (segment.id, segment)).collect();
+    let there = |segment: &StoredSegment| {
+        segment.shards.iter().filter(|place| !context.absent.contains(&place.drive)).count() as u64
+    };
+    let total = stored.values().map(|segment| segment.shard_bytes * there(segment)).sum();
+    let mut progress = context.output.progress(total, TEMPLATE);
+    let (mut done, lane) = (0, report.lane);
+    let mut doubtful = Doubtful::new();
+    for segment in found {
+        let stored = stored.get(&segment.id).copied();
+        let mut told = segments::segment(segment, stored, context.absent);
+        if let Some(stored) = stored {
+            look.check(stored, !context.quick, &mut |check| {
+                done += check.bytes_read;
+                let read = human_bytes(done);
+                progress.update(done, || format!("lane {lane}: {read} of {} compared", human_bytes(total)));
+                // Nobody reads a closing flush for its fragments.
+                if check.flush.is_some() && segments::is_doubtful(&check, stored.data_shards) {
+                    doubtful.insert((stored.handle, check.flush));
+                }
+                told.take(&check);
+            });
+        }
+        told.sort();
+        report.segments.push(told);
+    }
+    doubtful
+}
+
+/// The events of a lane, some at a time.
+fn for_each_event<E>(
+    look: &mut LaneLook,
+    mut each: impl FnMut(&mut LaneLook, Vec<StoredEvent>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut from = Some(EventKey::default());
+    while let Some(first) = from {
+        let events = look.lane().stored_events(first, EVENTS_AT_ONCE);
+        from = events.last().and_then(|last| behind(last.key));
+        each(look, events)?;
+    }
+    Ok(())
+}
+
+/// The event that may come next.
+fn behind(key: EventKey) -> Option<EventKey> {
+    match key.event.0.checked_add(1) {
+        Some(event) => Some(EventKey::new(key.run.0, event)),
+        None => key.run.0.checked_add(1).map(|run| EventKey::new(run, 0)),
+    }
+}
+
+/// Reads every fragment that may be out of reach, as a server would: what it cannot read is not there.
+fn read_doubtful(
+    look: &mut LaneLook,
+    readable: &mut Readable,
+    doubtful: &Doubtful,
+    segments: &BTreeMap<SegmentHandle, &StoredSegment>,
+    context: &Context<'_>,
+) {
+    let mut progress = context.output.progress(0, "reading {spinner} {msg}");
+    let mut read = 0u64;
+    let mut unavailable_by: BTreeMap<(usize, Vec<u16>), (u64, u64)> = BTreeMap::new();
+    let tally = |look: &mut LaneLook, events: Vec<StoredEvent>| -> Result<(), std::convert::Infallible> {
+        let fragments =
+            events.iter().flat_map(|event| event.fragments.iter().map(|f| (event.key.fragment(f.source), f)));
+        let wanted: BTreeMap<FragmentId, _> = fragments
+            .filter(|(_, fragment)| fragment.flush.is_none() || doubtful.contains(&(fragment.segment, fragment.flush)))
+            .collect();
+        let reads = wanted.iter().map(|(id, fragment)| ReadWanted { id: *id, bytes: fragment.bytes });
+        look.read(reads, &mut |id, outcome, _| {
+            read += 1;
+            progress.update(0, || format!("{} fragments of damaged flushes read", human_count(read)));
+            let fragment = wanted[&id];
+            let bytes = u64::from(fragment.bytes);
+            if outcome == ReadOutcome::Unavailable {
+                let by = segments.get(&fragment.segment).map(|segment| who_brings(segment, context.absent));
+                let by = unavailable_by.entry(by.unwrap_or_default()).or_default();
+                *by = (by.0 + 1, by.1 + bytes);
+            }
+            readable.note(id, bytes, outcome);
+            Ok(())
+        })
+    };
+    let Ok(()) = for_each_event(look, tally);
+    readable.unavailable_by = unavailable_by
+        .into_iter()
+        .map(|((needed, drives), (fragments, bytes))| UnavailableBy { needed, drives, fragments, bytes })
+        .collect();
+}
+
+/// How many of which drives a segment lacks.
+fn who_brings(segment: &StoredSegment, absent: &[DriveNumber]) -> (usize, Vec<u16>) {
+    let missing = missing_of(segment.shards.iter().map(|place| place.drive), absent);
+    let there = segment.shards.len() - missing.len();
+    let needed = usize::from(segment.data_shards).saturating_sub(there).max(1).min(missing.len());
+    (needed, missing)
+}
+
+impl Readable {
+    /// What reading a fragment came to.
+    fn note(&mut self, id: FragmentId, bytes: u64, outcome: ReadOutcome) {
+        let (list, fragments, all_bytes) = match outcome {
+            ReadOutcome::Found => return,
+            ReadOutcome::Unavailable => {
+                (&mut self.unavailable, &mut self.fragments_unavailable, &mut self.bytes_unavailable)
+            }
+            ReadOutcome::Lost | ReadOutcome::NotFound | ReadOutcome::Deleted => {
+                (&mut self.lost, &mut self.fragments_lost, &mut self.bytes_lost)
+            }
+        };
+        (*fragments, *all_bytes) = (*fragments + 1, *all_bytes + bytes);
+        if list.len() < LISTED_MAX {
+            list.push(id.to_string());
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Adds what another lane gives.
+    pub fn add(&mut self, other: &Readable) {
+        self.fragments += other.fragments;
+        self.fragments_readable += other.fragments_readable;
+        self.fragments_unavailable += other.fragments_unavailable;
+        self.bytes_unavailable += other.bytes_unavailable;
+        self.fragments_lost += other.fragments_lost;
+        self.bytes_lost += other.bytes_lost;
+        self.unknown.extend_from_slice(&other.unknown);
+        self.possibly_acknowledged.extend_from_slice(&other.possibly_acknowledged);
+        for by in &other.unavailable_by {
+            match self.unavailable_by.iter_mut().find(|own| (own.needed, &own.drives) == (by.needed, &by.drives)) {
+                Some(own) => (own.fragments, own.bytes) = (own.fragments + by.fragments, own.bytes + by.bytes),
+                None => self.unavailable_by.push(by.clone()),
+            }
+        }
+        self.left_out += other.left_out;
+        for (own, other) in [(&mut self.unavailable, &other.unavailable), (&mut self.lost, &other.lost)] {
+            let room = LISTED_MAX.saturating_sub(own.len()).min(other.len());
+            own.extend_from_slice(&other[..room]);
+            self.left_out += (other.len() - room) as u64;
+        }
+    }
+}
+
+fn export_lane(look: &mut LaneLook, fragments: u64, export: &mut Export, output: &Output) -> Result<(), Failure> {
+    let mut progress = output.progress(fragments, "exporting {bar:40} {pos}/{len} fragments {eta} {msg}");
+    for_each_event(look, |look, events| {
+        export.events(look, events, &mut |done, bytes| {
+            progress.update(done, || format!("{} fragments, {} exported", human_count(done), human_bytes(bytes)));
+        })
+    })
+}

@@ -1,0 +1,286 @@
+//! Looking at the drives of a stopped store: what each is, what they make together, and the lanes as a start for reading alone has them. The
+//! drives are opened for reading, under the lock that a server takes, and nothing is written.
+
+mod lane;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use forebay_engine::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
+use forebay_format::{DriveState, Superblock};
+use forebay_media::{Access, DriveFile, DriveKind, OpenDriveError, given_twice};
+use forebay_types::{DriveNumber, StoreUuid};
+
+use crate::config::StoreConfig;
+use crate::open::{
+    LaneSeed, NoSuperblock, OpenStoreError, is_newer, lane_config, media_for, newest_of, open_drive, read_superblocks,
+};
+pub use lane::{LaneLook, ReadWanted};
+
+/// What was found.
+pub struct Examination {
+    /// Each drive that was named, in order.
+    pub drives: Vec<ExaminedDrive>,
+    /// The store that most of them make; `None` when none of them is a drive of one.
+    pub store: Option<ExaminedStore>,
+    /// Why a start for writing with these drives is refused, all reasons; none when it is not.
+    pub refusals: Vec<OpenStoreError>,
+}
+
+/// A drive that was named.
+#[derive(Debug)]
+pub struct ExaminedDrive {
+    /// How it was named.
+    pub path: PathBuf,
+    /// Its size in bytes, whole blocks; `None` when it cannot be opened.
+    pub bytes: Option<u64>,
+    /// Its places for a superblock.
+    pub superblocks: Vec<SuperblockPlace>,
+    /// Its newest superblock.
+    pub newest: Option<Superblock>,
+    /// What it is to the store.
+    pub standing: Standing,
+}
+
+/// A place for a superblock.
+#[derive(Clone, Debug)]
+pub struct SuperblockPlace {
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// The generation that is there, or why there is none.
+    pub generation: Result<u64, String>,
+}
+
+/// What a drive is to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A member.
+    Member(DriveNumber),
+    /// It was taken out: it is read where it helps.
+    Out(DriveNumber),
+    /// A drive of another store, or one that this store does not know. It was left out of all that follows.
+    Foreign(StoreUuid),
+    /// There are others with its UUID; which of them is right cannot be told. All of them were left out of all that follows.
+    Copy(Vec<PathBuf>),
+    /// It went on by itself, apart from the newest of the others. It was left out of all that follows.
+    OtherHistory {
+        /// The start in which they differ.
+        epoch: u64,
+    },
+    /// A newer version of the program wrote it. It was left out of all that follows.
+    Newer(String),
+    /// It holds no superblock; why, for each place.
+    NoSuperblock(String),
+    /// It cannot be opened.
+    NotOpened(String),
+}
+
+/// A store and its lanes.
+pub struct ExaminedStore {
+    /// The superblock that counts; its drive fields are those of the drive that it came from.
+    pub superblock: Superblock,
+    /// Numbers of the drives of the store, members or not, that are not there.
+    pub absent: Vec<DriveNumber>,
+    /// The lanes, as a start for reading alone has them.
+    pub lanes: Vec<LaneSeed>,
+}
+
+impl ExaminedStore {
+    /// Whether a drive of the store is a member; not when there is none with this number.
+    pub fn is_member(&self, number: DriveNumber) -> bool {
+        self.superblock.drives.iter().any(|entry| entry.number == number && entry.state == DriveState::Member)
+    }
+}
+
+impl ExaminedDrive {
+    /// Its number, when it is a drive of the store.
+    pub fn number(&self) -> Option<DriveNumber> {
+        match self.standing {
+            Standing::Member(number) | Standing::Out(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// How many bytes it had when the store was made, when it has fewer now.
+    pub fn cut_off_from(&self, superblock: &Superblock) -> Option<u64> {
+        let number = self.number()?;
+        let entry = superblock.drives.iter().find(|entry| entry.number == number)?;
+        (self.bytes? < entry.bytes).then_some(entry.bytes)
+    }
+}
+
+/// A drive that holds a superblock.
+struct Candidate {
+    /// Its place in the list of all drives.
+    at: usize,
+    found: FoundDrive,
+    file: Arc<DriveFile>,
+}
+
+/// Looks at drives. `config` says how they are reached and how much memory there is; nothing is written whatever it says.
+///
+/// # Errors
+/// [`OpenStoreError`] when they cannot be looked at at all: one is in use, is named twice, or cannot be reached as configured.
+pub fn examine(paths: &[PathBuf], config: &StoreConfig) -> Result<Examination, OpenStoreError> {
+    let config = StoreConfig { read_only: true, fault_injection: false, parity_min: None, ..config.clone() };
+    if let Some((first, second)) = given_twice(paths) {
+        return Err(OpenStoreError::Twice { first: first.to_owned(), second: second.to_owned() });
+    }
+    let (mut drives, mut candidates, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        let (drive, candidate) = look_at(path, &config, drives.len(), &mut refusals)?;
+        drives.push(drive);
+        candidates.extend(candidate);
+    }
+    keep_one_store(&mut candidates, &mut drives, &mut refusals);
+    let Some(plan) = plan_with_what_fits(&mut candidates, &mut drives, &mut refusals) else {
+        return Ok(Examination { drives, store: None, refusals });
+    };
+    for candidate in &candidates {
+        let number = candidate.found.superblock.number;
+        let member = plan.drives.iter().any(|info| info.number == number && info.member);
+        drives[candidate.at].standing = if member { Standing::Member(number) } else { Standing::Out(number) };
+    }
+    let found: Vec<FoundDrive> = candidates.iter().map(|candidate| candidate.found.clone()).collect();
+    if let Err(error) = plan_open(&found, OpenRequest { read_only: false }) {
+        refusals.push(error.into());
+    }
+    let lanes = lanes(&plan, &candidates, &config)?;
+    let absent = plan.drives.iter().filter(|info| !info.present).map(|info| info.number).collect();
+    let store = ExaminedStore { superblock: plan.superblock, absent, lanes };
+    Ok(Examination { drives, store: Some(store), refusals })
+}
+
+fn look_at(
+    path: &Path,
+    config: &StoreConfig,
+    at: usize,
+    refusals: &mut Vec<OpenStoreError>,
+) -> Result<(ExaminedDrive, Option<Candidate>), OpenStoreError> {
+    let mut examined = ExaminedDrive {
+        path: path.to_owned(),
+        bytes: None,
+        superblocks: Vec::new(),
+        newest: None,
+        standing: Standing::NotOpened(String::new()),
+    };
+    let file = match open_drive(path, config, Access::SharedReadOnly) {
+        Ok(file) => file,
+        Err(error @ OpenDriveError::InUse { .. }) => return Err(error.into()),
+        Err(error) => {
+            examined.standing = Standing::NotOpened(error.to_string());
+            return Ok((examined, None));
+        }
+    };
+    examined.bytes = Some(file.bytes());
+    let places = read_superblocks(&file);
+    let place = |(offset_bytes, read): &(u64, Result<Superblock, NoSuperblock>)| SuperblockPlace {
+        offset_bytes: *offset_bytes,
+        generation: read.as_ref().map(|superblock| superblock.generation).map_err(ToString::to_string),
+    };
+    examined.superblocks = places.iter().map(place).collect();
+    match newest_of(places.into_iter().map(|(_, read)| read)) {
+        Ok(superblock) => {
+            examined.newest = Some(superblock.clone());
+            let found = FoundDrive { path: path.display().to_string(), superblock };
+            return Ok((examined, Some(Candidate { at, found, file: Arc::new(file) })));
+        }
+        Err(reasons) => match reasons.iter().find(|reason| is_newer(reason)).cloned().and_then(NoSuperblock::format) {
+            Some(source) => {
+                examined.standing = Standing::Newer(source.to_string());
+                refusals.push(OpenStoreError::Newer { path: path.to_owned(), source });
+            }
+            None => {
+                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                examined.standing = Standing::NoSuperblock(reasons.join("; "));
+            }
+        },
+    }
+    Ok((examined, None))
+}
+
+/// Of drives of several stores those are kept of which there are most; of as many, those that were named first.
+fn keep_one_store(candidates: &mut Vec<Candidate>, drives: &mut [ExaminedDrive], refusals: &mut Vec<OpenStoreError>) {
+    let count = |store: StoreUuid| candidates.iter().filter(|c| c.found.superblock.store == store).count();
+    let Some(most) = candidates.iter().rev().max_by_key(|c| count(c.found.superblock.store)) else { return };
+    let (kept, other) = (most.found.superblock.store, most.found.path.clone());
+    candidates.retain(|candidate| {
+        let store = candidate.found.superblock.store;
+        if store != kept {
+            drives[candidate.at].standing = Standing::Foreign(store);
+            let path = candidate.found.path.clone();
+            refusals.push(OpenError::ForeignDrive { path, found: store, other: other.clone(), expected: kept }.into());
+        }
+        store == kept
+    });
+}
+
+/// The plan of the drives that make one store; those that do not fit are left out, and said.
+fn plan_with_what_fits(
+    candidates: &mut Vec<Candidate>,
+    drives: &mut [ExaminedDrive],
+    refusals: &mut Vec<OpenStoreError>,
+) -> Option<OpenPlan> {
+    while !candidates.is_empty() {
+        let found: Vec<FoundDrive> = candidates.iter().map(|candidate| candidate.found.clone()).collect();
+        let error = match plan_open(&found, OpenRequest { read_only: true }) {
+            Ok(plan) => return Some(plan),
+            Err(error) => error,
+        };
+        let before = candidates.len();
+        leave_out(&error, candidates, drives);
+        refusals.push(error.into());
+        assert!(candidates.len() < before, "each reason is about a drive that was found");
+    }
+    None
+}
+
+/// Leaves out the drives that an error is about.
+fn leave_out(error: &OpenError, candidates: &mut Vec<Candidate>, drives: &mut [ExaminedDrive]) {
+    let copies: Vec<PathBuf> = match error {
+        OpenError::DuplicateDrive { uuid, .. } => {
+            let same = candidates.iter().filter(|c| c.found.superblock.drive == *uuid);
+            same.map(|c| drives[c.at].path.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    candidates.retain(|candidate| {
+        let path = &drives[candidate.at].path;
+        let standing = match error {
+            OpenError::ForeignDrive { path, found, .. } if *path == candidate.found.path => Standing::Foreign(*found),
+            OpenError::TwoHistories { second, epoch, .. } if *second == candidate.found.path => {
+                Standing::OtherHistory { epoch: *epoch }
+            }
+            OpenError::DuplicateDrive { uuid, .. } if candidate.found.superblock.drive == *uuid => {
+                Standing::Copy(copies.iter().filter(|copy| *copy != path).cloned().collect())
+            }
+            _ => return true,
+        };
+        drives[candidate.at].standing = standing;
+        false
+    });
+}
+
+fn lanes(plan: &OpenPlan, candidates: &[Candidate], config: &StoreConfig) -> Result<Vec<LaneSeed>, OpenStoreError> {
+    let file = |number| candidates.iter().find(|c| c.found.superblock.number == number).map(|c| c.file.clone());
+    let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> =
+        plan.drives.iter().map(|info| (info.number, file(info.number))).collect();
+    let on_disks = candidates.iter().any(|candidate| candidate.file.kind() == DriveKind::Rotational);
+    // Nobody listens: there is no control part, since nothing may change.
+    let (events, _) = channel();
+    let superblock = &plan.superblock;
+    let seed = |lane: u16| {
+        let config_of_lane =
+            lane_config(lane, plan, plan.drives.clone(), config, on_disks, superblock.epoch, superblock.nonce);
+        Ok(LaneSeed {
+            config: config_of_lane,
+            media: media_for(&drives, config, None)?,
+            started: Instant::now(),
+            events: events.clone(),
+            mailbox: Arc::default(),
+        })
+    };
+    (0..superblock.geometry.lanes).map(seed).collect()
+}

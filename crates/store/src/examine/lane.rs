@@ -1,0 +1,131 @@
+//! Looking at one lane: it recovers, then answers what lies where and whether it is right.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_engine::{CheckpointPlace, Fetch, FlushCheck, Lane, Looked, Reply, StoredSegment, Token};
+use forebay_types::{FragmentId, ReadOutcome};
+
+use crate::open::LaneSeed;
+use crate::runner::LaneRunner;
+
+/// Flushes that are checked at once, and bytes of fragments that are read at once: enough for drives to be busy, and a bound for memory.
+const CHECKS_AT_ONCE: usize = 8;
+const READ_BYTES_AT_ONCE: u64 = 32 << 20;
+const READS_AT_ONCE: usize = 256;
+
+/// How long drives are waited for before the progress is told again.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A fragment that is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadWanted {
+    /// Its id.
+    pub id: FragmentId,
+    /// Its size in bytes.
+    pub bytes: u32,
+}
+
+/// A lane that is looked at.
+pub struct LaneLook {
+    runner: LaneRunner,
+    next_token: u64,
+}
+
+impl LaneLook {
+    /// Starts the lane and waits until it has recovered or knows that it cannot; `waiting` is called now and then.
+    pub fn begin(seed: LaneSeed, waiting: &mut dyn FnMut()) -> LaneLook {
+        let mut look = LaneLook { runner: seed.start(), next_token: 0 };
+        while look.lane().serves_reads().is_err() && look.lane().status().reason.is_none() {
+            look.runner.wait(WAIT);
+            waiting();
+        }
+        look.lane().keep_drives_that_fail_reads();
+        look
+    }
+
+    /// The lane, for what it tells at once.
+    pub fn lane(&mut self) -> &mut Lane {
+        self.runner.lane()
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    /// The places for checkpoints on every drive that is there.
+    pub fn checkpoints(&mut self) -> Vec<CheckpointPlace> {
+        let token = self.token();
+        self.lane().check_checkpoints(token);
+        loop {
+            if let Some((_, Looked::Checkpoints(places))) = self.lane().next_looked() {
+                return places;
+            }
+            self.runner.wait(WAIT);
+        }
+    }
+
+    /// Checks every flush of a segment, its closing flush last; `each` gets each check, in any order.
+    pub fn check(&mut self, segment: &StoredSegment, units: bool, each: &mut dyn FnMut(FlushCheck)) {
+        let closing = segment.closed.then_some(None);
+        let mut left: VecDeque<Option<u32>> = segment.flushes.iter().copied().map(Some).chain(closing).collect();
+        let mut waiting = 0;
+        while waiting > 0 || !left.is_empty() {
+            while waiting < CHECKS_AT_ONCE
+                && let Some(flush) = left.pop_front()
+            {
+                let token = self.token();
+                waiting += usize::from(self.lane().check_flush(token, segment.handle, flush, units));
+            }
+            self.runner.turn();
+            while let Some((_, Looked::Flush(check))) = self.lane().next_looked() {
+                waiting -= 1;
+                each(check);
+            }
+            if waiting > 0 {
+                self.runner.wait(WAIT);
+            }
+        }
+    }
+
+    /// Reads fragments; `each` gets what each came to, with its bytes when they are right, in any order. It ends with the first error of `each`.
+    ///
+    /// # Errors
+    /// That of `each`.
+    pub fn read<E>(
+        &mut self,
+        wanted: impl IntoIterator<Item = ReadWanted>,
+        each: &mut dyn FnMut(FragmentId, ReadOutcome, Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut wanted = wanted.into_iter().peekable();
+        let mut waiting: BTreeMap<Token, ReadWanted> = BTreeMap::new();
+        let mut waiting_bytes = 0;
+        while wanted.peek().is_some() || !waiting.is_empty() {
+            while (waiting.is_empty() || waiting_bytes < READ_BYTES_AT_ONCE)
+                && waiting.len() < READS_AT_ONCE
+                && let Some(next) = wanted.next()
+            {
+                let (token, mut payload) = (self.token(), Vec::new());
+                match self.lane().get(token, next.id, &mut payload) {
+                    Fetch::Done(outcome, _) => each(next.id, outcome, payload)?,
+                    Fetch::Pending { .. } => {
+                        waiting_bytes += u64::from(next.bytes);
+                        waiting.insert(token, next);
+                    }
+                }
+            }
+            self.runner.turn();
+            while let Some(reply) = self.lane().next_reply() {
+                let Reply::Read { token, outcome, payload, .. } = reply else { continue };
+                let Some(read) = waiting.remove(&token) else { continue };
+                waiting_bytes -= u64::from(read.bytes);
+                each(read.id, outcome, payload)?;
+            }
+            if !waiting.is_empty() {
+                self.runner.wait(WAIT);
+            }
+        }
+        Ok(())
+    }
+}
