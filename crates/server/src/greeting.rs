@@ -9,7 +9,7 @@ use crate::connection::check_table;
 use crate::limits::GREETING_TABLE_BYTES_MAX;
 
 /// What arrived of a greeting.
-pub(crate) struct Greeting {
+pub struct Greeting {
     bytes: Vec<u8>,
     /// How many of these have not arrived.
     wanted: usize,
@@ -23,20 +23,25 @@ impl Default for Greeting {
 
 /// Why a connection is not taken; `request` is 0 when the header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotGreeted {
-    pub(crate) request: u64,
-    pub(crate) error: ErrorReply,
+pub struct NotGreeted {
+    /// The request that is answered.
+    pub request: u64,
+    /// The answer.
+    pub error: ErrorReply,
 }
 
 impl Greeting {
     /// Where to read the next bytes to; not more than are missing.
-    pub(crate) fn space(&mut self) -> &mut [u8] {
+    pub fn space(&mut self) -> &mut [u8] {
         let from = self.bytes.len() - self.wanted;
         &mut self.bytes[from..]
     }
 
     /// That `bytes` of [`Greeting::space`] were read. Gives the greeting and its request when it is whole.
-    pub(crate) fn filled(&mut self, bytes: usize, lanes: u16) -> Result<Option<(Hello, u64)>, NotGreeted> {
+    ///
+    /// # Errors
+    /// What is answered to something else, before the connection is closed.
+    pub fn filled(&mut self, bytes: usize, lanes: u16) -> Result<Option<(Hello, u64)>, NotGreeted> {
         self.wanted -= bytes;
         if self.wanted > 0 {
             return Ok(None);

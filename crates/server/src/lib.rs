@@ -41,6 +41,8 @@ mod staging;
 mod status;
 
 pub use config::ServerConfig;
+#[cfg(fuzzing)]
+pub use greeting::{Greeting, NotGreeted};
 pub use lane_requests::LaneRequests;
 pub use server::{Listener, Server, ServerError, StartError, StopHandle, Stopped};
 pub use service::{Service, ServiceConfig, Stall, Step};
