@@ -8,6 +8,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 seconds=${FUZZ_SECONDS:-10}
+# libFuzzer takes 0 for ever.
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "FUZZ_SECONDS is \"$seconds\"; it must be a whole number of seconds, 1 or more" >&2; exit 1; }
 # A message of the largest batch of fragments fits; longer inputs are slow and bring nothing new.
 input_bytes_max=65536
 # What one input may take: a decoder that hangs, or that takes what a length says, is found by these.
