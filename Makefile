@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all deps bench lint doc fmt golden clean rust
+.PHONY: help demo test test-all fuzz deps bench lint doc fmt golden clean rust
 
 # In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
 LOCKED := $(if $(filter true,$(CI)),--locked)
@@ -24,8 +24,12 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
 	FOREBAY_TEST_ALL=1 tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS))
 
-deps: ## install the Debian packages that tests and benchmarks use (Debian 12 or 13; root, or sudo)
+fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server mdf" for some of them)
+	tools/fuzz.sh
+
+deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), a nightly compiler
 	tools/install-packages.sh
+	tools/install-nightly.sh
 
 bench: rust ## measure against fio and iperf3 (after `make deps`); results go to bench/ (BENCH="engine" for one)
 	cargo build $(LOCKED) --release -p forebay -p forebay-bench
@@ -33,6 +37,7 @@ bench: rust ## measure against fio and iperf3 (after `make deps`); results go to
 
 lint: rust ## formatting, clippy, documentation, direction of dependencies, texts
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc $(LOCKED) --workspace --no-deps --quiet
 	tools/check-dependencies.py
@@ -43,6 +48,7 @@ doc: rust ## the documentation of the crates, as HTML
 
 fmt: rust ## format the code
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 golden: rust ## write the golden files of format and protocol again (only with a new version of either)
 	FOREBAY_GOLDEN=write FOREBAY_BLESS=1 cargo test -p forebay-format -p forebay-protocol --test golden

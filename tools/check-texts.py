@@ -26,7 +26,7 @@ FORBIDDEN = [
 ]
 
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-NAMED_FILE = re.compile(r"`((?:crates|docs|tools|bench|testdata|\.ci)/[\w./-]+)`")
+NAMED_FILE = re.compile(r"`((?:crates|docs|fuzz|tools|bench|testdata|\.ci)/[\w./-]+)`")
 
 
 def files():
@@ -88,7 +88,7 @@ def main():
             continue
         lines = text.splitlines()
         problems += forbidden(name, lines)
-        if name == "Cargo.lock":
+        if os.path.basename(name) == "Cargo.lock":
             problems += foreign_sources(name, lines)
         if name.endswith(".md"):
             problems += broken_references(name, lines)

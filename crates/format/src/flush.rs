@@ -378,9 +378,10 @@ impl FlushHeader {
     /// [`FormatError::Inconsistent`].
     pub fn check_in_slot(&self, slot_offset: u64, slot_bytes: u64) -> Result<(), FormatError> {
         let (begin, header_bytes) = (self.offset_bytes, u64::from(self.header_bytes));
-        let in_slot = begin.checked_sub(slot_offset).filter(|at| at.saturating_add(header_bytes) <= slot_bytes);
-        ensure(in_slot.is_some(), WHAT, "it lies in its slot", begin, slot_offset)?;
-        let at = in_slot.unwrap_or_default();
+        let in_slot = |from: u64, bytes: u64| from.checked_add(bytes).is_some_and(|end| end <= slot_bytes);
+        let at = begin.checked_sub(slot_offset).filter(|at| in_slot(*at, header_bytes));
+        ensure(at.is_some(), WHAT, "it lies in its slot", begin, slot_offset)?;
+        let at = at.unwrap_or_default();
         let shard_bytes = self.geometry().shard_bytes();
         let units = self.units_offset_bytes;
         let units_end = units.saturating_add(shard_bytes);
@@ -390,7 +391,7 @@ impl FlushHeader {
             return ensure(units_end == at, WHAT, "a closing unit lies right before its header", units_end, at);
         }
         ensure(units == at + header_bytes, WHAT, "units follow their header", units, at + header_bytes)?;
-        ensure(units_end <= slot_bytes, WHAT, "its units lie in its slot", units_end, slot_bytes)
+        ensure(in_slot(units, shard_bytes), WHAT, "its units lie in its slot", units_end, slot_bytes)
     }
 
     fn check(&self) -> Result<(), FormatError> {

@@ -98,7 +98,8 @@ impl DriveLayout {
 
     /// Where the last slot ends, or `None` when that lies beyond every drive.
     pub fn checked_end_offset(&self) -> Option<u64> {
-        u64::from(self.slots).checked_mul(self.slot_bytes)?.checked_add(self.slots_offset())
+        let slots_offset = checked_slots_offset(self.lanes, self.checkpoint_bytes)?;
+        u64::from(self.slots).checked_mul(self.slot_bytes)?.checked_add(slots_offset)
     }
 }
 
@@ -108,13 +109,15 @@ pub const fn place_of(generation: u64) -> u64 {
     generation % PLACES
 }
 
+/// Where the slots begin, or beyond every drive.
 fn slots_offset(lanes: u16, checkpoint_bytes: u64) -> u64 {
+    checked_slots_offset(lanes, checkpoint_bytes).unwrap_or(u64::MAX)
+}
+
+fn checked_slots_offset(lanes: u16, checkpoint_bytes: u64) -> Option<u64> {
     let places = PLACES * u64::from(lanes);
-    places
-        .checked_mul(checkpoint_bytes)
-        .and_then(|bytes| bytes.checked_add(CHECKPOINTS_OFFSET))
-        .and_then(|bytes| bytes.checked_next_multiple_of(SLOTS_ALIGNMENT_BYTES))
-        .unwrap_or(u64::MAX)
+    let end = places.checked_mul(checkpoint_bytes)?.checked_add(CHECKPOINTS_OFFSET)?;
+    end.checked_next_multiple_of(SLOTS_ALIGNMENT_BYTES)
 }
 
 /// Why a drive cannot be laid out. Nothing was written.

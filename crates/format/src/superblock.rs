@@ -273,8 +273,9 @@ impl Superblock {
             ensure(uuid_once, WHAT, "each drive UUID is listed once", number, number)?;
             let known = drive.changed <= self.membership;
             ensure(known, WHAT, "no drive changed after the list's version", drive.changed, self.membership)?;
-            let end = self.geometry.layout(drive.slots).checked_end_offset().unwrap_or(u64::MAX);
-            ensure(end <= drive.bytes, WHAT, "all slots of a drive lie on it", end, drive.bytes)?;
+            let end = self.geometry.layout(drive.slots).checked_end_offset();
+            let fits = end.is_some_and(|end| end <= drive.bytes);
+            ensure(fits, WHAT, "all slots of a drive lie on it", end.unwrap_or(u64::MAX), drive.bytes)?;
         }
         let listed = self.own_entry().is_some_and(|own| own.number == self.number);
         ensure(listed, WHAT, "the drive itself is in the list under its number", self.number.0, self.number.0)

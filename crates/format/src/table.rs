@@ -154,9 +154,12 @@ impl SegmentTable {
             ensure(blocks, WHAT, "headers are whole blocks at blocks", begin, header_bytes)?;
             ensure(begin >= free_from, WHAT, "flushes do not overlap", begin, free_from)?;
             let geometry = RowGeometry { data_shards, unit_bytes, data_bytes: flush.data_bytes };
-            let shard_bytes = geometry.checked_shard_bytes().unwrap_or(u64::MAX);
-            free_from = begin.saturating_add(header_bytes).saturating_add(shard_bytes);
-            ensure(free_from <= slot_bytes, WHAT, "flushes lie in their slot", free_from, slot_bytes)?;
+            let end = geometry
+                .checked_shard_bytes()
+                .and_then(|shard_bytes| begin.checked_add(header_bytes)?.checked_add(shard_bytes));
+            free_from = end.unwrap_or(u64::MAX);
+            let fits = end.is_some_and(|end| end <= slot_bytes);
+            ensure(fits, WHAT, "flushes lie in their slot", free_from, slot_bytes)?;
         }
         Ok(())
     }

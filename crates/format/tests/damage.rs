@@ -148,6 +148,12 @@ fn what_a_lost_or_misplaced_write_leaves_is_seen_by_the_caller_s_checks() {
     assert!(header.check_in_slot(17 << 20, 64 << 20).is_ok());
     assert!(header.check_in_slot(17 << 20, 11 << 12).is_ok());
     assert!(header.check_in_slot(17 << 20, 10 << 12).is_err());
+    // Header or units that end beyond all numbers lie in no slot, however large that is said to be.
+    let misplaced = FlushHeader { offset_bytes: !4095, ..header.clone() };
+    assert!(misplaced.check_in_slot(0, u64::MAX).is_err());
+    let offset_bytes = !4095 - u64::from(header.header_bytes);
+    let misplaced = FlushHeader { offset_bytes, units_offset_bytes: !4095, ..header };
+    assert!(misplaced.check_in_slot(0, u64::MAX).is_err());
 }
 
 proptest! {

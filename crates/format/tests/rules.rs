@@ -57,6 +57,14 @@ fn superblocks() {
         seal(&mut bytes);
         expect(Superblock::decode(&bytes), words);
     }
+    // Checkpoints that end beyond all numbers lie on no drive, however large that is said to be and though it has no slots.
+    let mut block = patched(&bytes, &[(112, &(1u64 << 63).to_le_bytes())]);
+    for index in 0..5 {
+        block[drive_entry(index) + 20..][..4].fill(0);
+        block[drive_entry(index) + 32..][..8].fill(0xFF);
+    }
+    seal(&mut block);
+    expect(Superblock::decode(&block), "all slots of a drive lie on it");
     let uuid = drive(1).to_bytes();
     let own: [(Patch<'_>, &str); 3] = [
         (&[(40, &[0; 16])], "the drive itself is in the list"),
@@ -161,6 +169,10 @@ fn segment_tables() {
     expect(with(|flush| flush.data_bytes = u64::MAX), "flushes lie in their slot");
     expect(with(|flush| flush.offset_bytes = !4095), "flushes lie in their slot");
     expect(table.check_in_slot(3 << 20, 4, 32 << 10), "flushes lie in their slot");
+    // More rows than there are numbers lie in no slot, however large that is said to be.
+    let mut table = table;
+    table.flushes[1].data_bytes = u64::MAX;
+    expect(table.check_in_slot(u64::MAX, 4, 32 << 10), "flushes lie in their slot");
 }
 
 /// A section: kind, flags, count, bytes.

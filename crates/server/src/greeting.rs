@@ -24,7 +24,7 @@ impl Default for Greeting {
 /// Why a connection is not taken; `request` is 0 when the header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotGreeted {
-    /// The request that is answered so.
+    /// The request that is answered.
     pub request: u64,
     /// The answer.
     pub error: ErrorReply,
@@ -38,6 +38,9 @@ impl Greeting {
     }
 
     /// That `bytes` of [`Greeting::space`] were read. Gives the greeting and its request when it is whole.
+    ///
+    /// # Errors
+    /// What is answered to something else, before the connection is closed.
     pub fn filled(&mut self, bytes: usize, lanes: u16) -> Result<Option<(Hello, u64)>, NotGreeted> {
         self.wanted -= bytes;
         if self.wanted > 0 {
