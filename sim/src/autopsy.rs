@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use forebay_engine::{DriveInfo, Fetch, Lane, LaneConfig, Reply, Token};
 use forebay_format::DriveState;
 use forebay_types::placement::lane_of;
-use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, Time};
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, StreamName, Time};
 
 use crate::drives::Drives;
 use crate::scenario::Scenario;
@@ -54,6 +54,7 @@ impl Opened<'_> {
 pub(crate) struct Promised {
     pub(crate) fragments: Vec<(FragmentId, Vec<u8>)>,
     pub(crate) over: Vec<EventKey>,
+    pub(crate) accepted: Vec<(EventKey, StreamName)>,
 }
 
 /// Opens the store without the drives of `gone` and looks whether what was promised is there.
@@ -92,6 +93,10 @@ fn look_at_lane(mut opened: Opened<'_>, lane: u16, lanes: u16, gone: &BTreeSet<D
         let (outcome, found) = opened.get(*id);
         assert_eq!(outcome, ReadOutcome::Found, "{id} was acknowledged; without {gone:?} it is {outcome:?}");
         assert!(found == *bytes, "{id}: without {gone:?} it has other bytes");
+    }
+    for (key, stream) in promised.accepted.iter().filter(|(key, _)| lane_of(*key, lanes) == lane) {
+        let listed = opened.lane.accepted(stream, None, usize::MAX).events.iter().any(|event| event.key == *key);
+        assert!(listed, "{key} is accepted into {stream}; without {gone:?} it is not");
     }
     for key in promised.over.iter().filter(|key| lane_of(**key, lanes) == lane) {
         assert!(opened.lane.is_finished(*key), "{key} is over; without {gone:?} it is not");

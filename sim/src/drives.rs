@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_format::CHECKPOINTS_OFFSET;
 use forebay_media::{AlignedBuffer, Completion, MediaError, Operation, OperationId};
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, Time};
@@ -17,6 +18,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Of a thousand operations on a victim so many go wrong in each of the ways that are switched on.
 const WRONG_PER_MILLE: u64 = 4;
+/// Of a thousand operations so many take a hundred times as long as usual.
+const LATE_PER_MILLE: u64 = 40;
 /// What was written without a sync stays in a drive's memory for so long.
 const UNSYNCED: Duration = Duration::from_millis(30);
 /// So long an operation takes that hangs: some come back while their drive is not given up yet, most long after.
@@ -58,6 +61,8 @@ enum Memory {
 struct Drive {
     contents: Vec<u8>,
     dead: bool,
+    /// When it first refused a write.
+    refused_at: Option<Time>,
     /// Blocks that are not what was last written there, and why; what was met is counted once.
     damaged: BTreeMap<u64, Fault>,
     unreadable: BTreeSet<u64>,
@@ -79,6 +84,8 @@ pub(crate) struct Drives {
     drives: BTreeMap<DriveNumber, Drive>,
     victims: BTreeSet<DriveNumber>,
     enabled: BTreeSet<Fault>,
+    /// Where slots begin.
+    slots_offset: u64,
     in_flight: BTreeMap<u64, InFlight>,
     due: BTreeSet<(Time, u64)>,
     next_serial: u64,
@@ -95,6 +102,7 @@ impl Drives {
         let drive = || Drive {
             contents: vec![0; bytes as usize],
             dead: false,
+            refused_at: None,
             damaged: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             slow: false,
@@ -113,6 +121,7 @@ impl Drives {
             drives,
             victims: chosen,
             enabled: enabled.clone(),
+            slots_offset: 0,
             in_flight: BTreeMap::new(),
             due: BTreeSet::new(),
             next_serial: 0,
@@ -124,6 +133,11 @@ impl Drives {
         }
     }
 
+    /// Before this lie superblocks and checkpoints.
+    pub(crate) fn slots_begin_at(&mut self, offset: u64) {
+        self.slots_offset = offset;
+    }
+
     pub(crate) fn is_victim(&self, drive: DriveNumber) -> bool {
         self.victims.contains(&drive)
     }
@@ -131,6 +145,12 @@ impl Drives {
     pub(crate) fn some_victim(&mut self) -> Option<DriveNumber> {
         let victims: Vec<DriveNumber> = self.victims.iter().copied().collect();
         self.random.one_of(&victims).copied()
+    }
+
+    /// Drives that refused a write before then.
+    pub(crate) fn refused_before(&self, then: Time) -> impl Iterator<Item = DriveNumber> + '_ {
+        let refused = move |drive: &Drive| drive.refused_at.is_some_and(|at| at < then);
+        self.drives.iter().filter(move |(_, drive)| refused(drive)).map(|(number, _)| *number)
     }
 
     pub(crate) fn is_dead(&self, drive: DriveNumber) -> bool {
@@ -228,24 +248,31 @@ impl Drives {
             Memory::Write(_) => self.fate_of_write(drive, bytes),
             Memory::Read(_) => self.fate_of_read(drive, offset, bytes),
         };
-        let due = now + self.latency(drive);
+        let due = now + self.latency(drive, offset);
         self.next_serial += 1;
         self.due.insert((due, self.next_serial));
         let operation = InFlight { queue, id, drive, offset, bytes, memory, fate };
         self.in_flight.insert(self.next_serial, operation);
     }
 
-    fn latency(&mut self, drive: DriveNumber) -> Duration {
+    fn latency(&mut self, drive: DriveNumber, offset: u64) -> Duration {
         if self.wrong(Fault::Hang, drive) {
             self.counts.fire_and_meet(Fault::Hang);
             return self.random.millis(HANG_MILLIS);
         }
         let usual = self.random.micros(20..250);
-        if self.drives[&drive].slow {
-            self.counts.fire_and_meet(Fault::SlowDrive);
-            return usual * 100;
+        if self.enabled.contains(&Fault::SlowCheckpoints) && offset >= CHECKPOINTS_OFFSET && offset < self.slots_offset
+        {
+            self.counts.fire_and_meet(Fault::SlowCheckpoints);
+            return usual * 500;
         }
-        usual
+        let late = self.enabled.contains(&Fault::LateOperation) && self.random.per_mille(LATE_PER_MILLE);
+        if late {
+            self.counts.fire_and_meet(Fault::LateOperation);
+        } else if self.drives[&drive].slow {
+            self.counts.fire_and_meet(Fault::SlowDrive);
+        }
+        if late || self.drives[&drive].slow { usual * 100 } else { usual }
     }
 
     fn fate_of_write(&mut self, drive: DriveNumber, bytes: usize) -> Fate {
@@ -333,6 +360,9 @@ impl Drives {
             message: message.to_owned(),
         };
         if known.dead {
+            if matches!(memory, Memory::Write(_)) {
+                known.refused_at.get_or_insert(self.now);
+            }
             let buffer = if let Memory::Read(buffer) = memory { Some(buffer) } else { None };
             return Completion { id, result: Err(failed("the drive is dead")), buffer };
         }

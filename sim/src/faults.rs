@@ -42,6 +42,10 @@ faults!(
     ShortRead = "short read",
     /// An operation never comes back, or long after its drive was given up.
     Hang = "operation that hangs",
+    /// An operation takes much longer than others, on any drive.
+    LateOperation = "operation that is late",
+    /// Checkpoints take much longer than what lies in slots.
+    SlowCheckpoints = "slow checkpoints",
     /// A drive takes longer than others.
     SlowDrive = "slow drive",
     /// A drive fails everything from now on.

@@ -383,6 +383,12 @@ impl Model {
         there.filter_map(|(id, fragment)| Some((id, payload(id, fragment.durable?)))).collect()
     }
 
+    /// Events that wait for a stream, whatever happens now.
+    pub(crate) fn must_be_accepted(&self) -> Vec<(EventKey, StreamName)> {
+        let waiting = self.events.iter().filter(|(_, event)| !event.may_be_over());
+        waiting.flat_map(|(key, event)| event.accepted.iter().map(|stream| (*key, stream.clone()))).collect()
+    }
+
     /// Events that are over, whatever happens now.
     pub(crate) fn must_be_over(&self) -> Vec<EventKey> {
         self.events.iter().filter(|(_, event)| event.over).map(|(key, _)| *key).collect()

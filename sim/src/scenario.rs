@@ -57,7 +57,7 @@ impl Scenario {
         let shape = *random.one_of(&SHAPES).expect("there are some");
         let lanes = random.within(1..4) as u16;
         let small = random.per_mille(400);
-        let drive_bytes = if small { 4 << 20 } else { 9 << 20 };
+        let drive_bytes = if small { 6 << 20 } else { 11 << 20 };
         let geometry = Geometry {
             lanes,
             data_shards: shape.data,
@@ -65,7 +65,7 @@ impl Scenario {
             data_shards_min: 1,
             unit_bytes: 4096,
             slot_bytes: if random.per_mille(500) { 96 << 10 } else { 192 << 10 },
-            checkpoint_bytes: 128 << 10,
+            checkpoint_bytes: 256 << 10,
             fragment_bytes_max: 60_000,
         };
         // Each seed knows some of the faults: what one hides another shows.

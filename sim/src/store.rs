@@ -30,6 +30,7 @@ pub(crate) fn make(drives: &mut Drives, scenario: &Scenario) {
             bytes: scenario.drive_bytes,
         })
         .collect();
+    drives.slots_begin_at(layout.slots_offset());
     let body = CheckpointBody::default().encode();
     for entry in &entries {
         for lane in 0..scenario.lanes {

@@ -28,6 +28,8 @@ use crate::writer::Writer;
 const TIME_MAX: Time = Time(900_000_000_000);
 /// After so long nothing goes wrong any more, however little was written: where everything goes wrong all the time nobody comes far.
 const TROUBLE_MAX: Time = Time(90_000_000_000);
+/// A drive that refuses a write is no member any more after so long.
+const OUT_AFTER: Duration = Duration::from_millis(300);
 /// A crash waits so long for a write that is on its way.
 const CRASH_WAITS: Duration = Duration::from_millis(50);
 /// So long after the last event was written things go on going wrong at the most.
@@ -225,6 +227,11 @@ impl World {
         }
         if let Some(process) = &self.process {
             let members = process.members();
+            if let Some(then) = self.now.0.checked_sub(OUT_AFTER.as_nanos() as u64) {
+                for drive in self.drives.refused_before(Time(then)) {
+                    assert!(!members.contains(&drive), "drive {drive} refuses writes, and is a member still");
+                }
+            }
             if members != self.members.0 {
                 self.members = (members, self.now);
             }
@@ -332,14 +339,19 @@ impl World {
         let parity = usize::from(self.scenario.shape.parity);
         // Whatever was acknowledged: with all drives that something happened to, and others, as many as there are parities.
         let gone = self.some_more(self.drives.spoiled(), parity);
-        let promised = Promised { fragments: self.model.must_be_there(Time(0)), over: self.model.must_be_over() };
+        let promised = Promised {
+            fragments: self.model.must_be_there(Time(0)),
+            over: self.model.must_be_over(),
+            accepted: self.model.must_be_accepted(),
+        };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
         // What was acknowledged since the last loss stands as many losses more.
         let (members, since) = self.members.clone();
         let spoiled: BTreeSet<DriveNumber> = self.drives.spoiled().intersection(&members).copied().collect();
         let out = (0..self.scenario.shape.drives).map(DriveNumber).filter(|drive| !members.contains(drive));
         let gone = self.some_more(spoiled, parity).into_iter().chain(out).collect();
-        let promised = Promised { fragments: self.model.must_be_there(since), over: Vec::new() };
+        let fragments = self.model.must_be_there(since);
+        let promised = Promised { fragments, over: Vec::new(), accepted: Vec::new() };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
     }
 
@@ -377,7 +389,7 @@ impl World {
 
     fn fault(&mut self) {
         match self.random.below(3) {
-            0 if self.scenario.knows(Fault::DriveDies) && self.random.per_mille(150) => {
+            0 if self.scenario.knows(Fault::DriveDies) && self.random.per_mille(400) => {
                 if let Some(victim) = self.drives.some_victim()
                     && !self.drives.is_dead(victim)
                 {
@@ -458,6 +470,10 @@ impl World {
         for lane in &status {
             let left = (lane.events, lane.fragments, lane.flushes_lost, lane.segments_unreadable);
             assert_eq!(left, (0, 0, 0, 0), "something is left: {lane:?}");
+        }
+        let process = self.process.as_ref().expect("it serves");
+        for drive in process.members() {
+            assert!(!self.drives.is_dead(drive), "drive {drive} is dead, and a member still");
         }
         let mut faults = self.counts;
         faults.add(&self.drives.counts);

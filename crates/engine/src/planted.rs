@@ -34,7 +34,7 @@ mistakes!(
     OldHeaderBelieved = "old-header-believed",
     /// Units are not compared with their sums before they are combined.
     UnitsUnchecked = "units-unchecked",
-    /// Slots are given back when a checkpoint without their segment is written, not when it is durable.
+    /// A segment is opened in slots that the durable checkpoint still has for another one.
     SlotReusedEarly = "slot-reused-early",
     /// A checkpoint lacks the newest of the finished events, whose tombstones go with their segments.
     TombstoneForgotten = "tombstone-forgotten",
@@ -64,8 +64,6 @@ mistakes!(
     LeaseTwice = "lease-twice",
     /// An event is over when the first of its streams released it.
     ReleasedByOne = "released-by-one",
-    /// A decision overtakes fragments of its event that are on their way.
-    DecisionOvertakes = "decision-overtakes",
     /// A stream's number is used before a durable checkpoint names the stream.
     StreamUnnamed = "stream-unnamed",
     /// What was on its way when a drive was lost is not written again.

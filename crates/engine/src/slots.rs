@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use forebay_format::{PlannedSegment, SegmentId, ShardPlace};
 use forebay_types::DriveNumber;
 
-use crate::planted::{Planted, planted};
-
 /// How wide new segments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
@@ -157,10 +155,10 @@ impl Slots {
 
     /// The next segment of the durable window.
     pub(crate) fn open_next(&mut self) -> Option<PlannedSegment> {
-        if self.durable == 0 && !planted(Planted::WindowIgnored) {
+        if self.durable == 0 {
             return None;
         }
-        self.durable = self.durable.saturating_sub(1);
+        self.durable -= 1;
         self.opened += 1;
         self.planned.pop_front()
     }

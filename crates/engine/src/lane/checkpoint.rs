@@ -108,6 +108,9 @@ impl Lane {
 
     fn write_checkpoint(&mut self) {
         self.checkpointer.wanted = false;
+        if planted(Planted::SlotReusedEarly) {
+            self.drop_segments(self.segments.droppable());
+        }
         if let Some(width) = self.width()
             && (!matches!(self.state, State::Stopping) || !self.writer.replay.is_empty())
         {
@@ -148,9 +151,9 @@ impl Lane {
             self.io.write(Owner::Checkpoint { serial, drive: *number }, *number, offset_bytes, Arc::new(buffer), bytes);
             self.counters.media_bytes_written += bytes as u64;
         }
-        let early = planted(Planted::SlotReusedEarly);
-        let (dropped, early) = if early { (Vec::new(), dropped) } else { (dropped, Vec::new()) };
-        self.drop_segments(early);
+        if planted(Planted::WindowIgnored) || planted(Planted::SlotReusedEarly) {
+            self.slots.window_is_durable(self.slots.window_mark());
+        }
         self.checkpointer.writing = Some(Writing {
             serial,
             pending: members.len(),

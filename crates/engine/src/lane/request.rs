@@ -297,7 +297,7 @@ impl Lane {
         if event.flags.has(EventFlags::DECIDING) {
             return Admission::Busy;
         }
-        if !self.is_durable(event) && !planted(Planted::DecisionOvertakes) {
+        if !self.is_durable(event) {
             // What is decided is durable: the answer waits for the fragments on their way.
             return Admission::Busy;
         }
