@@ -5,14 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use forebay_engine::{DriveInfo, Fetch, Lane, LaneConfig, Reply, Token};
-use forebay_format::DriveState;
+use forebay_engine::{Fetch, Lane, LaneConfig, OpenRequest, Reply, Token, plan_open};
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, StreamName, Time};
 
 use crate::drives::Drives;
 use crate::scenario::Scenario;
-use crate::server::{lane_config, newest_superblock};
+use crate::server::{found_drives, lane_config};
 
 /// Turns after which recovery goes nowhere.
 const TURNS_MAX: usize = 1_000_000;
@@ -59,22 +58,15 @@ pub(crate) struct Promised {
 
 /// Opens the store without the drives of `gone` and looks whether what was promised is there.
 pub(crate) fn look(drives: &mut Drives, scenario: &Scenario, gone: &BTreeSet<DriveNumber>, promised: &Promised) {
-    let numbers = (0..scenario.shape.drives).map(DriveNumber).filter(|number| !gone.contains(number));
-    let found: Vec<_> = numbers.filter_map(|number| newest_superblock(drives, number)).collect();
-    let Some(newest) = found.iter().max_by_key(|superblock| superblock.generation) else { return };
-    let infos: Vec<DriveInfo> = newest
-        .drives
-        .iter()
-        .map(|entry| DriveInfo {
-            number: entry.number,
-            uuid: entry.uuid,
-            slots: entry.slots,
-            member: entry.state == DriveState::Member,
-            present: found.iter().any(|superblock| superblock.drive == entry.uuid),
-        })
-        .collect();
+    let found = found_drives(drives, scenario, gone);
+    if found.is_empty() {
+        return;
+    }
+    let plan = plan_open(&found, OpenRequest { read_only: true });
+    let plan = plan.unwrap_or_else(|error| panic!("without {gone:?} it cannot be read: {error}"));
     for lane in 0..scenario.lanes {
-        let config = LaneConfig { read_only: true, ..lane_config(scenario, newest, lane, infos.clone(), 0) };
+        let config =
+            LaneConfig { read_only: true, ..lane_config(scenario, &plan.superblock, lane, plan.drives.clone(), 0) };
         look_at_lane(Opened { lane: Lane::new(config, Time(0)), drives }, lane, scenario.lanes, gone, promised);
     }
 }

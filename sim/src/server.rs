@@ -34,6 +34,20 @@ pub(crate) fn newest_superblock(drives: &mut Drives, drive: DriveNumber) -> Opti
     newest
 }
 
+/// The drives that a start finds, without those of `without`.
+pub(crate) fn found_drives(
+    drives: &mut Drives,
+    scenario: &Scenario,
+    without: &BTreeSet<DriveNumber>,
+) -> Vec<FoundDrive> {
+    let numbers = (0..scenario.shape.drives).map(DriveNumber).filter(|number| !without.contains(number));
+    let found = |number| {
+        let superblock = newest_superblock(drives, number)?;
+        Some(FoundDrive { path: format!("drive {number}"), superblock })
+    };
+    numbers.filter_map(found).collect()
+}
+
 /// What the process says that the world must know.
 #[derive(Debug)]
 pub(crate) enum Told {
@@ -79,13 +93,7 @@ impl Process {
         stranger: Option<Fault>,
         nonce: u64,
     ) -> Result<Process, OpenError> {
-        let numbers = (0..scenario.shape.drives).map(DriveNumber).filter(|number| !without.contains(number));
-        let mut found: Vec<FoundDrive> = numbers
-            .filter_map(|number| {
-                let superblock = newest_superblock(drives, number)?;
-                Some(FoundDrive { path: format!("drive {number}"), superblock })
-            })
-            .collect();
+        let mut found = found_drives(drives, scenario, without);
         if let (Some(fault @ (Fault::ForeignDrive | Fault::Clone)), Some(first)) = (stranger, found.first()) {
             let mut stranger = first.clone();
             if fault == Fault::ForeignDrive {

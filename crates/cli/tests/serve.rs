@@ -4,24 +4,14 @@ mod common;
 
 use std::fs;
 
-use common::{Drives, Server, forebay, scratch};
-
-fn bytes(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    })
-    .take(count)
-    .collect()
-}
+use common::{Drives, Server, forebay, noise, scratch};
 
 #[test]
 fn a_fragment_goes_in_and_comes_out() {
     let drives = Drives::five();
     let server = drives.serve();
     for (id, size) in [("1/7/256", 6), ("1/7/0x200", 0), ("4294967295/18446744073709551615/4294967295", 100_000)] {
-        let payload = bytes(size as u64, size);
+        let payload = noise(size as u64, size);
         server.put(id, &payload).expect(0);
         assert_eq!(server.get(id).expect(0).stdout, payload, "{id}");
     }
@@ -113,8 +103,8 @@ fn kill_9_loses_nothing_that_was_acknowledged() {
         assert_eq!(server.ready["lanes"].as_u64(), Some(1));
         for source in 0..5 {
             let id = format!("{start}/{start}/{source}");
-            server.put(&id, &bytes(start * 100 + source, 5000)).expect(0);
-            acknowledged.push((id, bytes(start * 100 + source, 5000)));
+            server.put(&id, &noise(start * 100 + source, 5000)).expect(0);
+            acknowledged.push((id, noise(start * 100 + source, 5000)));
         }
         server.kill();
     }
@@ -148,7 +138,7 @@ fn a_server_stops_when_the_program_that_started_it_is_gone() {
 #[test]
 fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
     let drives = Drives::five();
-    drives.hold("1/1/1", &bytes(1, 50_000));
+    drives.hold("1/1/1", &noise(1, 50_000));
 
     // Two missing: nothing is started, and nothing is lost by waiting.
     let refused = drives.fail_to_serve(&[], &drives.paths[2..]).expect(3);
@@ -160,7 +150,7 @@ fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
     four.remove(3);
     let server = drives.serve_with(&[], &four);
     assert_eq!(server.ready["warnings"].as_array().map(Vec::len), Some(1));
-    assert_eq!(server.get("1/1/1").expect(0).stdout, bytes(1, 50_000), "computed from the others");
+    assert_eq!(server.get("1/1/1").expect(0).stdout, noise(1, 50_000), "computed from the others");
     server.put("1/1/2", b"degraded").expect(0);
     let screen = String::from_utf8(server.run(&["status"]).expect(0).stdout).expect("UTF-8");
     assert!(
@@ -173,11 +163,11 @@ fn one_missing_drive_is_a_warning_and_two_mean_try_again() {
 #[test]
 fn a_drive_that_was_cut_off_is_named_and_nothing_is_lost() {
     let drives = Drives::five();
-    drives.hold("1/1/1", &bytes(1, 300_000));
+    drives.hold("1/1/1", &noise(1, 300_000));
     let whole = fs::metadata(&drives.paths[2]).expect("a drive").len();
     fs::OpenOptions::new().write(true).open(&drives.paths[2]).expect("opened").set_len(whole / 2).expect("cut");
     let server = drives.serve();
-    assert_eq!(server.get("1/1/1").expect(0).stdout, bytes(1, 300_000));
+    assert_eq!(server.get("1/1/1").expect(0).stdout, noise(1, 300_000));
     server.put("1/1/2", b"without it").expect(0);
     server.terminate().expect(0).says("drive2");
 }
@@ -187,7 +177,7 @@ fn too_few_drives_still_give_what_they_can_read_only() {
     let drives = Drives::five();
     let server = drives.serve();
     server.put("1/1/1", b"small").expect(0);
-    server.put("1/1/3", &bytes(3, 300_000)).expect(0);
+    server.put("1/1/3", &noise(3, 300_000)).expect(0);
     server.terminate().expect(0);
     let server = drives.serve_with(&["--read-only"], &drives.paths[..4]);
     assert_eq!(server.ready["read_only"].as_bool(), Some(true));
@@ -209,12 +199,12 @@ fn an_operator_may_let_writing_go_on_with_less_parity() {
     let drives = Drives::five();
     drives.init(&["--data-min", "4", "--force"]).expect(0);
     let four = &drives.paths[..4];
-    drives.hold("1/1/1", &bytes(1, 50_000));
+    drives.hold("1/1/1", &noise(1, 50_000));
 
     drives.fail_to_serve(&[], four).expect(3).says("4 drives are left and at least 5").says("--parity-min 0");
     drives.fail_to_serve(&["--parity-min", "2"], &drives.paths).expect(2).says("made with 1 parities");
     let server = drives.serve_with(&["--parity-min", "0"], four);
-    assert_eq!(server.get("1/1/1").expect(0).stdout, bytes(1, 50_000));
+    assert_eq!(server.get("1/1/1").expect(0).stdout, noise(1, 50_000));
     server.put("1/1/2", b"without parity").expect(0);
     let screen = String::from_utf8(server.run(&["status"]).expect(0).stdout).expect("UTF-8");
     assert!(screen.contains("written 4+0 instead of 4+1") && screen.contains("1 fragments were stored"), "{screen}");
@@ -250,7 +240,7 @@ fn what_is_no_drive_is_said() {
     let drives = Drives::five();
     let directory = scratch();
     let junk = directory.path().join("junk");
-    fs::write(&junk, bytes(9, 1 << 20)).expect("written");
+    fs::write(&junk, noise(9, 1 << 20)).expect("written");
     drives.fail_to_serve(&[], std::slice::from_ref(&junk)).expect(1).says("junk").says("forebay init");
     drives.fail_to_serve(&[], &[directory.path().join("none")]).expect(3).says("none");
     // Among good ones it counts as missing.

@@ -7,18 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::common::{Drives, Ran, forebay};
-
-/// Bytes that no other seed gives.
-pub fn noise(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    })
-    .take(count)
-    .collect()
-}
+use crate::common::{Drives, Ran, forebay, noise};
 
 /// What is never to change.
 fn state_of(path: &Path) -> Option<(Vec<u8>, SystemTime)> {

@@ -3,8 +3,8 @@
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
-use crate::common::{Drives, forebay, scratch};
-use crate::look::{doctor, drive_states, drives_of, noise, overwrite, payload, shards, stopped, told};
+use crate::common::{Drives, forebay, noise, scratch};
+use crate::look::{doctor, drive_states, drives_of, overwrite, payload, shards, stopped, told};
 
 #[test]
 fn a_healthy_store_is_whole() {
