@@ -6,7 +6,6 @@
 macro_rules! mistakes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
         /// A mistake.
-        #[cfg_attr(not(feature = "planted"), expect(dead_code, reason = "they are only planted with the feature"))]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Planted { $($(#[$doc])* $name,)+ }
 
