@@ -106,6 +106,7 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::Status) => message::<Status>(frame),
         Some(Kind::Ping) => message::<Ping>(frame),
         Some(Kind::InjectFault) => message::<InjectFault>(frame),
+        Some(Kind::ChangeDrive) => message::<ChangeDrive>(frame),
         Some(Kind::HelloReply) => message::<HelloReply>(frame),
         Some(Kind::PutReply) => message::<PutReply>(frame),
         Some(Kind::DecideReply) => message::<DecideReply>(frame),

@@ -69,6 +69,23 @@ struct Drive {
     slow: bool,
     /// Something went wrong with it that a drive may not do more often than there is parity.
     spoiled: bool,
+    /// Somebody carried it away.
+    removed: bool,
+}
+
+impl Drive {
+    fn new(bytes: u64) -> Drive {
+        Drive {
+            contents: vec![0; bytes as usize],
+            dead: false,
+            refused_at: None,
+            damaged: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            slow: false,
+            spoiled: false,
+            removed: false,
+        }
+    }
 }
 
 /// What a write that nobody synced has replaced.
@@ -99,16 +116,8 @@ pub(crate) struct Drives {
 
 impl Drives {
     pub(crate) fn new(count: u16, bytes: u64, victims: usize, enabled: &BTreeSet<Fault>, mut random: Random) -> Self {
-        let drive = || Drive {
-            contents: vec![0; bytes as usize],
-            dead: false,
-            refused_at: None,
-            damaged: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
-            slow: false,
-            spoiled: false,
-        };
-        let mut drives: BTreeMap<DriveNumber, Drive> = (0..count).map(|n| (DriveNumber(n), drive())).collect();
+        let mut drives: BTreeMap<DriveNumber, Drive> =
+            (0..count).map(|n| (DriveNumber(n), Drive::new(bytes))).collect();
         let mut chosen = BTreeSet::new();
         while chosen.len() < victims {
             chosen.insert(DriveNumber(random.below(u64::from(count)) as u16));
@@ -140,6 +149,29 @@ impl Drives {
 
     pub(crate) fn is_victim(&self, drive: DriveNumber) -> bool {
         self.victims.contains(&drive)
+    }
+
+    /// Those that nobody carried away.
+    pub(crate) fn numbers(&self) -> Vec<DriveNumber> {
+        self.drives.iter().filter(|(_, drive)| !drive.removed).map(|(number, _)| *number).collect()
+    }
+
+    /// Somebody puts an empty drive in.
+    pub(crate) fn add(&mut self, number: DriveNumber, bytes: u64) {
+        self.drives.insert(number, Drive::new(bytes));
+    }
+
+    /// Somebody carries a drive away that nothing needs any more; whatever goes wrong next may go wrong with `heir`.
+    pub(crate) fn remove(&mut self, number: DriveNumber, heir: DriveNumber) {
+        let drive = self.drives.get_mut(&number).expect("a drive of the store");
+        (drive.removed, drive.dead, drive.contents) = (true, true, Vec::new());
+        if self.victims.remove(&number) {
+            self.victims.insert(heir);
+        }
+    }
+
+    pub(crate) fn is_spoiled(&self, drive: DriveNumber) -> bool {
+        self.drives[&drive].spoiled
     }
 
     pub(crate) fn some_victim(&mut self) -> Option<DriveNumber> {
@@ -213,7 +245,7 @@ impl Drives {
     }
 
     pub(crate) fn spoiled(&self) -> BTreeSet<DriveNumber> {
-        self.drives.iter().filter(|(_, drive)| drive.spoiled).map(|(number, _)| *number).collect()
+        self.drives.iter().filter(|(_, drive)| drive.spoiled && !drive.removed).map(|(number, _)| *number).collect()
     }
 
     /// Carries a read out at once, as it would be without anything new going wrong.

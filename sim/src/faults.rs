@@ -54,6 +54,12 @@ faults!(
     DriveReturns = "drive that comes back stale",
     /// At a start there is an empty drive in a drive's place.
     EmptyDrive = "empty drive in its place",
+    /// An operator puts a new drive in for one that is out, or that he takes out of use.
+    Replaced = "drive replaced",
+    /// An operator takes a drive out of use, and nothing is put in for it.
+    Retired = "drive taken out of use",
+    /// An operator gives a drive up that answers.
+    GivenUp = "drive given up",
     /// At a start there is a drive of another store.
     ForeignDrive = "drive of another store",
     /// At a start there is a copy of a drive.

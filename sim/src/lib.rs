@@ -19,6 +19,7 @@ mod mistakes;
 mod model;
 mod monitor;
 mod network;
+mod operator;
 mod random;
 mod recorder;
 mod scenario;

@@ -35,17 +35,13 @@ pub(crate) fn newest_superblock(drives: &mut Drives, drive: DriveNumber) -> Opti
 }
 
 /// The drives that a start finds, without those of `without`.
-pub(crate) fn found_drives(
-    drives: &mut Drives,
-    scenario: &Scenario,
-    without: &BTreeSet<DriveNumber>,
-) -> Vec<FoundDrive> {
-    let numbers = (0..scenario.shape.drives).map(DriveNumber).filter(|number| !without.contains(number));
+pub(crate) fn found_drives(drives: &mut Drives, without: &BTreeSet<DriveNumber>) -> Vec<FoundDrive> {
+    let numbers = drives.numbers().into_iter().filter(|number| !without.contains(number));
     let found = |number| {
         let superblock = newest_superblock(drives, number)?;
         Some(FoundDrive { path: format!("drive {number}"), superblock })
     };
-    numbers.filter_map(found).collect()
+    numbers.collect::<Vec<_>>().into_iter().filter_map(found).collect()
 }
 
 /// What the process says that the world must know.
@@ -93,7 +89,7 @@ impl Process {
         stranger: Option<Fault>,
         nonce: u64,
     ) -> Result<Process, OpenError> {
-        let mut found = found_drives(drives, scenario, without);
+        let mut found = found_drives(drives, without);
         if let (Some(fault @ (Fault::ForeignDrive | Fault::Clone)), Some(first)) = (stranger, found.first()) {
             let mut stranger = first.clone();
             if fault == Fault::ForeignDrive {
@@ -131,6 +127,11 @@ impl Process {
     /// Who is a member, as far as it is durable.
     pub(crate) fn members(&self) -> BTreeSet<DriveNumber> {
         self.control.drives().into_iter().filter(|drive| drive.member).map(|drive| drive.number).collect()
+    }
+
+    /// The control part, for an operator.
+    pub(crate) fn control(&mut self) -> &mut Control {
+        &mut self.control
     }
 
     pub(crate) fn is_serving(&self) -> bool {
@@ -205,6 +206,7 @@ impl Process {
                     told.push(Told::DriveFailed { drive, reason });
                 }
                 LaneEvent::Failed { reason } => told.push(Told::Failed { reason }),
+                LaneEvent::DamageFound { .. } => self.control.renew_superblocks(),
                 LaneEvent::Serving | LaneEvent::Stopped { .. } => {}
             }
             self.submit_control(now, drives);
@@ -369,7 +371,7 @@ impl LaneSide {
                     assert_eq!(lost, (0, 0), "recovery found less than was there: {status:?}");
                 }
                 LaneEvent::Stopped { whole } => self.stopped = Some(whole),
-                LaneEvent::DriveFailed { .. } | LaneEvent::Failed { .. } => {}
+                LaneEvent::DriveFailed { .. } | LaneEvent::Failed { .. } | LaneEvent::DamageFound { .. } => {}
             }
             events.push_back((number, event));
         }
@@ -465,6 +467,8 @@ pub(crate) fn lane_config(
         index_bytes: 4 << 20,
         drive_timeout: scenario.drive_timeout,
         incomplete_after: scenario.incomplete_after,
+        background_percent: scenario.background_percent,
+        scrub_period: scenario.scrub_period,
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,
         read_only: false,

@@ -16,6 +16,7 @@ use crate::mistakes::Mistake;
 use crate::model::{Answers, Model};
 use crate::monitor::Monitor;
 use crate::network::Network;
+use crate::operator::Replacing;
 use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::scenario::Scenario;
@@ -65,19 +66,19 @@ impl Totals {
 }
 
 pub(crate) struct World {
-    scenario: Scenario,
-    random: Random,
-    now: Time,
-    trace: Trace,
-    drives: Drives,
+    pub(crate) scenario: Scenario,
+    pub(crate) random: Random,
+    pub(crate) now: Time,
+    pub(crate) trace: Trace,
+    pub(crate) drives: Drives,
     network: Network,
-    process: Option<Process>,
+    pub(crate) process: Option<Process>,
     processes: u64,
     start_at: Time,
     /// Drives that the next start does not find.
     away: BTreeSet<DriveNumber>,
     model: Model,
-    counts: FaultCounts,
+    pub(crate) counts: FaultCounts,
     writers: Vec<Writer>,
     filters: Vec<Filter>,
     recorders: Vec<Recorder>,
@@ -89,8 +90,9 @@ pub(crate) struct World {
     written_at: Option<Time>,
     filters_rest_until: Time,
     /// Who is a member, and since when.
-    members: (BTreeSet<DriveNumber>, Time),
+    pub(crate) members: (BTreeSet<DriveNumber>, Time),
     calm: bool,
+    pub(crate) replacing: Option<Replacing>,
 }
 
 impl World {
@@ -133,6 +135,7 @@ impl World {
             filters_rest_until: now,
             members: ((0..scenario.shape.drives).map(DriveNumber).collect(), now),
             calm: false,
+            replacing: None,
             scenario,
         };
         world.plan_crash();
@@ -184,6 +187,7 @@ impl World {
             self.process.as_mut().expect("operations end with their process").take_completion(queue, completion);
         }
         self.serve();
+        self.go_on_replacing();
         self.clients();
     }
 
@@ -343,15 +347,16 @@ impl World {
             fragments: self.model.must_be_there(Time(0)),
             over: self.model.must_be_over(),
             accepted: self.model.must_be_accepted(),
+            everything: true,
         };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
         // What was acknowledged since the last loss stands as many losses more.
         let (members, since) = self.members.clone();
         let spoiled: BTreeSet<DriveNumber> = self.drives.spoiled().intersection(&members).copied().collect();
-        let out = (0..self.scenario.shape.drives).map(DriveNumber).filter(|drive| !members.contains(drive));
+        let out = self.drives.numbers().into_iter().filter(|drive| !members.contains(drive));
         let gone = self.some_more(spoiled, parity).into_iter().chain(out).collect();
         let fragments = self.model.must_be_there(since);
-        let promised = Promised { fragments, over: Vec::new(), accepted: Vec::new() };
+        let promised = Promised { fragments, over: Vec::new(), accepted: Vec::new(), everything: false };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
     }
 
@@ -372,7 +377,7 @@ impl World {
         if self.calm {
             return;
         }
-        for number in (0..self.scenario.shape.drives).map(DriveNumber) {
+        for number in self.drives.numbers() {
             if !self.drives.is_victim(number) {
                 continue;
             }
@@ -388,7 +393,7 @@ impl World {
     }
 
     fn fault(&mut self) {
-        match self.random.below(3) {
+        match self.random.below(4) {
             0 if self.scenario.knows(Fault::DriveDies) && self.random.per_mille(400) => {
                 if let Some(victim) = self.drives.some_victim()
                     && !self.drives.is_dead(victim)
@@ -410,6 +415,7 @@ impl World {
                 self.counts.fire(Fault::FullStore);
                 self.filters_rest_until = self.now + self.random.millis(100..4000);
             }
+            3 => self.operate(),
             _ => {}
         }
     }
@@ -432,11 +438,12 @@ impl World {
 
     /// Nobody was taken out, so that half of the drives are half of the members.
     fn all_are_members(&mut self) -> bool {
-        let drives = self.scenario.shape.drives;
-        (0..drives).map(DriveNumber).all(|drive| {
-            let superblock = newest_superblock(&mut self.drives, drive);
-            superblock.is_some_and(|s| s.drives.iter().all(|entry| entry.state == DriveState::Member))
-        })
+        let numbers = self.drives.numbers();
+        numbers.len() == usize::from(self.scenario.shape.drives)
+            && numbers.into_iter().all(|drive| {
+                let superblock = newest_superblock(&mut self.drives, drive);
+                superblock.is_some_and(|s| s.drives.iter().all(|entry| entry.state == DriveState::Member))
+            })
     }
 
     /// With a drive among them that does not belong there nothing starts.
@@ -444,10 +451,10 @@ impl World {
         let mut without = self.away.clone();
         if stranger == Fault::TooFewDrives {
             // One more is away than there may be.
-            let drives = self.scenario.shape.drives;
-            let first = self.random.below(u64::from(drives)) as u16;
-            let gone = (0..drives).map(|n| DriveNumber((first + n) % drives));
-            without = gone.take(usize::from(drives / 2 + drives % 2)).collect();
+            let drives = self.drives.numbers();
+            let first = self.random.below(drives.len() as u64) as usize;
+            let gone = (0..drives.len()).map(|n| drives[(first + n) % drives.len()]);
+            without = gone.take(drives.len() / 2 + drives.len() % 2).collect();
         }
         let refused = Process::start(&mut self.drives, &self.scenario, &without, Some(stranger), nonce).err();
         let right = match refused {

@@ -9,6 +9,7 @@ mod connect;
 mod delete;
 mod demo;
 mod doctor;
+mod drive;
 mod failure;
 mod filter;
 mod get;
@@ -57,6 +58,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Record(options) => record::run(options, output),
         Command::Demo(options) => demo::run(options, output),
         Command::Status(options) => status::run(options, output),
+        Command::Drive(options) => drive::run(options, output),
         Command::Doctor(options) => doctor::run(options, output),
     }
 }

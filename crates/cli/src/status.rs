@@ -86,7 +86,11 @@ fn with_health(json: &str, report: &Report) -> Result<Value, Failure> {
     Ok(status)
 }
 
-fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
+/// Reads the part of a status that is wanted.
+///
+/// # Errors
+/// When it is none.
+pub fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
     serde_json::from_str(json).map_err(|error| {
         Failure::data(format!(
             "the server's status cannot be read ({error}); nothing is said about the data by that. Use the `forebay` of the server's version"

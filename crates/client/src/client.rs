@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_protocol::{Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Status, StreamInfo, Streams};
+use forebay_protocol::{ChangeDrive, Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Status, StreamInfo, Streams};
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, PutOutcome, ReadOutcome, crc32c};
 
@@ -241,6 +241,14 @@ impl Client {
     /// When the server refuses or gives no answer.
     pub fn inject_fault(&mut self, drive: DriveNumber) -> Result<(), ClientError> {
         self.ask_one(LANE_CONTROL, Request::InjectFault(InjectFault { drive })).map(drop)
+    }
+
+    /// Takes a drive out of the store, or begins to put one in for it.
+    ///
+    /// # Errors
+    /// When the server refuses or gives no answer.
+    pub fn change_drive(&mut self, change: ChangeDrive) -> Result<(), ClientError> {
+        self.ask_one(LANE_CONTROL, Request::ChangeDrive(change)).map(drop)
     }
 
     fn lane_of(&self, key: EventKey) -> u16 {

@@ -50,4 +50,6 @@ pub use config::{ClientConfig, ServerInfo};
 pub use error::ClientError;
 pub use session::{Answer, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
 
-pub use forebay_protocol::{AcceptedEvent, Class, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo};
+pub use forebay_protocol::{
+    AcceptedEvent, ChangeDrive, Class, DriveChange, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo,
+};

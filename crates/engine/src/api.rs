@@ -199,6 +199,10 @@ pub struct LaneConfig {
     /// With too few drives for full protection new segments get fewer parities, but not fewer than these: `geometry.parity_shards` when no
     /// protection is to be given up.
     pub parity_min: u8,
+    /// Of the time so much goes to what nobody waits for (rebuild, scrub) while requests come, in percent; 100: it never rests.
+    pub background_percent: u8,
+    /// Every byte of every closed segment is looked at once in so long; never when zero.
+    pub scrub_period: Duration,
     /// Nothing is written.
     pub read_only: bool,
 }
@@ -212,6 +216,14 @@ pub enum LaneEvent {
         drive: DriveNumber,
         /// Why, for the operator.
         reason: String,
+    },
+    /// What lies on a drive was found damaged, in so many places since this was said last. What could be computed from the others is
+    /// written again.
+    DamageFound {
+        /// The drive.
+        drive: DriveNumber,
+        /// Units and headers.
+        places: u64,
     },
     /// Recovery is over and the lane serves.
     Serving,
@@ -231,8 +243,9 @@ pub enum LaneEvent {
 /// What the control part tells a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// The member list changed, durably.
-    Members(Vec<DriveNumber>),
+    /// The member list changed, durably: all drives of the store as they are now. A drive that is no member and not present any more is
+    /// not read either.
+    Drives(Vec<DriveInfo>),
     /// Too few drives are left: nothing may be written any more.
     NoQuorum {
         /// Why, for the operator.
@@ -319,6 +332,65 @@ pub struct LaneCounters {
     pub checkpoints: u64,
 }
 
+/// What lay on drives that are gone, and how far it is made anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RebuildStatus {
+    /// Shards that segments with something alive in them lack.
+    pub shards_missing: u64,
+    /// Bytes that are to be written for them, about.
+    pub bytes_left: u64,
+    /// Segments that are worked on or wait.
+    pub segments_waiting: u64,
+    /// Nothing is missing: what is stored, and the checkpoint that says where, lies on members alone.
+    pub is_whole: bool,
+    /// Segments of which something is missing that the drives that answer do not give: a drive that comes back may.
+    pub segments_stuck: u64,
+    /// What those that wait are waiting for, when it is not their turn: `a drive`, when no member is left that holds none of a segment, or `space`.
+    pub waits_for: Option<&'static str>,
+    /// Segments made whole since the start.
+    pub segments_rebuilt: u64,
+    /// Bytes read for it since the start.
+    pub bytes_read: u64,
+    /// Bytes written for it since the start.
+    pub bytes_written: u64,
+}
+
+/// What was looked at since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScrubStatus {
+    /// Every closed segment is looked at once in so many seconds; 0: never.
+    pub period_s: u64,
+    /// Segments looked at.
+    pub segments_checked: u64,
+    /// Bytes read for it.
+    pub bytes_read: u64,
+    /// Flushes in which everything damaged was written again.
+    pub flushes_mended: u64,
+    /// Flushes in which something damaged could not be.
+    pub flushes_not_mended: u64,
+    /// Rows that are damaged on more drives than parity can mend.
+    pub units_lost: u64,
+}
+
+/// What a lane knows of a drive: what it has there, and what was found wrong since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DriveHealth {
+    /// The number of the drive.
+    pub drive: u16,
+    /// Segments with something alive that have a shard on it.
+    pub segments_alive: u64,
+    /// Units that were not what was written.
+    pub units_damaged: u64,
+    /// Units that the drive did not give.
+    pub units_unreadable: u64,
+    /// Headers of flushes that were not what was written, or not given.
+    pub headers_damaged: u64,
+    /// Of all these, written again.
+    pub mended: u64,
+    /// Reads that failed.
+    pub reads_failed: u64,
+}
+
 /// The state of a lane, for an operator.
 #[derive(Clone, Debug, Serialize)]
 pub struct LaneStatus {
@@ -376,6 +448,12 @@ pub struct LaneStatus {
     pub flushes_lost: u64,
     /// Segments that could not be read at start: all of their records are lost or out of reach.
     pub segments_unreadable: u64,
+    /// What lay on drives that are gone.
+    pub rebuild: RebuildStatus,
+    /// What was looked at.
+    pub scrub: ScrubStatus,
+    /// Drives that hold something alive, or on which something was found wrong since the start.
+    pub drive_health: Vec<DriveHealth>,
     /// Counters since the start.
     pub counters: LaneCounters,
 }

@@ -235,7 +235,7 @@ impl Reader {
     }
 
     /// Starts to read the units of a shard in these rows; `None` when its drive is not there.
-    fn start_units(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Option<OperationId> {
+    pub(crate) fn start_units(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Option<OperationId> {
         let place = &self.segment.shards[shard];
         let offset = self.unit_offset(header, shard, rows.start);
         let last = rows.end - 1;

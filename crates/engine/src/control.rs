@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use forebay_format::{DriveState, HISTORY_MAX, Start, Superblock, place_of};
+use forebay_format::{DriveEntry, DriveState, HISTORY_MAX, Start, Superblock, place_of};
 use forebay_media::{AlignedBuffer, Completion, Operation, OperationId};
-use forebay_types::DriveNumber;
+use forebay_types::limits::DRIVES_MAX;
+use forebay_types::{DriveNumber, DriveUuid};
 
 use crate::api::{DriveInfo, Membership};
 use crate::open::{OpenPlan, members_needed};
@@ -13,8 +14,12 @@ use crate::open::{OpenPlan, members_needed};
 /// What happens when a superblock has become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
+    /// The superblock that was found, once more as it is: a crash may have left it on one drive alone, and the next one goes to the place of
+    /// the one before it.
+    Confirm,
     Start,
     Members,
+    Renew,
     Clean,
 }
 
@@ -31,9 +36,15 @@ pub struct Control {
     durable: Superblock,
     /// As it is being written.
     next: Superblock,
+    /// What the start writes, until it does.
+    begin: Option<Superblock>,
     present: BTreeSet<DriveNumber>,
     /// Drives that must leave the list.
     leaving: BTreeSet<DriveNumber>,
+    /// Drives that must come to the list.
+    joining: Vec<DriveEntry>,
+    /// The superblocks are to be written anew though nothing in them changes.
+    renew_wanted: bool,
     writing: Option<Writing>,
     outgoing: VecDeque<(OperationId, Operation)>,
     owners: Vec<(OperationId, DriveNumber)>,
@@ -61,10 +72,13 @@ impl Control {
         take_out(&mut next, &plan.absent_members.iter().copied().collect());
         let present = plan.drives.iter().filter(|d| d.present).map(|d| d.number).collect();
         let mut control = Control {
+            next: durable.clone(),
             durable,
-            next,
+            begin: Some(next),
             present,
             leaving: BTreeSet::new(),
+            joining: Vec::new(),
+            renew_wanted: false,
             writing: None,
             outgoing: VecDeque::new(),
             owners: Vec::new(),
@@ -75,7 +89,7 @@ impl Control {
             clean_done: false,
             no_quorum: None,
         };
-        control.write(Purpose::Start);
+        control.write(Purpose::Confirm);
         control
     }
 
@@ -121,12 +135,99 @@ impl Control {
         self.messages.pop_front()
     }
 
-    /// A lane lost a drive.
+    /// A lane lost a drive, or an operator gives it up: it is not read any more either.
     pub fn drive_failed(&mut self, drive: DriveNumber) {
-        let member = self.durable.drives.iter().any(|d| d.number == drive && d.state == DriveState::Member);
-        if member && self.leaving.insert(drive) {
+        let was_present = self.present.remove(&drive);
+        if self.is_member(drive) {
+            self.leaving.insert(drive);
             self.go_on();
+        } else if was_present && self.writing.is_none() {
+            self.messages.push_back(Membership::Drives(self.drives()));
         }
+    }
+
+    /// An operator takes a drive out of use: nothing more is written to it, and it is read until what lies on it lies elsewhere.
+    ///
+    /// # Errors
+    /// Why not, for the operator; nothing was changed.
+    pub fn retire_drive(&mut self, drive: DriveNumber) -> Result<(), String> {
+        self.may_leave(drive)?;
+        self.leaving.insert(drive);
+        self.go_on();
+        Ok(())
+    }
+
+    /// An operator gives a drive up.
+    ///
+    /// # Errors
+    /// Why not, for the operator; nothing was changed.
+    pub fn give_drive_up(&mut self, drive: DriveNumber) -> Result<(), String> {
+        if self.is_member(drive) {
+            self.may_leave(drive)?;
+        } else if !self.present.contains(&drive) {
+            return Err(format!("drive {drive} is neither a member nor read any more; nothing was changed"));
+        }
+        self.drive_failed(drive);
+        Ok(())
+    }
+
+    /// Whether the store goes on without a member that an operator takes out.
+    fn may_leave(&self, drive: DriveNumber) -> Result<(), String> {
+        let listed = members(&self.durable);
+        if !listed.contains(&drive) {
+            return Err(format!("drive {drive} is no member of the store; nothing was changed"));
+        }
+        let gone = listed.iter().filter(|member| self.leaving.contains(member)).count();
+        let (left, needed) = (listed.len() - gone - 1, self.members_needed(listed.len()));
+        if left < needed {
+            return Err(format!(
+                "without drive {drive} {left} of {} members would be left and {needed} are needed for writing; nothing was changed. Put a                  new drive in first: `forebay drive replace`",
+                listed.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// A new drive, on which nothing lies yet but zeros, comes to the store. Its number, under which the media must know it before the next
+    /// operation is taken.
+    ///
+    /// # Errors
+    /// Why not, for the operator; nothing was changed.
+    pub fn add_drive(&mut self, uuid: DriveUuid, slots: u32, bytes: u64) -> Result<DriveNumber, String> {
+        if let Some(reason) = &self.no_quorum {
+            return Err(reason.clone());
+        }
+        if self.clean_wanted || !self.started {
+            return Err("the store is starting or stopping; nothing was changed".to_owned());
+        }
+        if self.next.drives.len() + self.joining.len() >= DRIVES_MAX {
+            return Err(format!(
+                "the store has had {DRIVES_MAX} drives, and there can be no more; nothing was changed"
+            ));
+        }
+        let known = self.durable.drives.iter().chain(&self.next.drives).chain(&self.joining);
+        let number = DriveNumber(known.map(|drive| drive.number.0 + 1).max().unwrap_or(0));
+        self.joining.push(DriveEntry { uuid, number, state: DriveState::Member, slots, changed: 0, bytes });
+        self.present.insert(number);
+        self.go_on();
+        Ok(number)
+    }
+
+    /// Damage was found on a drive: the superblocks are written anew, in the other of their places.
+    pub fn renew_superblocks(&mut self) {
+        self.renew_wanted = true;
+        self.go_on();
+    }
+
+    /// Whether a drive that was added has become a member, durably; `None` while that is under way.
+    pub fn has_joined(&self, drive: DriveNumber) -> Option<bool> {
+        let waits = self.joining.iter().any(|entry| entry.number == drive);
+        (!waits).then(|| self.is_member(drive))
+    }
+
+    /// Whether a drive is a member, durably.
+    fn is_member(&self, drive: DriveNumber) -> bool {
+        members(&self.durable).contains(&drive)
     }
 
     /// Every lane has stopped: the stop is to be marked as clean.
@@ -150,16 +251,32 @@ impl Control {
             return;
         }
         let writing = self.writing.take().expect("looked at just now");
+        if writing.purpose == Purpose::Confirm {
+            self.leaving.extend(writing.failed);
+            self.next = self.begin.take().expect("confirmed once");
+            return self.write_next(self.next.clone(), Purpose::Start);
+        }
         if writing.failed.is_empty() {
             self.durable = self.next.clone();
             match writing.purpose {
+                Purpose::Confirm => unreachable!("the start follows it"),
                 Purpose::Start => self.started = true,
-                Purpose::Members => self.messages.push_back(Membership::Members(members(&self.durable))),
+                Purpose::Members | Purpose::Renew => {
+                    let durable = &self.durable;
+                    self.joining.retain(|entry| !durable.drives.iter().any(|drive| drive.number == entry.number));
+                    self.messages.push_back(Membership::Drives(self.drives()));
+                }
                 Purpose::Clean => self.clean_done = true,
             }
             self.go_on();
         } else {
             // What was written names a list that is not durable; the next generation names one without these drives.
+            for drive in &writing.failed {
+                if writing.purpose != Purpose::Start {
+                    self.present.remove(drive);
+                }
+                self.joining.retain(|entry| entry.number != *drive);
+            }
             self.leaving.extend(writing.failed);
             self.retry(writing.purpose);
         }
@@ -183,12 +300,21 @@ impl Control {
         if self.writing.is_some() || self.no_quorum.is_some() {
             return;
         }
+        if !self.started {
+            return;
+        }
         let gone = members(&self.durable).iter().any(|member| self.leaving.contains(member));
-        if gone {
+        if gone || !self.joining.is_empty() {
             self.retry(Purpose::Members);
+        } else if self.renew_wanted {
+            self.retry(Purpose::Renew);
         } else if self.clean_wanted && !self.clean_done && !self.durable.clean {
             self.retry(Purpose::Clean);
         }
+    }
+
+    fn members_needed(&self, listed: usize) -> usize {
+        members_needed(listed, self.durable.geometry.parity_shards)
     }
 
     fn retry(&mut self, purpose: Purpose) {
@@ -197,9 +323,18 @@ impl Control {
         let mut next = base.clone();
         next.generation = generation;
         next.clean = purpose == Purpose::Clean;
+        bring_in(&mut next, &self.joining);
+        self.renew_wanted = false;
+        self.write_next(next, purpose);
+    }
+
+    /// Writes a superblock, without the drives that must leave, if enough are left.
+    fn write_next(&mut self, mut next: Superblock, purpose: Purpose) {
         take_out(&mut next, &self.leaving);
-        let (left, listed) = (members(&next).len(), members(&self.durable).len());
-        let needed = members_needed(listed, next.geometry.parity_shards);
+        // Those count that were members before: no other set of them can have gone on by itself.
+        let (before, after) = (members(&self.durable), members(&next));
+        let (left, listed) = (before.iter().filter(|drive| after.contains(drive)).count(), before.len());
+        let needed = self.members_needed(listed);
         if left < needed {
             let reason = format!(
                 "{left} of {listed} member drives are left and {needed} are needed: nothing is written any more, what is stored stays as \
@@ -215,7 +350,8 @@ impl Control {
 
     fn write(&mut self, purpose: Purpose) {
         let mut pending = BTreeSet::new();
-        for drive in members(&self.next) {
+        // What is confirmed goes to those that the start finds.
+        for drive in members(self.begin.as_ref().unwrap_or(&self.next)) {
             let mut superblock = self.next.clone();
             let entry = superblock.drives.iter().find(|d| d.number == drive).expect("members are in the list");
             (superblock.drive, superblock.number) = (entry.uuid, entry.number);
@@ -236,6 +372,19 @@ impl Control {
 
 fn members(superblock: &Superblock) -> Vec<DriveNumber> {
     superblock.drives.iter().filter(|d| d.state == DriveState::Member).map(|d| d.number).collect()
+}
+
+/// Brings new drives to the list.
+fn bring_in(superblock: &mut Superblock, joining: &[DriveEntry]) {
+    let listed =
+        |superblock: &Superblock, entry: &DriveEntry| superblock.drives.iter().any(|d| d.number == entry.number);
+    let new: Vec<DriveEntry> = joining.iter().filter(|entry| !listed(superblock, entry)).copied().collect();
+    if new.is_empty() {
+        return;
+    }
+    superblock.membership += 1;
+    let changed = superblock.membership;
+    superblock.drives.extend(new.into_iter().map(|entry| DriveEntry { changed, ..entry }));
 }
 
 /// Takes drives off the list; a list that changes is a new version.

@@ -23,6 +23,8 @@ pub(crate) enum Owner {
     Checkpoint { serial: u64, drive: DriveNumber },
     /// A task that reads.
     Task(usize),
+    /// A task that writes what it made anew.
+    TaskWrite(usize),
 }
 
 struct InFlight {
@@ -93,6 +95,23 @@ impl Io {
         self.0.borrow_mut().submit(Owner::Task(task), drive, Operation::Read { drive, offset_bytes, buffer, bytes })
     }
 
+    /// Starts a write for a task; its end is waited for with [`Io::written`].
+    pub(crate) fn write_for(
+        &self,
+        task: usize,
+        drive: DriveNumber,
+        offset_bytes: u64,
+        buffer: Arc<AlignedBuffer>,
+        bytes: usize,
+    ) -> OperationId {
+        self.write(Owner::TaskWrite(task), drive, offset_bytes, buffer, bytes)
+    }
+
+    /// Waits for a write that [`Io::write_for`] started.
+    pub(crate) fn written(&self, id: OperationId) -> WriteResult {
+        WriteResult { io: self.clone(), id }
+    }
+
     /// Waits for a read that [`Io::read`] started.
     pub(crate) fn result(&self, id: OperationId) -> ReadResult {
         ReadResult { io: self.clone(), id }
@@ -158,8 +177,12 @@ impl Io {
     /// Drops results and interest of a task that ended.
     pub(crate) fn forget_task(&self, task: usize) {
         let mut queue = self.0.borrow_mut();
-        let ids: Vec<_> =
-            queue.in_flight.iter().filter(|(_, op)| op.owner == Owner::Task(task)).map(|(id, _)| *id).collect();
+        let ids: Vec<_> = queue
+            .in_flight
+            .iter()
+            .filter(|(_, op)| matches!(op.owner, Owner::Task(of) | Owner::TaskWrite(of) if of == task))
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
             let op = queue.in_flight.remove(&id).expect("listed just now");
             queue.given_up.insert(id, op.drive);
@@ -201,5 +224,20 @@ impl Future for ReadResult {
             Some((Ok(()), None)) => unreachable!("a media hands the buffer of a read back"),
             Some((Err(failure), _)) => Poll::Ready(Err(failure)),
         }
+    }
+}
+
+/// The future of a write.
+pub(crate) struct WriteResult {
+    io: Io,
+    id: OperationId,
+}
+
+impl Future for WriteResult {
+    type Output = Result<(), Failure>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = self.io.0.borrow_mut().results.remove(&self.id);
+        result.map_or(Poll::Pending, |(result, _)| Poll::Ready(result))
     }
 }

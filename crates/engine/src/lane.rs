@@ -4,6 +4,7 @@
 //! [`Lane::pump`], which decides what is to be written now. The parts lie beside this file: what requests do in `request`, what is
 //! written in `write`, what becomes durable in `durable`, what a lost drive means in `failure`, starting and stopping in `start`.
 
+mod background;
 mod carry;
 mod checkpoint;
 mod close;
@@ -11,7 +12,9 @@ mod durable;
 mod failure;
 mod memory;
 mod read;
+mod rebuild;
 mod request;
+mod scrub;
 mod space;
 mod start;
 mod status;
@@ -27,10 +30,10 @@ use std::time::Duration;
 
 use forebay_format::PlannedSegment;
 use forebay_media::{Completion, Operation, OperationId};
-use forebay_types::{DriveNumber, Time};
+use forebay_types::{DriveNumber, DriveUuid, Time};
 
 use crate::accepted::AcceptedEvents;
-use crate::api::{LaneConfig, LaneCounters, LaneEvent, Reply, Token};
+use crate::api::{DriveInfo, LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
 use crate::check::FlushCheck;
 use crate::finished::Finished;
@@ -44,6 +47,7 @@ use crate::rows::{RecentRows, RowKey};
 use crate::segments::{FlushSpan, SegmentIndex, Segments};
 use crate::slots::{Slots, Width};
 use crate::task::{Task, Tasks};
+use background::{Background, Step};
 use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
@@ -86,6 +90,8 @@ enum Read {
     Looked(Token, Looked),
     /// A check of a flush of a segment.
     Checked(Token, SegmentIndex, FlushCheck),
+    /// A step of what is done beside the requests.
+    Stepped(Step),
 }
 
 /// One lane of a store.
@@ -126,6 +132,7 @@ pub struct Lane {
     flushes_lost: u64,
     segments_unreadable: u64,
     survey: Survey,
+    background: Background,
     counters: LaneCounters,
 }
 
@@ -163,6 +170,16 @@ impl Lane {
             Owner::Flush { serial, shard } => self.flush_shard_done(serial, shard, finished.drive, finished.result),
             Owner::Close { serial, shard } => self.close_shard_done(serial, shard, finished.drive, finished.result),
             Owner::Checkpoint { serial, drive } => self.checkpoint_done(serial, drive, finished.result),
+            Owner::TaskWrite(task) => {
+                if let Err(failure) = &finished.result {
+                    self.fail_drive(
+                        finished.drive,
+                        &format!("a write of a shard that was made anew failed: {failure}"),
+                    );
+                }
+                self.io.deliver(finished);
+                self.poll_task(task);
+            }
             Owner::Task(task) => {
                 self.note_read(finished.drive, finished.result.as_ref().err());
                 self.io.deliver(finished);
@@ -192,6 +209,7 @@ impl Lane {
                 self.replay();
                 self.seal_if_due();
                 self.close_retired();
+                self.work_in_background();
                 self.checkpoint_if_needed();
                 self.advance_state();
             }
@@ -205,7 +223,7 @@ impl Lane {
         let serving = matches!(self.state, State::Serving);
         let leases = self.index.next_timer().filter(|_| serving).map(Tick::time);
         let flush = self.next_seal();
-        [drives, leases, flush].into_iter().flatten().min()
+        [drives, leases, flush, self.next_background()].into_iter().flatten().min()
     }
 
     /// Whether a drive is written to and read from.
@@ -248,9 +266,16 @@ impl Lane {
         read_segment(&self.config, &plan, |d| d.present && !self.failing.contains(&d.number))
     }
 
+    fn drive(&self, number: DriveNumber) -> &DriveInfo {
+        let drive = self.config.drives.iter().find(|d| d.number == number);
+        drive.expect("segments lie on drives of the store")
+    }
+
+    fn drive_uuid(&self, number: DriveNumber) -> DriveUuid {
+        self.drive(number).uuid
+    }
+
     fn slot_offset(&self, place: forebay_format::ShardPlace) -> u64 {
-        let drive = self.config.drives.iter().find(|d| d.number == place.drive);
-        let drive = drive.expect("segments lie on drives of the store");
-        self.config.geometry.layout(drive.slots).slot_offset(place.slot)
+        self.config.geometry.layout(self.drive(place.drive).slots).slot_offset(place.slot)
     }
 }

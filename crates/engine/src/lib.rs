@@ -36,6 +36,7 @@ mod planted;
 mod pool;
 mod read;
 mod recovery;
+mod repair;
 mod rows;
 mod segments;
 mod slots;
@@ -43,8 +44,8 @@ mod survey;
 mod task;
 
 pub use api::{
-    AcceptedEvent, AcceptedPage, Admission, DriveInfo, EventView, Fetch, LaneConfig, LaneCounters, LaneEvent,
-    LaneStatus, LeasedEvent, Membership, Put, Reply, RunView, StreamView, Token,
+    AcceptedEvent, AcceptedPage, Admission, DriveHealth, DriveInfo, EventView, Fetch, LaneConfig, LaneCounters,
+    LaneEvent, LaneStatus, LeasedEvent, Membership, Put, RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::Control;

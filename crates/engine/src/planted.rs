@@ -39,6 +39,8 @@ mistakes!(
     TombstoneForgotten = "tombstone-forgotten",
     /// A checkpoint counts as durable when the first drive has it.
     CheckpointHalf = "checkpoint-half",
+    /// A start takes the newest checkpoint that it finds for durable, though a crash may have come when one drive had it.
+    CheckpointNotConfirmed = "checkpoint-not-confirmed",
     /// A segment is opened although no durable checkpoint plans it.
     WindowIgnored = "window-ignored",
     /// Recovery does not look at the segments that were planned.
@@ -69,6 +71,12 @@ mistakes!(
     LossForgotten = "loss-forgotten",
     /// A segment is freed while it is read.
     FreedDuringRead = "freed-during-read",
+    /// The slot in which a shard is made anew counts as free meanwhile.
+    RebuildIntoFreedSlot = "rebuild-into-freed-slot",
+    /// A segment counts as whole when it was made anew in part.
+    RebuildHalf = "rebuild-half",
+    /// A new place counts before a durable checkpoint lists it.
+    RebuildUnlisted = "rebuild-unlisted",
     /// A retry of a put whose first attempt is on its way is acknowledged at once.
     RepeatAcknowledged = "repeat-acknowledged",
 );

@@ -5,11 +5,13 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use forebay_format::{
     CheckpointBody, CheckpointHeader, DecisionSet, FlushEntry, FlushHeader, PlannedSegment, RECORD_INCOMPLETE,
-    RecordKind, SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+    RecordKind, SegmentState, SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry, encode_checkpoint, place_of,
 };
+use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, EventKey};
 
@@ -92,8 +94,12 @@ pub(crate) struct Recovery {
 
 /// Reads what is there.
 pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, RecoveryError> {
-    let (taken, body) = newest_checkpoint(&io, &config).await?;
+    let (taken, bytes, body) = newest_checkpoint(&io, &config).await?;
     let sequence = taken.sequence;
+    if !config.read_only && !planted(Planted::CheckpointNotConfirmed) {
+        confirm_checkpoint(&io, &config, taken, &bytes).await;
+    }
+    drop(bytes);
     let lanes = config.geometry.lanes;
     let found = Recovered {
         index: Index::default(),
@@ -134,7 +140,38 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
     Ok(recovery.found)
 }
 
-async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(CheckpointTaken, CheckpointBody), RecoveryError> {
+/// Writes the checkpoint that was found, as it is, to its place on every member. The crash may have come when it was whole on one drive alone, and
+/// what follows takes it for durable: slots that only older ones list are written to, and the next checkpoint goes to the place of the one
+/// before. Where it is whole already nothing changes, wherever a further crash tears this write.
+async fn confirm_checkpoint(io: &Io, config: &LaneConfig, taken: CheckpointTaken, body: &[u8]) {
+    let mut writes = Vec::new();
+    for drive in config.drives.iter().filter(|d| d.member && d.present) {
+        let layout = config.geometry.layout(drive.slots);
+        let header = CheckpointHeader {
+            store: config.store,
+            drive: drive.uuid,
+            offset_bytes: layout.checkpoint_offset(config.lane, place_of(taken.sequence)),
+            lane: config.lane,
+            epoch: taken.epoch,
+            sequence: taken.sequence,
+            body_bytes: 0,
+            body_crc: 0,
+        };
+        let buffer = AlignedBuffer::copied(&encode_checkpoint(&header, body));
+        let bytes = buffer.len();
+        writes.push(io.write_for(RECOVERY_TASK, drive.number, header.offset_bytes, Arc::new(buffer), bytes));
+    }
+    for write in writes {
+        // A drive that does not take it is taken out, and recovery begins anew.
+        let _ = io.written(write).await;
+    }
+}
+
+/// The newest checkpoint: where it was found, its body as it lies there, and that decoded.
+async fn newest_checkpoint(
+    io: &Io,
+    config: &LaneConfig,
+) -> Result<(CheckpointTaken, Vec<u8>, CheckpointBody), RecoveryError> {
     let mut found = Vec::new();
     let drives: Vec<&DriveInfo> = config.drives.iter().filter(|d| d.member && d.present).collect();
     let mut reads = Vec::new();
@@ -156,8 +193,10 @@ async fn newest_checkpoint(io: &Io, config: &LaneConfig) -> Result<(CheckpointTa
         let bytes = (header.body_bytes as usize).next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
         let id = io.read(RECOVERY_TASK, drive, offset + BLOCK_BYTES as u64, bytes);
         let Ok(buffer) = io.result(id).await else { continue };
-        if let Ok(body) = CheckpointBody::decode(&header, &buffer[..header.body_bytes as usize]) {
-            return Ok((CheckpointTaken { drive, epoch: header.epoch, sequence: header.sequence }, body));
+        let bytes = &buffer[..header.body_bytes as usize];
+        if let Ok(body) = CheckpointBody::decode(&header, bytes) {
+            let taken = CheckpointTaken { drive, epoch: header.epoch, sequence: header.sequence };
+            return Ok((taken, bytes.to_vec(), body));
         }
     }
     Err(RecoveryError::NoCheckpoint { lane: config.lane, drives: drives.len() })
@@ -254,6 +293,7 @@ impl Recovery {
             live_bytes: 0,
             pins: 0,
             writing: false,
+            scrub_at: forebay_types::Time::default(),
         })
     }
 
@@ -306,9 +346,10 @@ impl Recovery {
             headers.push((span, header, votes));
         }
         let known_durable = limit.unwrap_or(known_durable);
-        // Flushes that were acknowledged and of which no drive holds a header any more.
+        // Flushes that were acknowledged and of which no drive that answers holds a header any more.
         walked.without_header = u64::from(known_durable).saturating_sub(headers.len() as u64);
-        walked.lost += walked.without_header;
+        let all_answer = reader.segment.shards.iter().all(|shard| shard.answers);
+        *(if all_answer { &mut walked.lost } else { &mut walked.possibly_lost }) += walked.without_header;
         for (span, header, votes) in headers {
             let (on_all, durable) = (votes == reader.segment.shards.len(), span.flush < known_durable);
             let fate = self.judge(reader, span, &header, durable, on_all, &mut walked).await;
@@ -501,7 +542,7 @@ struct Walked {
     torn_on: bool,
     possibly_lost: u64,
     lost: u64,
-    /// Of these, flushes of which no drive holds a header.
+    /// Of these, flushes of which no drive that answers holds a header.
     without_header: u64,
     /// What becomes of each flush that was met.
     fates: Vec<FlushFound>,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use forebay_format::SegmentState;
 use forebay_format::{SegmentEntry, SegmentId, ShardPlace};
-use forebay_types::DriveNumber;
 use forebay_types::limits::SHARDS_MAX;
+use forebay_types::{DriveNumber, Time};
 
 use crate::index::allocated_bytes;
 use crate::planted::{Planted, planted};
@@ -67,6 +67,8 @@ pub(crate) struct Segment {
     pub(crate) pins: u32,
     /// Whether it is being written, or flushes of it are on their way.
     pub(crate) writing: bool,
+    /// When every byte of it is to be looked at next.
+    pub(crate) scrub_at: Time,
 }
 
 impl Segment {
@@ -237,13 +239,31 @@ impl Segments {
         segment.live_bytes -= u64::from(bytes);
         if segment.live_records == 0 {
             let needs = segment.needs();
-            let alive = self.alive.get_mut(&needs).expect("counted when it came to life");
-            *alive -= 1;
-            if *alive == 0 {
-                self.alive.remove(&needs);
-            }
+            uncount(&mut self.alive, &needs);
             self.dead.insert(index);
         }
+    }
+
+    /// The segment's shards lie elsewhere from now on.
+    pub(crate) fn move_shards(&mut self, index: SegmentIndex, shards: Vec<ShardPlace>) {
+        let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
+        assert_eq!(segment.shards.len(), shards.len(), "a segment keeps its width");
+        let before = segment.needs();
+        segment.shards = shards;
+        if segment.live_records > 0 {
+            let after = segment.needs();
+            uncount(&mut self.alive, &before);
+            *self.alive.entry(after).or_default() += 1;
+        }
+    }
+
+    /// How many segments with something alive have a shard on each drive.
+    pub(crate) fn alive_by_drive(&self) -> BTreeMap<DriveNumber, u64> {
+        let mut segments = BTreeMap::new();
+        for ((_, drives), count) in &self.alive {
+            drives.iter().for_each(|drive| *segments.entry(*drive).or_default() += count);
+        }
+        segments
     }
 
     /// How many more drives may fail before an acknowledged record is out of reach, given the drives that answer.
@@ -253,6 +273,14 @@ impl Segments {
             u8::try_from(up.saturating_sub(usize::from(*data_shards))).unwrap_or(u8::MAX)
         };
         self.alive.keys().map(left).min()
+    }
+}
+
+fn uncount(alive: &mut BTreeMap<(u8, Vec<DriveNumber>), u64>, needs: &(u8, Vec<DriveNumber>)) {
+    let segments = alive.get_mut(needs).expect("counted when it came to life");
+    *segments -= 1;
+    if *segments == 0 {
+        alive.remove(needs);
     }
 }
 
@@ -276,6 +304,7 @@ mod tests {
             live_bytes: 0,
             pins: 0,
             writing: false,
+            scrub_at: Time::default(),
         }
     }
 
@@ -299,6 +328,10 @@ mod tests {
         assert_eq!(segments.failures_left(|drive| drive.0 != 0), Some(0));
         segments.bury(a, 5);
         assert_eq!(segments.failures_left(|_| true), None);
+        segments.revive(a, 5);
+        segments.move_shards(a, segment([0, 1, 4]).shards);
+        assert_eq!(segments.failures_left(|drive| drive.0 != 2), Some(1), "it lies elsewhere now");
+        segments.bury(a, 5);
         segments.get_mut(b).pins = 1;
         assert_eq!(segments.droppable(), [a, c]);
         let span = FlushSpan {

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use forebay_format::{PlannedSegment, SegmentId, ShardPlace};
 use forebay_types::DriveNumber;
 
+use crate::planted::{Planted, planted};
+
 /// How wide new segments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
@@ -32,6 +34,8 @@ pub(crate) struct Slots {
     /// One more each time the plans are forgotten.
     generation: u64,
     turn: usize,
+    /// One more each time a slot may have come free.
+    changes: u64,
 }
 
 /// The window as a checkpoint on its way has it.
@@ -53,6 +57,7 @@ impl Slots {
             opened: 0,
             generation: 0,
             turn: 0,
+            changes: 0,
         }
     }
 
@@ -61,6 +66,7 @@ impl Slots {
         let of_lane = (u32::from(self.lane)..slots).step_by(usize::from(self.lanes));
         self.total.insert(drive, u32::try_from(of_lane.clone().count()).expect("counted in u32"));
         self.free.insert(drive, of_lane.filter(|slot| !used.contains(slot)).collect());
+        self.changes += 1;
     }
 
     /// A drive is out: nothing is planned on it any more. The plans are made anew.
@@ -81,13 +87,16 @@ impl Slots {
         }
         self.durable = 0;
         self.generation += 1;
+        self.changes += 1;
     }
 
     /// The slots of a dropped segment are free again.
     pub(crate) fn give_back(&mut self, shards: &[ShardPlace]) {
+        self.changes += 1;
         for place in shards {
             if let Some(free) = self.free.get_mut(&place.drive) {
                 let new = free.insert(place.slot);
+                let new = new || planted(Planted::RebuildIntoFreedSlot);
                 assert!(new, "slot {} of drive {} is given back once", place.slot, place.drive);
             }
         }
@@ -172,6 +181,23 @@ impl Slots {
     ) -> Option<PlannedSegment> {
         let shards = self.take(width.shards())?;
         Some(PlannedSegment { id: next_id(), data_shards: width.data, parity_shards: width.parity, unit_bytes, shards })
+    }
+
+    /// A slot for a shard that is made anew, on the drive with the most free ones that is none of `others`.
+    pub(crate) fn take_one(&mut self, others: &[DriveNumber]) -> Option<ShardPlace> {
+        let drives = self.free.iter_mut().filter(|(drive, free)| !others.contains(drive) && !free.is_empty());
+        let (drive, free) = drives.max_by_key(|(_, free)| free.len())?;
+        free.pop_first().map(|slot| ShardPlace { drive: *drive, slot })
+    }
+
+    /// A slot that was taken just now is not needed.
+    pub(crate) fn put_back(&mut self, place: ShardPlace) {
+        self.free.entry(place.drive).or_default().insert(place.slot);
+    }
+
+    /// Another number than before when a slot may have come free since.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub(crate) fn durable_window(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Drives that fail on command. For tests and the demo; nothing in a production server creates one.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use forebay_types::DriveNumber;
 
-use crate::{Completion, Media, MediaError, Operation, OperationId};
+use crate::{Completion, DriveFile, Media, MediaError, Operation, OperationId};
 
 const WORDS: usize = (u16::MAX as usize + 1) / u64::BITS as usize;
 
@@ -93,6 +94,10 @@ impl<M: Media> FaultyMedia<M> {
 impl<M: Media> Media for FaultyMedia<M> {
     fn drive_bytes(&self, drive: DriveNumber) -> Option<u64> {
         self.inner.drive_bytes(drive)
+    }
+
+    fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()> {
+        self.inner.add_drive(drive, file)
     }
 
     fn submit(&mut self, id: OperationId, mut operation: Operation) {

@@ -50,6 +50,7 @@ mod request;
 mod signatures;
 mod uring;
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,6 +150,12 @@ pub trait Media {
     /// The size of a drive in bytes (whole blocks); `None` when the drive is absent.
     fn drive_bytes(&self, drive: DriveNumber) -> Option<u64>;
 
+    /// Makes a further drive known, before the first operation on it.
+    ///
+    /// # Errors
+    /// When the process may have no more threads or descriptors; the drive is absent then.
+    fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()>;
+
     /// Takes an operation. It may start at once or with the next [`Media::kick`].
     fn submit(&mut self, id: OperationId, operation: Operation);
 
@@ -172,6 +179,10 @@ pub trait Media {
 impl<M: Media + ?Sized> Media for Box<M> {
     fn drive_bytes(&self, drive: DriveNumber) -> Option<u64> {
         (**self).drive_bytes(drive)
+    }
+
+    fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()> {
+        (**self).add_drive(drive, file)
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {

@@ -1,6 +1,7 @@
 //! Drives in memory, for tests: they fail, hang, rot, answer in any order and crash on command.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use forebay_types::DriveNumber;
 
 use crate::request::{Memory, Request};
-use crate::{BLOCK_BYTES, Completion, Media, MediaError, Operation, OperationId};
+use crate::{BLOCK_BYTES, Completion, DriveFile, Media, MediaError, Operation, OperationId};
 
 /// EIO, which Linux gives when a drive fails.
 const IO_ERROR: i32 = rustix::io::Errno::IO.raw_os_error();
@@ -326,6 +327,11 @@ impl MemoryMedia {
 impl Media for MemoryMedia {
     fn drive_bytes(&self, drive: DriveNumber) -> Option<u64> {
         self.drives.locked().get(&drive).map(|drive| drive.contents.len() as u64)
+    }
+
+    /// Its drives are those of its [`MemoryDrives`], which it sees as they come: a file is none of them.
+    fn add_drive(&mut self, _: DriveNumber, _: Arc<DriveFile>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {

@@ -135,15 +135,21 @@ impl PoolMedia {
         let finished = Arc::new(Finished { state, thread_ended: Condvar::new(), event });
         let mut media = PoolMedia { drives: BTreeMap::new(), finished, submitted: Vec::new(), in_flight: 0 };
         for (number, drive) in drives {
-            let Some(drive) = drive else { continue };
-            let state = Mutex::new(QueueState { requests: VecDeque::new(), closed: false });
-            let queue = Arc::new(DriveQueue { drive_bytes: drive.bytes(), state, wake: Condvar::new() });
-            media.drives.insert(*number, Arc::clone(&queue));
-            for _ in 0..THREADS_PER_DRIVE {
-                media.start_thread(*number, drive, &queue)?;
+            if let Some(drive) = drive {
+                media.start_threads(*number, drive)?;
             }
         }
         Ok(media)
+    }
+
+    fn start_threads(&mut self, number: DriveNumber, drive: &Arc<DriveFile>) -> io::Result<()> {
+        let state = Mutex::new(QueueState { requests: VecDeque::new(), closed: false });
+        let queue = Arc::new(DriveQueue { drive_bytes: drive.bytes(), state, wake: Condvar::new() });
+        for _ in 0..THREADS_PER_DRIVE {
+            self.start_thread(number, drive, &queue).inspect_err(|_| queue.close())?;
+        }
+        self.drives.insert(number, queue);
+        Ok(())
     }
 
     fn start_thread(&self, number: DriveNumber, drive: &Arc<DriveFile>, queue: &Arc<DriveQueue>) -> io::Result<()> {
@@ -159,6 +165,10 @@ impl PoolMedia {
 impl Media for PoolMedia {
     fn drive_bytes(&self, drive: DriveNumber) -> Option<u64> {
         self.drives.get(&drive).map(|queue| queue.drive_bytes)
+    }
+
+    fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()> {
+        self.start_threads(drive, &file)
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {

@@ -66,6 +66,12 @@ struct Queue {
     in_ring: usize,
 }
 
+impl Queue {
+    fn new(file: Option<Arc<DriveFile>>) -> Self {
+        Queue { file, waiting: VecDeque::new(), in_ring: 0 }
+    }
+}
+
 /// An operation, on its way.
 struct InRing {
     request: Request,
@@ -81,13 +87,12 @@ impl UringMedia {
     /// When the kernel has no io_uring, or not the operations that are needed (Linux 5.6), or refuses it (seccomp,
     /// `kernel.io_uring_disabled`, locked memory).
     pub fn new(drives: &[(DriveNumber, Option<Arc<DriveFile>>)]) -> io::Result<Self> {
-        let queue = |file| Queue { file, waiting: VecDeque::new(), in_ring: 0 };
-        let mut queues = vec![queue(None)];
+        let mut queues = vec![Queue::new(None)];
         let mut queue_of = BTreeMap::new();
         for (number, file) in drives {
             if let Some(file) = file {
                 queue_of.insert(*number, queues.len());
-                queues.push(queue(Some(Arc::clone(file))));
+                queues.push(Queue::new(Some(Arc::clone(file))));
             }
         }
         let depth = (queues.len() * SHARE).next_power_of_two().clamp(*DEPTH.start(), *DEPTH.end());
@@ -238,6 +243,13 @@ impl InRing {
 impl Media for UringMedia {
     fn drive_bytes(&self, drive: DriveNumber) -> Option<u64> {
         self.queues[*self.queue_of.get(&drive)?].file.as_ref().map(|file| file.bytes())
+    }
+
+    fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()> {
+        self.queue_of.insert(drive, self.queues.len());
+        self.queues.push(Queue::new(Some(file)));
+        self.share = (self.slots.len() / self.queues.len()).max(1);
+        Ok(())
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {

@@ -71,6 +71,8 @@ numbered!(
         Ping = 0x000D;
         /// Make a drive fail (servers started for tests alone).
         InjectFault = 0x000E;
+        /// Take a drive out of the store, or put one in.
+        ChangeDrive = 0x000F;
         /// Answers Hello.
         HelloReply = 0x8001;
         /// Answers Put.
@@ -91,7 +93,7 @@ numbered!(
         RunsReply = 0x800B;
         /// Answers Status.
         StatusReply = 0x800C;
-        /// Answers Ping and InjectFault.
+        /// Answers Ping, InjectFault and ChangeDrive.
         Done = 0x800D;
         /// Answers any request that could not be served as a whole; request 0 when it answers none.
         Error = 0xFFFF;

@@ -16,6 +16,9 @@ pub const PEER_NAME_BYTES_MAX: usize = 64;
 /// The sentence of an error.
 pub const SENTENCE_BYTES_MAX: usize = 1024;
 
+/// The path of a drive, as Linux limits it.
+pub const DRIVE_PATH_BYTES_MAX: usize = 4096;
+
 /// The longest wait that a server may ask of a writer at once (`busy_ms`); clients wait no longer.
 pub const BUSY_MS_MAX: u32 = 10_000;
 

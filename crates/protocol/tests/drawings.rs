@@ -222,6 +222,9 @@ fn expected(kind: Kind) -> Vec<String> {
             .to_owned(),
         Kind::StatusReply => "bytes of the payload = 0xb|CRC32C of the payload = 0xae0813df".to_owned(),
         Kind::InjectFault => "drive that is to fail = 0x3".to_owned(),
+        Kind::ChangeDrive => "drive that is changed = 0x2|1 give it up = 0x3|bit 0 = 0x1|bytes of the path = 0x8\
+            |where the new one is = /dev/sdx"
+            .to_owned(),
         Kind::Error => "error code = 0x8|bit 0 = 0x1|bytes of the sentence = 0xa|what happened = Try again.".to_owned(),
         Kind::Streams | Kind::Runs | Kind::Status | Kind::Ping | Kind::Done => return Vec::new(),
     };

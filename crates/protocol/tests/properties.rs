@@ -66,6 +66,7 @@ fn decode_all(table: &[u8], payload: &[u8]) -> usize {
         sound::<RunsReply>,
         sound::<StatusReply>,
         sound::<InjectFault>,
+        sound::<ChangeDrive>,
         sound::<ErrorReply>,
     ]
     .iter()
@@ -224,6 +225,14 @@ proptest! {
     fn control(json in "\\PC{0,300}", sentence in "[ -~]{0,500}", code in select(ErrorCode::ALL), retryable: bool, drive: u16) {
         round_trip(&ErrorReply { code, retryable, sentence })?;
         round_trip(&InjectFault { drive: DriveNumber(drive) })?;
+        let changes = [
+            DriveChange::Fail { force: drive % 3 == 0 },
+            DriveChange::Retire,
+            DriveChange::Replace { path: "/dev/disk/by-id/é".to_owned(), force: drive % 2 == 0 },
+        ];
+        for change in changes {
+            round_trip(&ChangeDrive { drive: DriveNumber(drive), change })?;
+        }
         round_trip(&Streams)?;
         round_trip(&Runs)?;
         round_trip(&Status)?;

@@ -146,6 +146,9 @@ mod tests {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            rebuild: Default::default(),
+            scrub: Default::default(),
+            drive_health: Vec::new(),
             counters: LaneCounters { fragment_bytes_stored: stored, ..LaneCounters::default() },
         }
     }

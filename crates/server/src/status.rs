@@ -1,7 +1,8 @@
 //! The state of lanes and of the server, as JSON.
 
-use forebay_engine::LaneStatus;
+use forebay_engine::{DriveHealth, LaneStatus};
 use forebay_store::ControlStatus;
+use forebay_types::DriveNumber;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -42,6 +43,12 @@ impl LaneReport {
     /// The number of the lane.
     pub(crate) fn lane(&self) -> u16 {
         self.status.lane
+    }
+
+    /// Whether something that is stored comes out of reach without this drive.
+    pub(crate) fn needs_drive(&self, drive: DriveNumber) -> bool {
+        let lives_there = |health: &DriveHealth| health.drive == drive.0 && health.segments_alive > 0;
+        self.status.failures_left == Some(0) && self.status.drive_health.iter().any(lives_there)
     }
 
     /// The answer to Status on a connection of the lane.

@@ -1,19 +1,25 @@
 //! The thread of the control part: it carries what the lanes tell, and what became durable back to them.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan};
-use forebay_media::{FaultSwitch, Media};
+use forebay_format::Geometry;
+use forebay_media::{FaultSwitch, Media, MediaConfig};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
 use serde::Serialize;
 
 use crate::config::StoreConfig;
-use crate::runner::Mailbox;
+use crate::drives::{Command, Ordered, Replacement};
+use crate::runner::{Mailbox, Message};
 
 /// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up.
 const START_TIMEOUTS: u32 = 12;
+
+/// What operators want is looked for so often.
+const COMMANDS_LOOK: Duration = Duration::from_millis(50);
 
 /// A drive, for an operator.
 #[derive(Clone, Debug, Serialize)]
@@ -24,8 +30,13 @@ pub struct DriveStatus {
     pub uuid: DriveUuid,
     /// Where it was found; absent when it was not.
     pub path: Option<String>,
-    /// One of `member`, `failed` (taken out since the start), `out` (taken out earlier), `absent`.
+    /// One of `member`, `failed` (taken out since the start), `retired` (taken out since the start by an operator, and read as long as
+    /// something lives on it), `out` (taken out earlier), `absent`.
     pub state: &'static str,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its slots.
+    pub slots: u32,
     /// Why it was taken out.
     pub reason: Option<String>,
 }
@@ -49,6 +60,8 @@ pub struct ControlStatus {
     pub lanes_serving: u16,
     /// Lanes that have stopped.
     pub lanes_stopped: u16,
+    /// The replacement of a drive that was begun last.
+    pub replacement: Option<Replacement>,
     /// The stop is marked as clean on the drives.
     pub clean: bool,
     /// Whether the store was stopped in order before this start.
@@ -61,15 +74,36 @@ pub struct ControlStatus {
     pub ended: bool,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     status: Mutex<ControlStatus>,
     changed: Condvar,
     switch: Option<FaultSwitch>,
+    /// What an operator wants, for the thread.
+    commands: Mutex<VecDeque<Ordered>>,
+    pub(crate) geometry: Geometry,
+    pub(crate) media: MediaConfig,
+    pub(crate) read_only: bool,
+}
+
+impl Shared {
+    pub(crate) fn order(&self, ordered: Ordered) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push_back(ordered);
+    }
+
+    pub(crate) fn status(&self) -> MutexGuard<'_, ControlStatus> {
+        lock(&self.status)
+    }
+
+    /// Changes the state, and tells whoever waits for that.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ControlStatus)) {
+        change(&mut lock(&self.status));
+        self.changed.notify_all();
+    }
 }
 
 /// A way to the control part; cheap to copy.
 #[derive(Clone)]
-pub struct ControlHandle(Arc<Shared>);
+pub struct ControlHandle(pub(crate) Arc<Shared>);
 
 impl ControlHandle {
     /// The state now.
@@ -129,6 +163,7 @@ impl ControlThread {
         switch: Option<FaultSwitch>,
     ) -> Self {
         let path = |info: &DriveInfo| found.iter().find(|f| f.superblock.drive == info.uuid).map(|f| f.path.clone());
+        let entry = |info: &DriveInfo| plan.superblock.drives.iter().find(|entry| entry.number == info.number);
         let drives = plan.drives.iter().map(|info| DriveStatus {
             number: info.number.0,
             uuid: info.uuid,
@@ -138,6 +173,8 @@ impl ControlThread {
                 (true, true) => "member",
                 (false, true) => "out",
             },
+            bytes: entry(info).map_or(0, |entry| entry.bytes),
+            slots: info.slots,
             reason: None,
         });
         let status = ControlStatus {
@@ -149,13 +186,22 @@ impl ControlThread {
             drives_failed: 0,
             lanes_serving: 0,
             lanes_stopped: 0,
+            replacement: None,
             clean: false,
             started_clean: plan.superblock.clean,
             warnings: plan.warnings.clone(),
             failure: None,
             ended: false,
         };
-        let shared = Shared { status: Mutex::new(status), changed: Condvar::new(), switch };
+        let shared = Shared {
+            status: Mutex::new(status),
+            changed: Condvar::new(),
+            switch,
+            commands: Mutex::default(),
+            geometry: plan.superblock.geometry,
+            media: config.media,
+            read_only: config.read_only,
+        };
         // While lanes wait for it, a superblock is in no hurry: a drive is given up later than by a lane.
         let (drives, timeout) = (plan.drives.clone(), config.drive_timeout() * 5);
         let parity_shards = plan.superblock.geometry.parity_shards;
@@ -193,12 +239,13 @@ impl ControlThread {
 
     fn run(mut self, events: &Receiver<(u16, LaneEvent)>) {
         loop {
-            match events.recv_timeout(Duration::from_secs(3600)) {
+            match events.recv_timeout(COMMANDS_LOOK) {
                 Ok((lane, event)) => self.lane_event(lane, event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.run_operations();
+            self.obey();
         }
         // Whoever waits for the end may open the drives at once: they are let go first.
         let shared = self.shared.clone();
@@ -216,6 +263,18 @@ impl ControlThread {
                 tracing::error!(lane, %drive, reason, "a drive failed: {meaning}");
                 if let Some(control) = &mut self.control {
                     control.drive_failed(drive);
+                }
+            }
+            LaneEvent::DamageFound { drive, places } => {
+                tracing::warn!(
+                    lane,
+                    %drive,
+                    places,
+                    "damage was found on a drive: what lies there is not what was written. What can be computed from the other drives is \
+                     written again; `forebay status` counts what cannot. When it happens again, replace the drive"
+                );
+                if let Some(control) = &mut self.control {
+                    control.renew_superblocks();
                 }
             }
             LaneEvent::Serving => self.update(|status| status.lanes_serving += 1),
@@ -255,7 +314,7 @@ impl ControlThread {
                 (since, timeouts) = (Instant::now(), 1);
             }
             while let Some(message) = control.next_message() {
-                self.mailboxes.iter().for_each(|mailbox| mailbox.send(message.clone()));
+                self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Membership(message.clone())));
             }
             if control.waiting_for().is_empty() {
                 break;
@@ -289,9 +348,58 @@ impl ControlThread {
         self.update(|status| status.clean = clean);
     }
 
+    /// Does what operators want.
+    fn obey(&mut self) {
+        loop {
+            let next = self.shared.commands.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(Ordered { command, answer }) = next else { return };
+            let done = self.carry_out(command);
+            // Who asked may have stopped waiting.
+            let _ = answer.try_send(done);
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<DriveNumber, String> {
+        let Some(control) = &mut self.control else {
+            return Err("the store is open for reading alone; nothing was changed".to_owned());
+        };
+        match command {
+            Command::Fail(drive) => {
+                control.give_drive_up(drive)?;
+                self.update(|status| mark(status, drive, "failed", "an operator gave it up"));
+                self.run_operations();
+                Ok(drive)
+            }
+            Command::Retire(drive) => {
+                control.retire_drive(drive)?;
+                self.update(|status| mark(status, drive, "retired", "an operator takes it out of use"));
+                self.run_operations();
+                Ok(drive)
+            }
+            Command::Add { uuid, file, slots } => {
+                let bytes = file.bytes();
+                let number = control.add_drive(uuid, slots, bytes)?;
+                let file = Arc::new(file);
+                if let Err(error) = self.media.add_drive(number, file.clone()) {
+                    tracing::error!(drive = %number, %error, "a new drive cannot be reached: it is not taken in");
+                }
+                self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Drive(number, file.clone())));
+                self.run_operations();
+                let joined = self.control.as_ref().and_then(|control| control.has_joined(number));
+                if joined != Some(true) {
+                    return Err("the new drive did not take its superblock: it is not a member".to_owned());
+                }
+                let path = Some(file.path().display().to_string());
+                let state = "member";
+                let drive = DriveStatus { number: number.0, uuid, path, state, bytes, slots, reason: None };
+                self.update(|status| status.drives.push(drive));
+                Ok(number)
+            }
+        }
+    }
+
     fn update(&self, change: impl FnOnce(&mut ControlStatus)) {
-        change(&mut lock(&self.shared.status));
-        self.shared.changed.notify_all();
+        self.shared.update(change);
     }
 }
 
@@ -309,8 +417,17 @@ fn what_is_left(status: &ControlStatus) -> String {
     }
 }
 
+/// Says what became of a drive by the word of an operator.
+fn mark(status: &mut ControlStatus, drive: DriveNumber, state: &'static str, reason: &str) {
+    if let Some(entry) = status.drives.iter_mut().find(|d| d.number == drive.0) {
+        (entry.state, entry.reason) = (state, Some(reason.to_owned()));
+    }
+}
+
 fn mark_failed(status: &mut ControlStatus, drive: DriveNumber, reason: &str) {
-    if let Some(entry) = status.drives.iter_mut().find(|d| d.number == drive.0 && d.state == "member") {
+    if let Some(entry) =
+        status.drives.iter_mut().find(|d| d.number == drive.0 && matches!(d.state, "member" | "retired"))
+    {
         entry.state = "failed";
         entry.reason = Some(reason.to_owned());
         status.drives_failed += 1;

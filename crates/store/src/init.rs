@@ -1,5 +1,6 @@
 //! Making a store.
 
+mod add;
 mod error;
 mod files;
 mod geometry;
@@ -8,6 +9,7 @@ mod write;
 
 use std::path::PathBuf;
 
+pub(crate) use add::prepare_drive;
 pub use error::InitError;
 use forebay_format::Geometry;
 use forebay_media::{MAGIC_BYTES, given_twice};

@@ -6,6 +6,7 @@
 
 mod config;
 mod control;
+mod drives;
 mod examine;
 mod init;
 mod open;
@@ -13,6 +14,7 @@ mod runner;
 
 pub use config::{StoreConfig, machine_memory_bytes};
 pub use control::{ControlHandle, ControlStatus, DriveStatus};
+pub use drives::Replacement;
 pub use examine::{
     Examination, ExaminedDrive, ExaminedStore, LaneLook, ReadWanted, Standing, SuperblockPlace, examine,
 };

@@ -216,6 +216,8 @@ pub(crate) fn lane_config(
         drive_timeout: config.drive_timeout(),
         incomplete_after: std::time::Duration::from_millis(config.incomplete_after_ms),
         lease_attempts_max: config.lease_attempts_max,
+        background_percent: config.background_percent.clamp(1, 100),
+        scrub_period: std::time::Duration::from_secs(config.scrub_period_s),
         parity_min: config.parity_min.unwrap_or(geometry.parity_shards),
         read_only: config.read_only,
     }

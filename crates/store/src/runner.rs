@@ -7,28 +7,36 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Lane, LaneEvent, Membership};
-use forebay_media::{Completion, Media};
-use forebay_types::Time;
+use forebay_media::{Completion, DriveFile, Media};
+use forebay_types::{DriveNumber, Time};
 
 /// Called when there is a message for a lane.
 pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
 
+/// What the control part has for a lane.
+#[derive(Clone)]
+pub(crate) enum Message {
+    Membership(Membership),
+    /// A drive that the next membership names.
+    Drive(DriveNumber, Arc<DriveFile>),
+}
+
 /// Messages of the control part for one lane.
 #[derive(Default)]
 pub(crate) struct Mailbox {
-    messages: Mutex<VecDeque<Membership>>,
+    messages: Mutex<VecDeque<Message>>,
     waker: OnceLock<Waker>,
 }
 
 impl Mailbox {
-    pub(crate) fn send(&self, message: Membership) {
+    pub(crate) fn send(&self, message: Message) {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
         if let Some(wake) = self.waker.get() {
             wake();
         }
     }
 
-    fn take(&self) -> Option<Membership> {
+    fn take(&self) -> Option<Message> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
@@ -88,7 +96,7 @@ impl LaneRunner {
         }
         self.completions = completions;
         while let Some(message) = self.mailbox.take() {
-            self.lane.membership(&message);
+            self.take_message(message);
             handled += 1;
         }
         self.lane.pump(now);
@@ -105,6 +113,18 @@ impl LaneRunner {
             let _ = self.events.send((self.number, event));
         }
         handled
+    }
+
+    fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Membership(membership) => self.lane.membership(&membership),
+            Message::Drive(drive, file) => {
+                if let Err(error) = self.media.add_drive(drive, file) {
+                    let lane = self.number;
+                    tracing::error!(lane, %drive, %error, "a new drive cannot be reached by this lane: it will be taken out again");
+                }
+            }
+        }
     }
 
     /// A descriptor that becomes readable when drives have answered.

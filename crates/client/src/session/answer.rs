@@ -1,9 +1,9 @@
 //! Requests other than puts, and how their answers are put together from replies.
 
 use forebay_protocol::{
-    Accepted, AcceptedReply, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent, GetEventReply,
-    GetReply, InjectFault, Kind, Lease, LeaseReply, Message, Ping, Release, RunInfo, Runs, RunsReply, Status,
-    StatusReply, StreamInfo, Streams, StreamsReply,
+    Accepted, AcceptedReply, ChangeDrive, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent,
+    GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Message, Ping, Release, RunInfo, Runs, RunsReply,
+    Status, StatusReply, StreamInfo, Streams, StreamsReply,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
 
@@ -32,6 +32,7 @@ pub enum Request {
     Status(Status),
     Ping(Ping),
     InjectFault(InjectFault),
+    ChangeDrive(ChangeDrive),
 }
 
 impl Request {
@@ -54,6 +55,7 @@ impl Request {
             Request::Status(_) => Kind::Status,
             Request::Ping(_) => Kind::Ping,
             Request::InjectFault(_) => Kind::InjectFault,
+            Request::ChangeDrive(_) => Kind::ChangeDrive,
         }
     }
 
@@ -71,6 +73,7 @@ impl Request {
             Request::Status(message) => message.encode(number, into),
             Request::Ping(message) => message.encode(number, into),
             Request::InjectFault(message) => message.encode(number, into),
+            Request::ChangeDrive(message) => message.encode(number, into),
         }
     }
 }
@@ -94,7 +97,7 @@ pub enum Answer {
     Runs(Vec<RunInfo>),
     /// To Status: one JSON object.
     Status(String),
-    /// To Ping and InjectFault.
+    /// To Ping, InjectFault and ChangeDrive.
     Done,
 }
 
@@ -151,7 +154,7 @@ impl Collector {
             Request::Streams(_) => Wanted::Streams,
             Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
             Request::Status(_) => Wanted::Status,
-            Request::Ping(_) | Request::InjectFault(_) => Wanted::Done,
+            Request::Ping(_) | Request::InjectFault(_) | Request::ChangeDrive(_) => Wanted::Done,
         };
         Collector { wanted, damaged: None }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_format::{
-    CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, SegmentId, encode_checkpoint,
-    encoded_checkpoint_bytes, place_of,
+    CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, SegmentEntry, SegmentId,
+    encode_checkpoint, encoded_checkpoint_bytes, place_of,
 };
 use forebay_media::AlignedBuffer;
 use forebay_types::DriveNumber;
@@ -171,11 +171,19 @@ impl Lane {
         {
             run.ranges.pop();
         }
+        let moved = self.moved_shards();
+        let entry = |(index, segment): (SegmentIndex, &crate::segments::Segment)| {
+            let entry = segment.entry();
+            match moved.get(&index) {
+                Some(shards) => SegmentEntry { shards: shards.clone(), ..entry },
+                None => entry,
+            }
+        };
         let live = self.segments.iter().filter(|(index, _)| !dropped.contains(index));
         CheckpointBody {
             next_record_sequence: self.next_sequence,
             next_segment_counter: self.next_segment_counter,
-            live: live.map(|(_, segment)| segment.entry()).collect(),
+            live: live.map(entry).collect(),
             planned: self.slots.window(),
             finished,
             streams: self.accepted.names().to_vec(),
@@ -202,6 +210,7 @@ impl Lane {
         if writing.failed {
             self.checkpointer.wanted = true;
             self.checkpoint_decisions_failed();
+            self.moves_are_durable(false);
             return;
         }
         self.counters.checkpoints += 1;
@@ -209,6 +218,7 @@ impl Lane {
         self.checkpointer.durable_streams = writing.streams;
         self.slots.window_is_durable(writing.window);
         self.drop_segments(writing.dropped);
+        self.moves_are_durable(true);
         self.checkpoint_decisions_are_durable();
     }
 

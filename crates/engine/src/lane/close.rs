@@ -180,5 +180,8 @@ impl Lane {
         let enough = closing.written >= usize::from(segment.data_shards);
         segment.state = if enough { SegmentState::Closed } else { SegmentState::Walk };
         segment.writing = false;
+        if self.lacks_shards(closing.segment) {
+            self.look_for_missing_shards();
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! A drive failed: its loss is made durable by the control part, then what was on its way is written again without it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use forebay_format::{RecordKind, RowGeometry, SegmentState, TABLE_ENTRY_BYTES};
 use forebay_types::{DecideOutcome, DriveNumber, EventKey, PutOutcome};
 
 use super::write::{Filling, InFlight, OpenSegment, Replay, Waiter};
 use super::{Lane, State};
-use crate::api::{LaneEvent, Membership, Reply, Token};
+use crate::api::{DriveInfo, LaneEvent, Membership, Reply, Token};
 use crate::flush::NewRecord;
 use crate::index::EventFlags;
 use crate::io::Failure;
@@ -42,6 +42,7 @@ impl Lane {
             return;
         };
         self.counters.reads_failed += 1;
+        self.health_of(drive).reads_failed += 1;
         let failed = self.failed_reads.entry(drive).or_default();
         *failed += 1;
         if self.survey.keeps_drives {
@@ -88,30 +89,43 @@ impl Lane {
     /// The control part has changed who is a member, durably.
     pub fn membership(&mut self, membership: &Membership) {
         match membership {
-            Membership::Members(members) => {
-                let gone: Vec<DriveNumber> = self
-                    .config
-                    .drives
-                    .iter()
-                    .filter(|d| d.member && !members.contains(&d.number))
-                    .map(|d| d.number)
-                    .collect();
-                for drive in gone {
-                    // A drive that another lane lost: this one may have operations on it too.
-                    self.writer.frozen = true;
-                    self.failing.insert(drive);
-                    for finished in self.io.give_up(drive) {
-                        self.finish_operation(finished);
-                    }
-                    self.slots.remove_drive(drive);
-                }
-                for drive in &mut self.config.drives {
-                    drive.member = members.contains(&drive.number);
-                }
+            Membership::Drives(drives) => {
+                let before = self.config.drives.clone();
+                drives.iter().for_each(|drive| self.drive_is(drive));
                 self.checkpointer.wanted = true;
+                if self.config.drives != before {
+                    self.drives_changed();
+                }
             }
             Membership::NoQuorum { reason } => self.become_unavailable(reason.clone()),
         }
+    }
+
+    /// What a drive is from now on.
+    fn drive_is(&mut self, drive: &DriveInfo) {
+        let Some(at) = self.config.drives.iter().position(|known| known.number == drive.number) else {
+            self.config.drives.push(drive.clone());
+            if drive.member {
+                self.slots.add_drive(drive.number, drive.slots, &BTreeSet::new());
+            }
+            return;
+        };
+        let leaves = self.config.drives[at].member && !drive.member;
+        if leaves {
+            // What is on its way there comes back, or is given up; then what was not acknowledged is written elsewhere.
+            self.writer.frozen = true;
+        }
+        if !drive.present && !self.failing.contains(&drive.number) {
+            // Another lane lost it, or an operator gave it up: this one may have operations on it too.
+            self.failing.insert(drive.number);
+            for finished in self.io.give_up(drive.number) {
+                self.finish_operation(finished);
+            }
+        }
+        if leaves {
+            self.slots.remove_drive(drive.number);
+        }
+        self.config.drives[at].member = drive.member;
     }
 
     /// When the loss of a drive is durable and all that was on its way to the others is back: what was not acknowledged is to be written once more.

@@ -17,6 +17,7 @@ impl Lane {
         if self.serves_reads().is_err() {
             return Fetch::Done(ReadOutcome::Unavailable, 0);
         }
+        self.is_asked();
         let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
             let outcome = match self.finished.contains(id.key()) {
                 true => ReadOutcome::Deleted,
@@ -147,17 +148,28 @@ impl Lane {
             Read::Row(key, row) => self.row_is_read(key, row),
             Read::Looked(token, looked) => self.has_looked(token, looked),
             Read::Checked(token, segment, check) => self.has_checked(token, segment, check),
+            Read::Stepped(step) => self.step_is_over(step),
         }
     }
 
     fn fragment_is_read(&mut self, task: usize, report: ReadReport) {
-        let Reading { token, fragment, .. } = self.reading.remove(&task).expect("a reading task was entered");
+        let Reading { token, fragment, span, .. } = self.reading.remove(&task).expect("a reading task was entered");
         self.segments.get_mut(fragment.segment).pins -= 1;
+        if report.degraded {
+            self.read_met_damage(fragment.segment, span.flush);
+        }
         self.counters.units_damaged += report.damaged.len() as u64;
         self.counters.fragments_read_degraded += u64::from(report.degraded);
         self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
         let ReadReport { outcome, payload, .. } = report;
         self.replies.push_back(Reply::Read { token, outcome, payload, crc: fragment.crc });
+    }
+
+    /// A read needed more than the bytes that it was for: if it is not for want of a drive, what lies there is to be mended.
+    fn read_met_damage(&mut self, segment: SegmentIndex, flush: u32) {
+        if self.segments.get(segment).shards.iter().all(|place| self.answers(place.drive)) {
+            self.mend_soon(segment, Some(flush));
+        }
     }
 
     /// Whoever waited for a fragment of the row gets it.
@@ -174,6 +186,9 @@ impl Lane {
             self.counters.fragments_read_degraded += waiting.len() as u64;
         }
         self.counters.units_damaged += row.units_damaged as u64;
+        if row.checked {
+            self.read_met_damage(key.segment, key.flush);
+        }
         let row = Rc::new(row);
         self.rows.insert(key, Rc::clone(&row));
         self.keep_in_budget();

@@ -35,6 +35,7 @@ impl Lane {
         if payload.len() > self.config.geometry.fragment_bytes_max as usize {
             return Admission::Done(PutOutcome::TooLarge);
         }
+        self.is_asked();
         if self.writer.frozen || !self.writer.replay.is_empty() {
             return Admission::Busy;
         }

@@ -6,6 +6,7 @@ use std::task::Poll;
 use forebay_format::{RecordKind, SegmentState};
 use forebay_types::{DriveNumber, Time};
 
+use super::background::Background;
 use super::carry::Carried;
 use super::checkpoint::Checkpointer;
 use super::survey::Survey;
@@ -68,6 +69,7 @@ impl Lane {
             flushes_lost: 0,
             segments_unreadable: 0,
             survey: Survey::default(),
+            background: Background::default(),
             counters: LaneCounters::default(),
             config,
         };
@@ -165,6 +167,8 @@ impl Lane {
             repeated: Vec::new(),
         }));
         self.drop_needless_replays();
+        self.look_for_missing_shards();
+        self.spread_scrubs();
         self.state = State::Preparing;
         if self.width().is_none() {
             self.lack_drives();

@@ -50,6 +50,9 @@ impl Lane {
             flushes_possibly_lost: self.flushes_possibly_lost,
             flushes_lost: self.flushes_lost,
             segments_unreadable: self.segments_unreadable,
+            rebuild: self.rebuild_status(),
+            scrub: self.scrub_status(),
+            drive_health: self.drive_health(),
             counters: self.counters.clone(),
         }
     }

@@ -67,6 +67,8 @@ impl Driven {
             incomplete_after: Duration::from_secs(5),
             lease_attempts_max: 3,
             parity_min: 1,
+            background_percent: 50,
+            scrub_period: Duration::ZERO,
             read_only: false,
         };
         change(&mut config);

@@ -164,6 +164,7 @@ impl Lane {
             live_bytes: 0,
             pins: 0,
             writing: true,
+            scrub_at: self.now + self.config.scrub_period,
         });
         self.writer.open = Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0 });
         Ok(())

@@ -8,7 +8,7 @@ mod requests;
 #[allow(dead_code, reason = "not every test silences drives")]
 mod silence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_engine::{Admission, DriveInfo, Fetch, Lane, LaneConfig, LaneEvent, LeasedEvent, Membership, Put, Token};
@@ -59,6 +59,10 @@ pub struct Totals {
     pub read_errors: u64,
     pub decisions_in_full: u64,
     pub stored_with_less_parity: u64,
+    pub drives_replaced: u64,
+    pub drives_made_up_for: u64,
+    pub segments_rebuilt: u64,
+    pub mended: u64,
 }
 
 impl Totals {
@@ -78,6 +82,10 @@ impl Totals {
         self.read_errors += other.read_errors;
         self.decisions_in_full += other.decisions_in_full;
         self.stored_with_less_parity += other.stored_with_less_parity;
+        self.drives_replaced += other.drives_replaced;
+        self.drives_made_up_for += other.drives_made_up_for;
+        self.segments_rebuilt += other.segments_rebuilt;
+        self.mended += other.mended;
     }
 
     /// A test that never met a fault has shown nothing.
@@ -97,6 +105,10 @@ impl Totals {
             self.read_errors,
             self.decisions_in_full,
             self.stored_with_less_parity,
+            self.drives_replaced,
+            self.drives_made_up_for,
+            self.segments_rebuilt,
+            self.mended,
         ];
         assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
     }
@@ -152,6 +164,8 @@ pub struct World {
     drives: MemoryDrives,
     infos: Vec<DriveInfo>,
     lost: Vec<DriveNumber>,
+    /// Of these, what lay on them lies elsewhere.
+    made_up_for: BTreeSet<DriveNumber>,
     corrupted: Option<DriveNumber>,
     epoch: u64,
     now: Time,
@@ -203,6 +217,7 @@ impl World {
             drives,
             infos,
             lost: Vec::new(),
+            made_up_for: BTreeSet::new(),
             corrupted: None,
             epoch: 1,
             now: Time(0),
@@ -251,6 +266,7 @@ impl World {
             750..754 => self.stop(),
             754..757 => self.lose_a_drive(),
             757..760 => self.corrupt_a_drive(),
+            760..763 => self.replace_a_drive(),
             _ => {}
         }
         let turns = self.random.below(4);
@@ -313,6 +329,8 @@ impl World {
             incomplete_after: Duration::from_millis(1),
             lease_attempts_max: self.setup.lease_attempts_max,
             parity_min: self.shape.parity_min,
+            background_percent: 50,
+            scrub_period: Duration::from_millis(300),
             read_only: false,
         };
         self.reads.clear();
@@ -350,11 +368,10 @@ impl World {
         }
         if !self.leaving.is_empty() && self.random.chance(30) {
             let leaving = std::mem::take(&mut self.leaving);
-            for info in &mut self.infos {
-                info.member &= !leaving.contains(&info.number);
+            for info in self.infos.iter_mut().filter(|info| leaving.contains(&info.number)) {
+                (info.member, info.present) = (false, false);
             }
-            let members = self.infos.iter().filter(|d| d.member).map(|d| d.number).collect();
-            lane.membership(&Membership::Members(members));
+            lane.membership(&Membership::Drives(self.infos.clone()));
         }
         lane.pump(self.now);
         while let Some((id, operation)) = lane.next_operation() {
@@ -372,7 +389,7 @@ impl World {
                 }
                 LaneEvent::Failed { reason } => assert!(self.may_fail, "the lane failed: {reason}"),
                 LaneEvent::Stopped { whole } => self.stopped_whole = Some(whole),
-                LaneEvent::Serving => {}
+                LaneEvent::Serving | LaneEvent::DamageFound { .. } => {}
             }
         }
         while let Some(reply) = lane.next_reply() {
@@ -384,7 +401,7 @@ impl World {
     fn settle(&mut self) {
         for turn in 0.. {
             self.turn();
-            if turn >= 2000 && self.lane().operations_in_flight() == 0 {
+            if turn >= 2000 && self.model.is_answered() {
                 return;
             }
             assert!(turn < 100_000, "operations do not end: {:?}", self.lane().status());

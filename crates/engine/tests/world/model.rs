@@ -78,6 +78,11 @@ impl Model {
         known.map_or(bytes, Vec::len)
     }
 
+    /// Nobody waits for anything.
+    pub fn is_answered(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     fn fragment(&mut self, id: FragmentId) -> &mut Fragment {
         self.events.entry(id.key()).or_default().fragments.entry(id.source).or_default()
     }

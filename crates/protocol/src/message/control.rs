@@ -1,4 +1,4 @@
-//! Status, Ping, InjectFault, Done and Error.
+//! Status, Ping, InjectFault, ChangeDrive, Done and Error.
 
 use forebay_types::{DriveNumber, crc32c};
 
@@ -7,7 +7,7 @@ use super::list::empty;
 use crate::error::FrameError;
 use crate::frame::encode_frame;
 use crate::kind::{ErrorCode, Kind};
-use crate::limits::{FRAME_PAYLOAD_BYTES_MAX, SENTENCE_BYTES_MAX};
+use crate::limits::{DRIVE_PATH_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, SENTENCE_BYTES_MAX};
 use crate::wire::{Reader, Write, cut};
 
 /// Asks for the state of the connection's lane, or of the server on a control connection.
@@ -87,6 +87,75 @@ impl Message for InjectFault {
         let drive = DriveNumber(reader.u16()?);
         reader.u16()?;
         Ok(InjectFault { drive })
+    }
+}
+
+/// What an operator does with a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriveChange {
+    /// It is given up: neither written to nor read any more.
+    Fail {
+        /// Though something that is stored comes out of reach by it.
+        force: bool,
+    },
+    /// It is taken out of use: not written to any more, and read as long as something lives on it.
+    Retire,
+    /// A new drive is put in for it.
+    Replace {
+        /// Where it is, on the server.
+        path: String,
+        /// What lies there may be destroyed.
+        force: bool,
+    },
+}
+
+/// Takes a drive out of the store, or puts one in for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeDrive {
+    /// The drive.
+    pub drive: DriveNumber,
+    /// What is done with it.
+    pub change: DriveChange,
+}
+
+const FAIL: u8 = 1;
+const RETIRE: u8 = 2;
+const REPLACE: u8 = 3;
+
+impl Message for ChangeDrive {
+    const KIND: Kind = Kind::ChangeDrive;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        let (change, force, path) = match &self.change {
+            DriveChange::Fail { force } => (FAIL, *force, ""),
+            DriveChange::Retire => (RETIRE, false, ""),
+            DriveChange::Replace { path, force } => (REPLACE, *force, path.as_str()),
+        };
+        let path = cut(path, DRIVE_PATH_BYTES_MAX);
+        table.put_u16(self.drive.0);
+        table.push(change);
+        table.push(u8::from(force));
+        table.put_u16(path.len() as u16);
+        table.put_u16(0);
+        table.extend_from_slice(path.as_bytes());
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let message = Self::KIND.name();
+        let mut reader = Reader::new(table, message);
+        let drive = DriveNumber(reader.u16()?);
+        let (change, flags) = (reader.u8()?, reader.u8()?);
+        let bytes = usize::from(reader.u16()?);
+        reader.u16()?;
+        let path = reader.text("path of a drive", bytes, DRIVE_PATH_BYTES_MAX)?;
+        let force = flags & 1 != 0;
+        let change = match change {
+            FAIL => DriveChange::Fail { force },
+            RETIRE => DriveChange::Retire,
+            REPLACE => DriveChange::Replace { path: path.to_owned(), force },
+            found => return Err(FrameError::BadValue { message, what: "change of a drive", value: u64::from(found) }),
+        };
+        Ok(ChangeDrive { drive, change })
     }
 }
 

@@ -68,6 +68,10 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
             DecideEntry { key: EventKey::new(1, 2), streams: 0, incomplete: false },
         ],
     };
+    let change = ChangeDrive {
+        drive: DriveNumber(2),
+        change: DriveChange::Replace { path: "/dev/sdx".to_owned(), force: true },
+    };
     let lease = Lease { max_events: 100, duration_ms: 30_000, filter: 9, run: Some(key.run) };
     let leased = LeasedEvent { key, fragments: 2, expected: 3, attempt: 1, bytes: 4096, incomplete: true };
     let leased_2 = LeasedEvent { key: key_2, fragments: 7, expected: 8, attempt: 9, bytes: 5000, incomplete: false };
@@ -115,6 +119,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::Status, frame(|to| Status.encode(12, to))),
         (Kind::Ping, frame(|to| Ping.encode(13, to))),
         (Kind::InjectFault, frame(|to| InjectFault { drive: DriveNumber(3) }.encode(14, to))),
+        (Kind::ChangeDrive, frame(|to| change.encode(15, to))),
         (Kind::HelloReply, frame(|to| hello_reply.encode(1, to))),
         (Kind::PutReply, frame(|to| put_reply.encode(2, to))),
         (Kind::GetReply, frame(|to| encode_get_reply(3, FLAG_MORE, &gets, &[one], to))),

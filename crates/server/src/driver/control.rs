@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use forebay_protocol::limits::FRAME_PAYLOAD_BYTES_MAX;
 use forebay_protocol::{
-    Class, Done, ErrorCode, ErrorReply, Frame, FrameBuffer, FrameError, HelloReply, InjectFault, Kind, LANE_CONTROL,
-    Message as _, PROTOCOL_VERSION, Ping, Status, StatusReply,
+    ChangeDrive, Class, Done, DriveChange, ErrorCode, ErrorReply, Frame, FrameBuffer, FrameError, HelloReply,
+    InjectFault, Kind, LANE_CONTROL, Message as _, PROTOCOL_VERSION, Ping, Status, StatusReply,
 };
 use forebay_store::{ControlHandle, StoreInfo};
+use forebay_types::DriveNumber;
 use mio::{Events, Poll};
 
 use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message};
@@ -285,6 +287,12 @@ impl Control {
                 tracing::warn!(%drive, "a client made a drive fail");
                 Done.encode(request, out);
             }
+            Some(Kind::ChangeDrive) => {
+                let ChangeDrive { drive, change } = ChangeDrive::decode(table, payload).map_err(of_frame)?;
+                let refused = |sentence| ErrorReply { code: ErrorCode::Refused, retryable: false, sentence };
+                self.change_drive(drive, change).map_err(refused)?;
+                Done.encode(request, out);
+            }
             Some(Kind::Hello) => {
                 return Err(greeted_already());
             }
@@ -312,6 +320,25 @@ impl Control {
         let uptime_s = self.thread.started.elapsed().as_secs_f64();
         let stopping = self.thread.stopping.load(Ordering::Relaxed);
         server_status(uptime_s, stopping, &self.thread.store.status(), connections, &reports)
+    }
+
+    /// Does what an operator wants with a drive.
+    fn change_drive(&self, drive: DriveNumber, change: DriveChange) -> Result<(), String> {
+        tracing::warn!(%drive, ?change, "an operator changes a drive");
+        let store = &self.thread.store;
+        match change {
+            DriveChange::Fail { force } => {
+                if !force && self.ask().iter().any(|report| report.needs_drive(drive)) {
+                    return Err(format!(
+                        "something that is stored would come out of reach without drive {drive}; nothing was changed. `forebay drive retire` \
+                         takes it out of use and goes on reading it; --force gives it up all the same"
+                    ));
+                }
+                store.fail_drive(drive)
+            }
+            DriveChange::Retire => store.retire_drive(drive),
+            DriveChange::Replace { path, force } => store.replace_drive(drive, Path::new(&path), force),
+        }
     }
 
     /// What the lanes tell that answer in time.

@@ -192,6 +192,9 @@ impl LaneRequests for FakeLane {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            rebuild: Default::default(),
+            scrub: Default::default(),
+            drive_health: Vec::new(),
             counters: self.counters.clone(),
         }
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_format::{
-    CheckpointBody, CheckpointHeader, DriveEntry, DriveState, SUPERBLOCK_BYTES, Start, Superblock, encode_checkpoint,
-    place_of,
+    CheckpointBody, CheckpointHeader, DriveEntry, DriveLayout, DriveState, SUPERBLOCK_BYTES, Start, Superblock,
+    encode_checkpoint, place_of,
 };
 use forebay_media::{Access, AlignedBuffer, DirectIo, DriveFile, MediaError, OpenDriveError};
 use forebay_types::limits::BLOCK_BYTES;
@@ -65,6 +65,21 @@ enum WriteDriveError {
     Media(MediaError),
 }
 
+/// Nothing counts on a drive whose places for superblocks, and those for the checkpoints of so many lanes, hold zeros.
+pub(super) fn blank_places(drive: &DriveFile, layout: &DriveLayout, lanes: u16) -> Result<(), MediaError> {
+    let superblock = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
+    for place in 0..forebay_format::PLACES {
+        drive.write_at(layout.superblock_offset(place), &superblock, SUPERBLOCK_BYTES)?;
+    }
+    let block = AlignedBuffer::zeroed(BLOCK_BYTES);
+    for lane in 0..lanes {
+        for place in 0..forebay_format::PLACES {
+            drive.write_at(layout.checkpoint_offset(lane, place), &block, BLOCK_BYTES)?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes a drive's places, the superblock last: a drive without one is no drive of a store.
 fn write_drive(path: &Path, own: &DriveEntry, superblock: &Superblock) -> Result<(), WriteDriveError> {
     let drive = DriveFile::open(path, DirectIo::Auto, Access::Exclusive).map_err(WriteDriveError::Open)?;
@@ -74,10 +89,7 @@ fn write_drive(path: &Path, own: &DriveEntry, superblock: &Superblock) -> Result
         drive.write_at(offset, &buffer, length).map_err(WriteDriveError::Media)
     };
     let layout = superblock.geometry.layout(own.slots);
-    let blank = vec![0; SUPERBLOCK_BYTES];
-    for place in 0..forebay_format::PLACES {
-        write(layout.superblock_offset(place), &blank)?;
-    }
+    blank_places(&drive, &layout, 0).map_err(WriteDriveError::Media)?;
     let body = CheckpointBody::default().encode();
     for lane in 0..superblock.geometry.lanes {
         let header = CheckpointHeader {

@@ -1,0 +1,123 @@
+//! Work that nobody waits for: mending what was found damaged, making lost shards anew, looking at everything once per period.
+//!
+//! It goes in steps of one flush. While nobody asks for anything, some steps are on their way at once, one after the other; while requests
+//! come, one at a time, and after each the lane rests for as long as its share of the time demands. Each step pins its segment: what it reads and
+//! writes is not freed meanwhile.
+
+use std::future::Future;
+use std::time::Duration;
+
+use forebay_types::Time;
+
+use super::{Lane, Read, State};
+use crate::check::{FlushCheck, FlushPlace};
+use crate::read::Reader;
+use crate::repair::Repaired;
+use crate::segments::SegmentIndex;
+
+use super::rebuild::Rebuild;
+use super::scrub::{Mend, Scrub};
+
+/// Steps at once while nobody asks for anything.
+const STEPS_IDLE: usize = 4;
+
+/// For so long after a request the lane counts as asked.
+const ASKED: Duration = Duration::from_millis(50);
+
+/// What is done beside the requests.
+#[derive(Default)]
+pub(super) struct Background {
+    running: usize,
+    rests_until: Time,
+    asked_until: Time,
+    pub(super) rebuild: Rebuild,
+    pub(super) scrub: Scrub,
+}
+
+/// What a step came to.
+pub(super) enum Stepped {
+    /// The flush of a segment was made anew for the shards that it lacks.
+    Rebuilt(FlushPlace, Repaired),
+    /// A flush was looked at.
+    Checked(FlushPlace, FlushCheck, Mend),
+    /// What was found damaged in it was written again.
+    Mended(FlushCheck, Repaired),
+}
+
+/// A step that is over.
+pub(super) struct Step {
+    segment: SegmentIndex,
+    began: Time,
+    pub(super) stepped: Stepped,
+}
+
+impl Lane {
+    /// Somebody asked for something: what is done beside it yields.
+    pub(super) fn is_asked(&mut self) {
+        self.background.asked_until = self.now + ASKED;
+    }
+
+    /// Starts what may be started now.
+    pub(super) fn work_in_background(&mut self) {
+        if !matches!(self.state, State::Serving) || self.writer.frozen {
+            return;
+        }
+        while self.may_step() {
+            if !(self.mend_on() || self.rebuild_on() || self.scrub_on()) {
+                break;
+            }
+        }
+        self.list_what_moved();
+        self.tell_damage();
+    }
+
+    fn may_step(&self) -> bool {
+        let background = &self.background;
+        let asked = self.now < background.asked_until && self.config.background_percent < 100;
+        let most = if asked { 1 } else { STEPS_IDLE };
+        background.running < most && (!asked || background.rests_until <= self.now)
+    }
+
+    /// When [`Lane::work_in_background`] has something to do although nothing came.
+    pub(super) fn next_background(&self) -> Option<Time> {
+        if !matches!(self.state, State::Serving) || self.writer.frozen {
+            return None;
+        }
+        let rested = self.background.rests_until.max(self.now);
+        let step = match self.background.running {
+            0 if self.has_to_mend() || self.has_to_rebuild() => Some(rested),
+            0 => self.next_scrub().map(|at| at.max(rested)),
+            _ => None,
+        };
+        [step, self.next_tell()].into_iter().flatten().min()
+    }
+
+    /// Starts a step on a segment.
+    pub(super) fn start_step<F>(&mut self, segment: SegmentIndex, work: impl FnOnce(Reader) -> F)
+    where
+        F: Future<Output = Stepped> + 'static,
+    {
+        self.background.running += 1;
+        self.segments.get_mut(segment).pins += 1;
+        let task = self.tasks.reserve();
+        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(segment) };
+        let (began, work) = (self.now, work(reader));
+        let step = async move { Read::Stepped(Step { segment, began, stepped: work.await }) };
+        if let Some(over) = self.tasks.start(task, Box::pin(step)) {
+            self.read_is_over(task, over);
+        }
+    }
+
+    pub(super) fn step_is_over(&mut self, step: Step) {
+        let Step { segment, began, stepped } = step;
+        self.background.running -= 1;
+        self.segments.get_mut(segment).pins -= 1;
+        let percent = u32::from(self.config.background_percent.clamp(1, 100));
+        self.background.rests_until = self.now + self.now.since(began) * (100 - percent) / percent;
+        match stepped {
+            Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
+            Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
+            Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
+        }
+    }
+}

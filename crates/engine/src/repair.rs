@@ -1,0 +1,286 @@
+//! Making shards of a flush anew from the others: on another drive when their own is gone, in their place when they are damaged there.
+//!
+//! What is written is what was there: units that have the sums of the flush's header, and that header with the same digest, whose places
+//! are those at which the flush was written first. So a shard that was made anew combines with those that were not, wherever it lies; where it lies
+//! now, the checkpoint says.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_format::FlushHeader;
+use forebay_media::AlignedBuffer;
+use forebay_types::{DriveNumber, DriveUuid, crc32c};
+
+use crate::check::FlushPlace;
+use crate::flush::codec;
+use crate::read::{Reader, agreed};
+
+/// Bytes of units that are read from each drive at once, or one unit when that is larger.
+const STEP_BYTES: u32 = 128 << 10;
+
+/// Which units of a shard are to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    /// Those of these rows, ascending.
+    Rows(Vec<Range<u32>>),
+}
+
+impl Wanted {
+    fn has(&self, row: u32) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Rows(rows) => rows.iter().any(|range| range.contains(&row)),
+        }
+    }
+}
+
+/// A shard that is to be made anew, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) shard: usize,
+    pub(crate) drive: DriveNumber,
+    pub(crate) uuid: DriveUuid,
+    pub(crate) slot_offset_bytes: u64,
+    pub(crate) units: Wanted,
+    pub(crate) header: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repaired {
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    /// Units that too few others are left for.
+    pub(crate) units_missing: u64,
+    /// No drive that answers has a header of the flush.
+    pub(crate) no_header: bool,
+    /// A drive did not take what was made.
+    pub(crate) write_failed: bool,
+    /// A unit that was read for it was not right.
+    pub(crate) met_damage: bool,
+}
+
+impl Repaired {
+    /// Whether all that was wanted was made.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.units_missing == 0 && !self.no_header && !self.write_failed
+    }
+
+    fn met(&mut self, units: &Units) {
+        self.met_damage |= units.right.contains(&false);
+    }
+}
+
+/// Units of one shard in some rows.
+struct Units {
+    bytes: Vec<u8>,
+    /// Row by row, whether it was read and has its sum.
+    right: Vec<bool>,
+}
+
+impl Reader {
+    /// Makes what the targets want of one flush. The header comes last: without it nothing that was made is found.
+    pub(crate) async fn repair(&self, place: FlushPlace, targets: &[Target]) -> Repaired {
+        let mut repaired = Repaired::default();
+        let headers = self.headers(place.flush, place.offset_bytes, place.header_bytes).await;
+        repaired.bytes_read += (headers.iter().flatten().count() * place.header_bytes) as u64;
+        let Some(header) = agreed(&headers).cloned() else {
+            repaired.no_header = true;
+            return repaired;
+        };
+        let with_table = headers.iter().flatten().find(|(found, _)| found.digest == header.digest);
+        let table = with_table.and_then(|(found, bytes)| found.inline_table(bytes).map(<[u8]>::to_vec));
+        drop(headers);
+        let step = (STEP_BYTES / header.unit_bytes).max(1);
+        for first in (0..header.rows).step_by(step as usize) {
+            let rows = first..header.rows.min(first.saturating_add(step));
+            let wanted = targets.iter().any(|target| rows.clone().any(|row| target.units.has(row)));
+            if wanted && !self.repair_rows(&header, rows, targets, &mut repaired).await {
+                return repaired;
+            }
+        }
+        self.write_headers(header, table.as_deref(), place, targets, &mut repaired).await;
+        repaired
+    }
+
+    /// Makes units in these rows; whether the drives took them.
+    async fn repair_rows(
+        &self,
+        header: &FlushHeader,
+        rows: Range<u32>,
+        targets: &[Target],
+        repaired: &mut Repaired,
+    ) -> bool {
+        let k = usize::from(header.data_shards);
+        // Those first of which nothing is wanted here.
+        let wants = |shard: usize| {
+            targets.iter().any(|target| target.shard == shard && rows.clone().any(|row| target.units.has(row)))
+        };
+        let mut sources: Vec<usize> = (0..self.segment.shards.len()).collect();
+        sources.retain(|shard| self.segment.shards[*shard].answers);
+        sources.sort_by_key(|shard| wants(*shard));
+        let (first, rest) = sources.split_at(k.min(sources.len()));
+        let mut units: Vec<Option<Units>> = Vec::new();
+        units.resize_with(self.segment.shards.len(), || None);
+        self.read_units(header, first, rows.clone(), &mut units, repaired).await;
+        let enough = |units: &[Option<Units>]| {
+            rows.clone().enumerate().all(|(at, row)| row_units(header, units, targets, rows.clone(), at, row).0 >= k)
+        };
+        if !enough(&units) {
+            self.read_units(header, rest, rows.clone(), &mut units, repaired).await;
+        }
+        let mut writes = Vec::new();
+        for target in targets {
+            let (made, missing) = make_units(header, &units, targets, target, rows.clone());
+            repaired.units_missing += missing;
+            for (row, bytes) in made {
+                let offset = target.slot_offset_bytes + header.units_offset_bytes;
+                let offset = offset + header.geometry().unit_offset_bytes(row);
+                let length = bytes.len();
+                repaired.bytes_written += length as u64;
+                let buffer = Arc::new(AlignedBuffer::copied(&bytes));
+                writes.push(self.io.write_for(self.task, target.drive, offset, buffer, length));
+            }
+        }
+        drop(units);
+        let mut taken = true;
+        for write in writes {
+            taken &= self.io.written(write).await.is_ok();
+        }
+        repaired.write_failed |= !taken;
+        taken
+    }
+
+    async fn read_units(
+        &self,
+        header: &FlushHeader,
+        shards: &[usize],
+        rows: Range<u32>,
+        units: &mut [Option<Units>],
+        repaired: &mut Repaired,
+    ) {
+        let reads: Vec<_> =
+            shards.iter().map(|shard| (*shard, self.start_units(header, *shard, rows.clone()))).collect();
+        for (shard, read) in reads {
+            let Some(read) = read else { continue };
+            let found = match self.io.result(read).await {
+                Ok(buffer) => {
+                    let bytes = buffer.to_vec();
+                    Units { right: units_right(header, shard, rows.clone(), &bytes), bytes }
+                }
+                Err(_) => self.units_singly(header, shard, rows.clone()).await,
+            };
+            repaired.bytes_read += found.bytes.len() as u64;
+            repaired.met(&found);
+            units[shard] = Some(found);
+        }
+    }
+
+    /// A read of some units failed: each by itself.
+    async fn units_singly(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Units {
+        let (mut bytes, mut right) = (Vec::new(), Vec::new());
+        for row in rows {
+            let unit_bytes = header.geometry().unit_bytes_of_row(row) as usize;
+            let read = match self.start_units(header, shard, row..row + 1) {
+                Some(read) => self.io.result(read).await.ok(),
+                None => None,
+            };
+            match read {
+                Some(buffer) => {
+                    bytes.extend_from_slice(&buffer[..unit_bytes]);
+                    right.extend(units_right(header, shard, row..row + 1, &buffer));
+                }
+                None => {
+                    bytes.resize(bytes.len() + unit_bytes, 0);
+                    right.push(false);
+                }
+            }
+        }
+        Units { bytes, right }
+    }
+
+    async fn write_headers(
+        &self,
+        mut header: FlushHeader,
+        table: Option<&[u8]>,
+        place: FlushPlace,
+        targets: &[Target],
+        repaired: &mut Repaired,
+    ) {
+        let mut writes = Vec::new();
+        for target in targets.iter().filter(|target| target.header) {
+            (header.drive, header.shard) = (target.uuid, target.shard as u8);
+            header.offset_bytes = target.slot_offset_bytes + place.offset_bytes;
+            let mut buffer = AlignedBuffer::zeroed(place.header_bytes);
+            header.encode_into(table, &mut buffer);
+            repaired.bytes_written += place.header_bytes as u64;
+            let (offset, buffer) = (header.offset_bytes, Arc::new(buffer));
+            writes.push(self.io.write_for(self.task, target.drive, offset, buffer, place.header_bytes));
+        }
+        for write in writes {
+            repaired.write_failed |= self.io.written(write).await.is_err();
+        }
+    }
+}
+
+fn units_right(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<bool> {
+    let geometry = header.geometry();
+    let start = geometry.unit_offset_bytes(rows.start);
+    let right = |row: u32| {
+        let at = (geometry.unit_offset_bytes(row) - start) as usize;
+        let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
+        crc32c(&bytes[at..at + geometry.unit_bytes_of_row(row) as usize]) == crc
+    };
+    rows.map(right).collect()
+}
+
+/// The units of a row that are right, `at` rows behind the start of `rows`, as the codec takes them, and how many they are. A unit that is to be
+/// made anew is not among them.
+fn row_units<'a>(
+    header: &FlushHeader,
+    units: &'a [Option<Units>],
+    targets: &[Target],
+    rows: Range<u32>,
+    at: usize,
+    row: u32,
+) -> (usize, Vec<Option<&'a [u8]>>) {
+    let geometry = header.geometry();
+    let start = (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
+    let end = start + geometry.unit_bytes_of_row(row) as usize;
+    let of_shard = |(shard, found): (usize, &'a Option<Units>)| {
+        let wanted = targets.iter().any(|target| target.shard == shard && target.units.has(row));
+        found.as_ref().filter(|found| found.right[at] && !wanted).map(|found| &found.bytes[start..end])
+    };
+    let row: Vec<Option<&[u8]>> = units.iter().enumerate().map(of_shard).collect();
+    (row.iter().flatten().count(), row)
+}
+
+/// The units of one target in these rows, neighbours together, each with its first row; and how many could not be made.
+fn make_units(
+    header: &FlushHeader,
+    units: &[Option<Units>],
+    targets: &[Target],
+    target: &Target,
+    rows: Range<u32>,
+) -> (Vec<(u32, Vec<u8>)>, u64) {
+    let codec = codec(header.data_shards, header.parity_shards);
+    let (mut made, mut missing): (Vec<(u32, Vec<u8>)>, u64) = (Vec::new(), 0);
+    let mut next_row = None;
+    for (at, row) in rows.clone().enumerate().filter(|(_, row)| target.units.has(*row)) {
+        let (_, present) = row_units(header, units, targets, rows.clone(), at, row);
+        let mut unit = vec![0; header.geometry().unit_bytes_of_row(row) as usize];
+        let computed = codec.reconstruct(&present, &[target.shard], &mut [&mut unit[..]]).is_ok();
+        let crc = header.unit_crcs[target.shard * header.rows as usize + row as usize];
+        if !computed || crc32c(&unit) != crc {
+            missing += 1;
+            continue;
+        }
+        match made.last_mut() {
+            Some((_, bytes)) if next_row == Some(row) => bytes.extend_from_slice(&unit),
+            _ => made.push((row, unit)),
+        }
+        next_row = Some(row + 1);
+    }
+    (made, missing)
+}

@@ -1,0 +1,99 @@
+//! What operators do with drives: they put new ones in, and take old ones out of use.
+
+use forebay_types::{DriveNumber, DriveUuid};
+
+use crate::faults::Fault;
+use crate::world::World;
+
+/// As many drives as a store may have had in a run.
+const DRIVES_MAX: u16 = 60;
+
+/// A replacement under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replacing {
+    old: DriveNumber,
+    new: DriveNumber,
+}
+
+impl World {
+    /// An operator looks at the drives.
+    pub(crate) fn operate(&mut self) {
+        let serves = self.process.as_ref().is_some_and(|process| process.is_serving());
+        if !serves || self.replacing.is_some() {
+            return;
+        }
+        let Some(drive) = self.drives.some_victim() else { return };
+        let member = self.members.0.contains(&drive);
+        let spoiled = self.drives.is_spoiled(drive);
+        match self.random.below(4) {
+            0 if member && self.scenario.knows(Fault::Retired) => self.take_out(Fault::Retired, drive),
+            1 if member && self.scenario.knows(Fault::GivenUp) => self.take_out(Fault::GivenUp, drive),
+            _ if self.scenario.knows(Fault::Replaced) && (spoiled || !member) => self.replace(drive),
+            _ => {}
+        }
+    }
+
+    /// Takes a drive out of use; whether the store allows it.
+    fn take_out(&mut self, how: Fault, drive: DriveNumber) {
+        let control = self.process.as_mut().expect("it serves").control();
+        let done = match how {
+            Fault::Retired => control.retire_drive(drive),
+            _ => control.give_drive_up(drive),
+        };
+        if done.is_ok() {
+            self.trace.note(self.now, &[10, u64::from(drive.0)], || format!("{how}: {drive}"));
+            self.drives.spoil(drive);
+            self.counts.fire_and_meet(how);
+        }
+    }
+
+    fn replace(&mut self, old: DriveNumber) {
+        let bytes = self.scenario.drive_bytes;
+        let uuid =
+            DriveUuid::from_random_bytes(self.random.next().to_le_bytes().repeat(2).try_into().expect("16 bytes"));
+        let control = self.process.as_mut().expect("it serves").control();
+        let slots = control.drives()[0].slots;
+        let Ok(new) = control.add_drive(uuid, slots, bytes) else { return };
+        if new.0 >= DRIVES_MAX {
+            return;
+        }
+        self.trace.note(self.now, &[11, u64::from(old.0)], || format!("drive {new} is put in for {old}"));
+        self.drives.add(new, bytes);
+        self.counts.fire(Fault::Replaced);
+        self.replacing = Some(Replacing { old, new });
+    }
+
+    /// Goes on with a replacement: the old drive is taken out when the new one is in, and carried away when nothing needs it any more.
+    pub(crate) fn go_on_replacing(&mut self) {
+        let Some(Replacing { old, new }) = self.replacing else { return };
+        let Some(process) = self.process.as_mut().filter(|process| process.is_serving()) else { return };
+        match process.control().has_joined(new) {
+            None => return,
+            Some(false) => {
+                // It was put in and the server fell before anybody knew: once more, with another one.
+                self.drives.remove(new, new);
+                self.replacing = None;
+                return;
+            }
+            Some(true) => {}
+        }
+        let members = process.members();
+        if members.contains(&old) {
+            // As often as it takes: nothing else is to be decided.
+            if process.control().retire_drive(old).is_ok() {
+                self.drives.spoil(old);
+            }
+            return;
+        }
+        if !process.status().iter().all(|lane| lane.rebuild.is_whole) {
+            return;
+        }
+        process.control().drive_failed(old);
+        let sound: Vec<DriveNumber> = members.into_iter().filter(|drive| !self.drives.is_victim(*drive)).collect();
+        let Some(heir) = self.random.one_of(&sound).copied() else { return };
+        self.trace.note(self.now, &[12, u64::from(old.0)], || format!("drive {old} is carried away; {heir} is next"));
+        self.drives.remove(old, heir);
+        self.counts.meet(Fault::Replaced);
+        self.replacing = None;
+    }
+}
