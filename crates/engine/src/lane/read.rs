@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_types::{FragmentId, ReadOutcome, crc32c};
+use forebay_types::{DriveNumber, FragmentId, ReadOutcome, crc32c};
 
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
@@ -153,11 +153,19 @@ impl Lane {
     fn fragment_is_read(&mut self, task: usize, report: ReadReport) {
         let Reading { token, fragment, .. } = self.reading.remove(&task).expect("a reading task was entered");
         self.segments.get_mut(fragment.segment).pins -= 1;
-        self.counters.units_damaged += report.damaged.len() as u64;
+        self.count_damaged(&report.damaged);
         self.counters.fragments_read_degraded += u64::from(report.degraded);
         self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
         let ReadReport { outcome, payload, .. } = report;
         self.replies.push_back(Reply::Read { token, outcome, payload, crc: fragment.crc });
+    }
+
+    /// Units of these drives were damaged and put right.
+    pub(super) fn count_damaged(&mut self, drives: &[DriveNumber]) {
+        self.counters.units_damaged += drives.len() as u64;
+        for drive in drives {
+            *self.counters.units_damaged_by_drive.entry(drive.0).or_default() += 1;
+        }
     }
 
     /// Whoever waited for a fragment of the row gets it.
@@ -170,10 +178,10 @@ impl Lane {
             return waiting.into_iter().for_each(|reading| self.read_from_drives(reading));
         };
         let shards = segment.shards.clone();
-        if row.units_damaged > 0 || shards.iter().any(|place| !self.answers(place.drive)) {
+        if !row.damaged.is_empty() || shards.iter().any(|place| !self.answers(place.drive)) {
             self.counters.fragments_read_degraded += waiting.len() as u64;
         }
-        self.counters.units_damaged += row.units_damaged as u64;
+        self.count_damaged(&row.damaged);
         let row = Rc::new(row);
         self.rows.insert(key, Rc::clone(&row));
         self.keep_in_budget();
