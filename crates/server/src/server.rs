@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_store::{ControlHandle, DriveMeters, LaneSeed, OpenedStore, StoreInfo};
+use forebay_store::{ControlHandle, LaneSeed, OpenedStore, StoreInfo};
 use mio::Poll;
 use tokio::sync::oneshot;
 
@@ -20,7 +20,6 @@ use crate::driver::look::{LastLook, Looker, LookerParts};
 use crate::driver::metrics::MetricsThread;
 use crate::driver::smart::{SmartReports, SmartThread};
 use crate::limits::CONNECTIONS_WAITING;
-use crate::monitor::Monitor;
 use crate::open_files::raise_open_files;
 use crate::service::ServiceConfig;
 
@@ -199,12 +198,19 @@ impl Server {
             threads.push((name, handle));
         }
         let (smart, last) = (SmartReports::default(), LastLook::default());
-        let watched = (control.clone(), meters, smart.clone(), last.clone());
-        let looker = || looker(&config, inboxes, watched, stop.stopping.clone());
+        let looker = Looker::new(LookerParts {
+            lanes: inboxes,
+            store: control.clone(),
+            meters,
+            smart: smart.clone(),
+            config: Arc::new(config.clone()),
+            stopping: stop.stopping.clone(),
+            last: last.clone(),
+        });
         let thread = ControlThread {
             poll: control_poll,
             inbox: control_inbox.clone(),
-            looker: looker(),
+            looker,
             info,
             stall_timeout: config.stall_timeout(),
         };
@@ -275,19 +281,6 @@ fn inbox() -> Result<(Arc<Inbox>, Poll), StartError> {
     Ok((inbox, poll))
 }
 
-/// What looks at the server, which serves `lanes`.
-fn looker(
-    config: &ServerConfig,
-    lanes: Vec<Arc<Inbox>>,
-    (store, meters, smart, last): (ControlHandle, DriveMeters, SmartReports, LastLook),
-    stopping: Arc<AtomicBool>,
-) -> Looker {
-    let drives = store.status().drives;
-    let rated_bytes = config.rated_bytes(drives.iter().map(|drive| drive.number));
-    let monitor = Monitor::new(config.monitor());
-    Looker::new(LookerParts { lanes, store, meters, smart, rated_bytes, stopping, monitor, last })
-}
-
 /// Starts what only looks.
 fn watch(
     config: &ServerConfig,
@@ -297,9 +290,7 @@ fn watch(
     last: LastLook,
 ) -> io::Result<Watchers> {
     let mut threads = Vec::new();
-    let drives = control.status().drives.into_iter();
-    let drives = drives.filter_map(|drive| Some((drive.number, drive.path?.into()))).collect();
-    let asking = SmartThread { reports: smart.clone(), drives, of_files: config.smart_of_files };
+    let asking = SmartThread { reports: smart.clone(), store: control.clone(), of_files: config.smart_of_files };
     threads.push(std::thread::Builder::new().name("forebay-smart".to_owned()).spawn(move || asking.run())?);
     let mut watchers = Watchers { smart, metrics: None, threads };
     if let Some(listener) = metrics {

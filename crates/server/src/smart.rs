@@ -112,12 +112,13 @@ impl SmartReport {
 mod tests {
     use super::*;
 
+    const NVME: &[u8] = br#"{"smartctl":{"exit_status":0},"device":{"type":"nvme"},"smart_status":{"passed":true},
+        "nvme_smart_health_information_log":{"critical_warning":0,"percentage_used":7,"data_units_written":24000000,"power_on_hours":9000},
+        "power_on_time":{"hours":9001}}"#;
+
     #[test]
     fn an_nvme_drive_tells_its_wear() {
-        let output = br#"{"smartctl":{"exit_status":0},"device":{"type":"nvme"},"smart_status":{"passed":true},
-            "nvme_smart_health_information_log":{"critical_warning":0,"percentage_used":7,"data_units_written":24000000,"power_on_hours":9000},
-            "power_on_time":{"hours":9001}}"#;
-        let report = SmartReport::parse(output).expect("understood");
+        let report = SmartReport::parse(NVME).expect("understood");
         let wanted = SmartReport {
             used_percent: Some(7),
             written_bytes: Some(24_000_000 * 512_000),
@@ -137,6 +138,21 @@ mod tests {
             (report.used_percent, report.written_bytes, report.power_on_hours),
             (Some(255), Some(1_024_000), Some(12))
         );
+    }
+
+    proptest::proptest! {
+        /// Whatever comes, it is a report or words why not; a whole answer that is cut off or changed anywhere, too.
+        #[test]
+        fn no_output_does_harm(
+            noise in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+            at in 0..NVME.len(), byte in proptest::prelude::any::<u8>(),
+        ) {
+            let _any = SmartReport::parse(&noise);
+            let mut changed = NVME.to_vec();
+            changed[at] = byte;
+            let _any = SmartReport::parse(&changed);
+            proptest::prop_assert!(SmartReport::parse(&NVME[..at]).is_err());
+        }
     }
 
     #[test]

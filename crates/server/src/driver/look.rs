@@ -1,7 +1,6 @@
 //! Looking at the whole server: asks the lanes, and tells the monitor what they say.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +12,14 @@ use forebay_types::Time;
 use super::inbox::{Inbox, Message};
 use super::smart::SmartReports;
 use crate::alarm::{AlarmInfo, Severity};
+use crate::config::ServerConfig;
 use crate::limits::QUERY_TIMEOUT;
 use crate::monitor::limits::LOOK_EVERY;
 use crate::monitor::{Change, KnownOfDrives, Monitor, Observation};
 use crate::status::{LaneReport, Snapshot};
+
+/// How often it is looked when a lane does not answer.
+const LOOK_LATE_EVERY: Duration = Duration::from_secs(10);
 
 /// When it was looked, and what was seen.
 type Look = (Instant, Arc<Snapshot>);
@@ -42,12 +45,13 @@ pub(crate) struct Looker {
     pub(super) store: ControlHandle,
     meters: DriveMeters,
     smart: SmartReports,
-    rated_bytes: BTreeMap<u16, u64>,
+    config: Arc<ServerConfig>,
     started: Instant,
     stopping: Arc<AtomicBool>,
     monitor: RefCell<Monitor>,
     last: LastLook,
-    looked: Cell<Option<Instant>>,
+    /// When it is to look again though nobody asks.
+    due: Cell<Instant>,
     /// A lane did not answer in time in this turn: nobody else waits for it.
     is_late: Cell<bool>,
 }
@@ -58,33 +62,33 @@ pub(crate) struct LookerParts {
     pub(crate) store: ControlHandle,
     pub(crate) meters: DriveMeters,
     pub(crate) smart: SmartReports,
-    pub(crate) rated_bytes: BTreeMap<u16, u64>,
+    pub(crate) config: Arc<ServerConfig>,
     pub(crate) stopping: Arc<AtomicBool>,
-    pub(crate) monitor: Monitor,
     pub(crate) last: LastLook,
 }
 
 impl Looker {
     pub(crate) fn new(parts: LookerParts) -> Looker {
-        let LookerParts { lanes, store, meters, smart, rated_bytes, stopping, monitor, last } = parts;
+        let LookerParts { lanes, store, meters, smart, config, stopping, last } = parts;
+        let monitor = Monitor::new(config.monitor());
         Looker {
             lanes,
             store,
             meters,
             smart,
-            rated_bytes,
+            config,
             started: Instant::now(),
             stopping,
             monitor: RefCell::new(monitor),
             last,
-            looked: Cell::new(None),
+            due: Cell::new(Instant::now()),
             is_late: Cell::new(false),
         }
     }
 
     /// After how long it is to look though nobody asks.
     pub(crate) fn due_in(&self) -> Duration {
-        self.looked.get().map_or(Duration::ZERO, |looked| LOOK_EVERY.saturating_sub(looked.elapsed()))
+        self.due.get().saturating_duration_since(Instant::now())
     }
 
     /// Lanes are waited for again.
@@ -99,12 +103,12 @@ impl Looker {
             let lane = usize::from(report.lane());
             lanes[lane] = Some(report);
         }
+        let (control, uptime) = (self.store.status(), self.started.elapsed());
         let known = KnownOfDrives {
             counts: self.meters.counts().into_iter().map(|(drive, counts)| (drive.0, counts)).collect(),
             smart: self.smart.get(),
-            rated_bytes: self.rated_bytes.clone(),
+            rated_bytes: self.config.rated_bytes(control.drives.iter().map(|drive| drive.number)),
         };
-        let (control, uptime) = (self.store.status(), self.started.elapsed());
         let stopping = self.stopping.load(Ordering::Relaxed);
         let seen = Observation::of(&control, &lanes, &known, uptime, stopping);
         let now = Time(u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX));
@@ -115,7 +119,9 @@ impl Looker {
             Snapshot { uptime, stopping, control, control_connections, lanes, counts: known.counts, findings };
         let snapshot = Arc::new(snapshot);
         self.last.set(&snapshot);
-        self.looked.set(Some(Instant::now()));
+        // Who waits for a lane that does not answer serves nobody else meanwhile.
+        let every = if self.is_late.get() { LOOK_LATE_EVERY } else { LOOK_EVERY };
+        self.due.set(Instant::now() + every);
         snapshot
     }
 

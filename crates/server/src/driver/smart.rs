@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use forebay_store::ControlHandle;
+
 use crate::smart::SmartReport;
 
 /// The program that asks.
@@ -62,8 +64,7 @@ impl SmartReports {
 /// Asks drives.
 pub(crate) struct SmartThread {
     pub(crate) reports: SmartReports,
-    /// Number and path of each drive that is there.
-    pub(crate) drives: Vec<(u16, PathBuf)>,
+    pub(crate) store: ControlHandle,
     /// Files are asked for, too: for tests.
     pub(crate) of_files: bool,
 }
@@ -71,32 +72,36 @@ pub(crate) struct SmartThread {
 impl SmartThread {
     /// Asks until it is stopped.
     pub(crate) fn run(self) {
-        let drives: Vec<&(u16, PathBuf)> =
-            self.drives.iter().filter(|(_, path)| self.of_files || is_block_device(path)).collect();
-        if drives.is_empty() {
-            return;
-        }
         let mut told = false;
         loop {
-            for (number, path) in &drives {
-                let answer = ask(Path::new(PROGRAM), path, TIMEOUT, &|| self.reports.is_stopped());
-                match answer {
-                    Ok(report) => {
-                        if report.is_well == Some(false) {
-                            tracing::warn!(drive = number, path = %path.display(), "the drive says of itself that it fails: replace it");
-                        }
-                        self.reports.lock().0.insert(*number, report);
-                    }
-                    Err(why) if !told => {
-                        told = true;
-                        tracing::info!(drive = number, path = %path.display(), "the wear of drives is not known: {why}");
-                    }
-                    Err(why) => tracing::debug!(drive = number, "its wear is not known: {why}"),
-                }
+            for (number, path) in self.drives() {
+                self.ask_one(number, &path, &mut told);
             }
             if !self.reports.wait() {
                 return;
             }
+        }
+    }
+}
+
+impl SmartThread {
+    /// Number and path of each drive that can be asked now.
+    fn drives(&self) -> Vec<(u16, PathBuf)> {
+        let drives = self.store.status().drives.into_iter();
+        let there = drives.filter_map(|drive| Some((drive.number, PathBuf::from(drive.path?))));
+        there.filter(|(_, path)| self.of_files || is_block_device(path)).collect()
+    }
+
+    fn ask_one(&self, number: u16, path: &Path, told: &mut bool) {
+        match ask(Path::new(PROGRAM), path, TIMEOUT, &|| self.reports.is_stopped()) {
+            Ok(report) => {
+                self.reports.lock().0.insert(number, report);
+            }
+            Err(why) if !*told => {
+                *told = true;
+                tracing::info!(drive = number, path = %path.display(), "the wear of drives is not known: {why}");
+            }
+            Err(why) => tracing::debug!(drive = number, "its wear is not known: {why}"),
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct DriveFinding {
     pub(crate) is_lifetime_known: bool,
     /// How much of its life is over, as the drive says.
     pub(crate) used_percent: Option<u8>,
+    /// Whether the drive thinks that it is well; absent when it does not say.
+    pub(crate) is_well: Option<bool>,
     /// How long it was powered on, as the drive says.
     pub(crate) power_on_hours: Option<u64>,
     /// Seconds until it has written what it was made for, at this rate.
@@ -128,6 +130,7 @@ impl Drives {
             lifetime_written_bytes: smart.written_bytes.unwrap_or(drive.counts.bytes_written),
             is_lifetime_known: smart.written_bytes.is_some(),
             used_percent: smart.used_percent,
+            is_well: smart.is_well,
             power_on_hours: smart.power_on_hours,
             worn_out_in_s: None,
         };
@@ -146,7 +149,8 @@ impl Drives {
     fn is_worn(&self, drive: u16) -> bool {
         let Some(finding) = self.findings.get(&drive) else { return false };
         let soon_s = if self.worn.contains(&drive) { WEAR_LATE_S } else { WEAR_SOON_S };
-        finding.used_percent.is_some_and(|percent| u64::from(percent) >= WEAR_PERCENT_HIGH)
+        finding.is_well == Some(false)
+            || finding.used_percent.is_some_and(|percent| u64::from(percent) >= WEAR_PERCENT_HIGH)
             || finding.worn_out_in_s.is_some_and(|seconds| seconds < soon_s)
     }
 
@@ -166,12 +170,13 @@ impl Drives {
     fn worn_words(&self, seen: &Observation) -> Option<String> {
         let words = seen.drives.iter().filter(|drive| self.worn.contains(&drive.number)).map(|drive| {
             let finding = &self.findings[&drive.number];
+            let failing = (finding.is_well == Some(false)).then(|| " says of itself that it fails".to_owned());
             let used = finding.used_percent.map(|percent| format!(" has used {percent} % of its life"));
             let left = finding.worn_out_in_s.map(|seconds| match seconds {
                 0.0 => " has written what it was made for".to_owned(),
                 _ => format!(" will have written what it was made for in {}", human(Duration::from_secs_f64(seconds))),
             });
-            format!("{}{}", name(drive), [used, left].into_iter().flatten().collect::<Vec<_>>().join(" and"))
+            format!("{}{}", name(drive), [failing, used, left].into_iter().flatten().collect::<Vec<_>>().join(" and"))
         });
         let words: Vec<String> = words.collect();
         (!words.is_empty()).then(|| format!("{}: have a replacement ready", words.join("; ")))

@@ -408,6 +408,11 @@ fn a_drive_that_is_worn_is_told() {
     assert!(world.words(Alarm::DriveWorn).starts_with("drive 3 (/d3) has used 90 % of its life: have a replacement"));
     world.seen.drives[3].smart = None;
     assert_eq!(world.after(1), []);
+    world.seen.drives[3].smart = Some(SmartReport { is_well: Some(false), ..SmartReport::default() });
+    assert_eq!(world.after(1), [Alarm::DriveWorn]);
+    assert!(world.words(Alarm::DriveWorn).starts_with("drive 3 (/d3) says of itself that it fails"));
+    world.seen.drives[3].smart = None;
+    assert_eq!(world.after(1), []);
     // 100 days at this rate, then 80.
     world.seen.drives[3].rated_bytes = Some(100 * DAY * (10 << 20));
     assert_eq!(write(&mut world, 1, 1), []);
