@@ -165,6 +165,23 @@ fn filters_and_recorders_that_stand_still_are_told_until_they_go_on() {
     wait(&mut client, "FB-302", false);
 }
 
+#[test]
+fn a_drive_that_becomes_slow_is_named() {
+    let world = World::new(1);
+    let mut client = world.client(Class::Readout);
+    world.server().control().inject_delay(DriveNumber(2), std::time::Duration::from_millis(300)).expect("made slow");
+    let state = (1..).find_map(|run| {
+        store(&mut client, run, 5, 1000);
+        Some(status(&mut client)).filter(|status| has(status, "FB-103"))
+    });
+    let state = state.expect("raised");
+    assert_eq!(state["drives"][2]["is_slow"], true, "{}", state["drives"]);
+    assert!(state["drives"][2]["operations_slow"].as_u64() > Some(0), "{}", state["drives"][2]);
+    let alarms = state["alarms"].as_array().expect("a list");
+    let slow = alarms.iter().find(|alarm| alarm["code"] == "FB-103").expect("raised");
+    assert!(slow["words"].as_str().expect("words").contains("drive 2 ("), "{slow}");
+}
+
 /// Overwrites what lies on a drive under the running server.
 fn damage(world: &World, drive: usize) {
     let file = std::fs::OpenOptions::new().write(true).open(&world.drives()[drive]).expect("opened");
