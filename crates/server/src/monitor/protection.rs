@@ -88,6 +88,11 @@ fn failures_left(seen: &Observation) -> Option<u8> {
     seen.lanes.iter().filter_map(|lane| lane.failures_left).min()
 }
 
+/// Whether every lane has found out what it holds.
+fn knows_what_is_stored(seen: &Observation) -> bool {
+    seen.silent_lanes.is_empty() && seen.lanes.iter().all(|lane| matches!(lane.state, "serving" | "read-only"))
+}
+
 fn what_may_fail(left: u8) -> &'static str {
     match left {
         0 => "the loss of one more drive would put data out of reach",
@@ -112,6 +117,9 @@ fn drive_lost(seen: &Observation) -> Option<String> {
         }
     };
     let left = match left {
+        None if !knows_what_is_stored(seen) => {
+            "how much may still fail is known when all lanes have recovered".to_owned()
+        }
         None => "nothing is stored that could be concerned".to_owned(),
         Some(left) if !less => format!("all that is stored is whole, {}", what_may_fail(left)),
         Some(left) => format!("{} (the store was made for the loss of {})", what_may_fail(left), seen.parity_shards),

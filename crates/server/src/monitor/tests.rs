@@ -113,6 +113,12 @@ fn protection_is_what_the_worst_lane_has_left() {
     world.seen.lanes[1].failures_left = Some(1);
     assert_eq!(world.after(1), [Alarm::DriveLost]);
     assert!(world.words(Alarm::DriveLost).contains("not all of its shards"));
+    // Nobody knows yet.
+    world.seen.drives[1].in_use = false;
+    world.seen.lanes.iter_mut().for_each(|lane| (lane.state, lane.failures_left) = ("recovering", None));
+    assert_eq!(world.after(1), [Alarm::DriveLost]);
+    assert!(world.words(Alarm::DriveLost).contains("known when all lanes have recovered"));
+    world.seen = well();
     // Nothing is stored.
     world.seen.lanes.iter_mut().for_each(|lane| lane.failures_left = None);
     assert_eq!(world.after(1), []);
