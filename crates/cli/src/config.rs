@@ -77,6 +77,8 @@ const NUMBERS: &[Number] = &[
     number("server.credit-bytes", |c| Some(c.server.credit_bytes.into()), 1 << 20..=1 << 30),
     number("server.connections-max", |c| Some(c.server.connections_max as u64), 1..=1_000_000),
     number("server.stall-timeout-ms", |c| Some(c.server.stall_timeout_ms), 100..=3_600_000),
+    number("server.filter-silent-s", |c| Some(c.server.filter_silent_s), 1..=2_592_000),
+    number("server.recorder-stuck-s", |c| Some(c.server.recorder_stuck_s), 1..=2_592_000),
 ];
 
 const fn number(key: &'static str, value: fn(&FileConfig) -> Option<u64>, allowed: RangeInclusive<u64>) -> Number {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use forebay_engine::OpenError;
 use forebay_media::{OpenDriveError, OpenMediaError};
-use forebay_server::{Server, ServerError, StartError, StopHandle};
+use forebay_server::{RatedWrites, Server, ServerError, StartError, StopHandle};
 use forebay_store::{OpenStoreError, OpenedStore};
 use signal_hook::iterator::Signals;
 
@@ -26,6 +26,8 @@ Examples:
       serves the store on these five drives to programs on this machine
   forebay serve --listen 10.1.0.5:7420 --insecure-network 10.1.0.0/16 /dev/nvme?n1
       serves the machines of a private network. Nobody checks who they are: they can read, write and delete everything
+  forebay serve --metrics 127.0.0.1:9420 --rated-writes-tb 1200 /dev/nvme?n1
+      serves metrics too, and tells when the drives will be worn out
   forebay serve --read-only /data/d0 /data/d1 /data/d2
       reads what too few drives for writing still give; nothing is written to them
   forebay serve --print-config > forebay.toml
@@ -66,6 +68,16 @@ pub struct ServeCommand {
     #[arg(long, value_name = "CIDR")]
     insecure_network: Vec<String>,
 
+    /// Serve metrics for Prometheus over HTTP at /metrics of this address, IP:PORT; port 0 takes any free port [default: the configuration's,
+    /// else none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    metrics: Option<SocketAddr>,
+
+    /// How much may be written to a drive in its life, in units of 10^12 bytes: TB for all drives, DRIVE:TB for the drive of that number;
+    /// repeatable. `status` tells from it when a drive is worn out [default: the configuration's, else not known]
+    #[arg(long, value_name = "[DRIVE:]TB")]
+    rated_writes_tb: Vec<RatedWrites>,
+
     /// Write the address into this file while the store is served, for scripts; one that is there is removed first [default: none]
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -73,6 +85,10 @@ pub struct ServeCommand {
     /// Let clients make drives fail; for tests and the demo
     #[arg(long, hide = true)]
     allow_fault_injection: bool,
+
+    /// Ask files for their wear as block devices are; for tests
+    #[arg(long, hide = true)]
+    smart_of_files: bool,
 
     /// Stop when stdin ends, so that no server outlives the program that started it
     #[arg(long, hide = true)]
@@ -103,6 +119,9 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     store.parity_min = command.parity_min;
     store.fault_injection = command.allow_fault_injection;
     server.listen = command.listen.unwrap_or(server.listen);
+    server.metrics = command.metrics.or(server.metrics);
+    server.rated_writes_tb.extend(&command.rated_writes_tb);
+    server.smart_of_files = command.smart_of_files;
     for network in &command.insecure_network {
         server.insecure_network.push(network.parse().map_err(|error| {
             Failure::usage(format!(
@@ -133,7 +152,8 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     let stop = server.stop_handle();
     match wait_until_serving(&server, &ready) {
         Ok(true) => {
-            if let Err(failure) = tell_ready(&ready_file, &ready, server.local_addr(), output) {
+            let addresses = (server.local_addr(), server.metrics_addr());
+            if let Err(failure) = tell_ready(&ready_file, &ready, addresses, output) {
                 stop.stop();
                 let _ = server.wait();
                 return Err(failure);
@@ -199,7 +219,13 @@ fn wait_until_serving(server: &Server, ready: &Ready) -> Result<bool, Failure> {
     }
 }
 
-fn tell_ready(file: &ReadyFile<'_>, ready: &Ready, address: SocketAddr, output: &Output) -> Result<(), Failure> {
+/// Tells that the store is served, where, and where its metrics are.
+fn tell_ready(
+    file: &ReadyFile<'_>,
+    ready: &Ready,
+    (address, metrics): (SocketAddr, Option<SocketAddr>),
+    output: &Output,
+) -> Result<(), Failure> {
     let mode = if ready.read_only { ", read-only" } else { "" };
     let lanes = if ready.lanes == 1 { "1 lane".to_owned() } else { format!("{} lanes", ready.lanes) };
     let warnings = match ready.warnings.len() {
@@ -207,10 +233,15 @@ fn tell_ready(file: &ReadyFile<'_>, ready: &Ready, address: SocketAddr, output: 
         1 => ", 1 warning".to_owned(),
         count => format!(", {count} warnings"),
     };
-    output.line(&format!("serving store {} on {address}, {lanes}, start {}{mode}{warnings}", ready.store, ready.epoch));
+    let metrics_at = metrics.map(|address| format!(", metrics on http://{address}/metrics")).unwrap_or_default();
+    output.line(&format!(
+        "serving store {} on {address}, {lanes}, start {}{mode}{metrics_at}{warnings}",
+        ready.store, ready.epoch
+    ));
     output.object(&serde_json::json!({
         "store": ready.store,
         "address": address.to_string(),
+        "metrics_address": metrics.map(|address| address.to_string()),
         "lanes": ready.lanes,
         "epoch": ready.epoch,
         "read_only": ready.read_only,

@@ -31,8 +31,9 @@ The first lines tell the store and its health, with every reason:
   OK    nothing is to be done
   WARN  nothing is lost and everything is served; something is to be done (a drive is out, space runs short, ...)
   ERR   data are lost, or nothing can be written for now
-With --json the server's object has `health` and `health_reasons` besides; sizes are bytes, `time_left_s` is null while the
-store does not fill.
+Reasons that begin with a code (FB-101) are alarms, with the command to type first and the section of docs/runbook.md; the same
+codes are in the server's log and its metrics. With --json the server's object has them under `alarms`, and `health` and
+`health_reasons` besides; sizes are bytes, `time_left_s` is null while the store does not fill.
 
 Exit codes: 0 for OK and WARN; 1 for ERR when data are lost or damaged; 3 for ERR when nothing can be written for now (full,
 unavailable, too few drives), and when the server does not answer. With --watch only the answers count: Ctrl-C ends it.
@@ -72,7 +73,7 @@ fn show_once(command: &StatusCommand, json: &str, output: &Output) -> Result<(),
     }
     let Some(exit) = health::exit(&report) else { return Ok(()) };
     let reasons = health::reasons(&report);
-    let message = reasons.first().map(|(level, reason)| format!("{level}: {reason}")).unwrap_or_default();
+    let message = reasons.first().map(|reason| format!("{}: {}", reason.level, reason.words)).unwrap_or_default();
     Err(Failure { exit, message, told_json: true })
 }
 
@@ -80,7 +81,7 @@ fn show_once(command: &StatusCommand, json: &str, output: &Output) -> Result<(),
 fn with_health(json: &str, report: &Report) -> Result<Value, Failure> {
     let mut status: Value = parse(json)?;
     let reasons = health::reasons(report);
-    let reason = |(level, reason): &(health::Level, String)| json!({ "level": level.to_string(), "reason": reason });
+    let reason = |reason: &health::Reason| json!({ "level": reason.level.to_string(), "reason": reason.words });
     status["health"] = health::level(&reasons).to_string().into();
     status["health_reasons"] = reasons.iter().map(reason).collect();
     Ok(status)

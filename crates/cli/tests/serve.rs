@@ -112,7 +112,9 @@ fn kill_9_loses_nothing_that_was_acknowledged() {
     for (id, payload) in &acknowledged {
         assert_eq!(&server.get(id).expect(0).stdout, payload, "{id}");
     }
-    assert_eq!(server.status()["started_clean"].as_bool(), Some(false));
+    let status = server.status();
+    assert_eq!(status["started_clean"].as_bool(), Some(false));
+    assert_eq!((&status["alarms"][0]["code"], &status["health"]), (&"FB-401".into(), &"WARN".into()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a lane is asked and what it answers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_format::Geometry;
@@ -324,6 +325,8 @@ pub struct LaneCounters {
     pub reads_failed: u64,
     /// Units that were found damaged and put right from the others.
     pub units_damaged: u64,
+    /// The same by the number of the drive, of those that had any.
+    pub units_damaged_by_drive: BTreeMap<u16, u64>,
     /// Flushes written.
     pub flushes: u64,
     /// Bytes written to drives, parity, headers and checkpoints included.

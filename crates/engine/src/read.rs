@@ -64,8 +64,8 @@ pub(crate) struct Row {
     pub(crate) data: Vec<u8>,
     /// Whether every unit was compared with its sum, and put right where it had to be.
     pub(crate) checked: bool,
-    /// Units that were put right.
-    pub(crate) units_damaged: usize,
+    /// Units that were put right, by drive.
+    pub(crate) damaged: Vec<DriveNumber>,
 }
 
 /// Rows that were read whole.
@@ -104,7 +104,7 @@ impl Reader {
     /// The data of a row: from the drives that hold them, unchecked, or, when one does not answer, computed from the others.
     pub(crate) async fn row(&self, span: FlushSpan, row: u32, range: Range<u64>) -> Option<Row> {
         match self.direct(span, range.clone()).await {
-            Some(data) => Some(Row { data, checked: false, units_damaged: 0 }),
+            Some(data) => Some(Row { data, checked: false, damaged: Vec::new() }),
             None => self.checked_row(span, row, range).await,
         }
     }
@@ -115,7 +115,7 @@ impl Reader {
         let header = agreed(&headers).filter(|header| row < header.rows)?;
         let Rows { mut data, damaged, .. } = self.rows(header, row..row + 1).await.ok()?;
         data.truncate((range.end - range.start) as usize);
-        Some(Row { data, checked: true, units_damaged: damaged.len() })
+        Some(Row { data, checked: true, damaged })
     }
 
     /// The bytes alone, from the drives that hold them; `None` when one does not answer.

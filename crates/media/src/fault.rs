@@ -1,11 +1,11 @@
 //! Drives that fail on command. For tests and the demo; nothing in a production server creates one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use forebay_types::DriveNumber;
 
@@ -13,13 +13,16 @@ use crate::{Completion, DriveFile, Media, MediaError, Operation, OperationId};
 
 const WORDS: usize = (u16::MAX as usize + 1) / u64::BITS as usize;
 
-/// Which drives are to fail; its clones are one switch.
+/// Which drives are to fail, or to be slow; its clones are one switch.
 #[derive(Clone, Debug)]
-pub struct FaultSwitch(Arc<[AtomicU64]>);
+pub struct FaultSwitch {
+    failed: Arc<[AtomicU64]>,
+    slow: Arc<Mutex<BTreeMap<DriveNumber, Duration>>>,
+}
 
 impl Default for FaultSwitch {
     fn default() -> Self {
-        FaultSwitch((0..WORDS).map(|_| AtomicU64::new(0)).collect())
+        FaultSwitch { failed: (0..WORDS).map(|_| AtomicU64::new(0)).collect(), slow: Arc::default() }
     }
 }
 
@@ -35,8 +38,18 @@ impl FaultSwitch {
         word.fetch_or(bit, Ordering::SeqCst);
     }
 
-    /// From now on operations of this drive reach it again.
+    /// From now on operations of this drive are told to be done so much later than they are.
+    pub fn slow(&self, drive: DriveNumber, by: Duration) {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).insert(drive, by);
+    }
+
+    fn delay(&self, drive: DriveNumber) -> Option<Duration> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).get(&drive).copied()
+    }
+
+    /// From now on operations of this drive reach it again, and are as fast as it is.
     pub fn mend(&self, drive: DriveNumber) {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).remove(&drive);
         let (word, bit) = self.place(drive);
         word.fetch_and(!bit, Ordering::SeqCst);
     }
@@ -49,16 +62,18 @@ impl FaultSwitch {
 
     fn place(&self, drive: DriveNumber) -> (&AtomicU64, u64) {
         let number = u32::from(drive.0);
-        (&self.0[(number / u64::BITS) as usize], 1 << (number % u64::BITS))
+        (&self.failed[(number / u64::BITS) as usize], 1 << (number % u64::BITS))
     }
 }
 
-/// A media whose drives fail with [`MediaError::Injected`] when its switch says so.
+/// A media whose drives are slow, or fail with [`MediaError::Injected`] when its switch says so.
 pub struct FaultyMedia<M: Media> {
     inner: M,
     switch: FaultSwitch,
     in_flight: HashMap<OperationId, InFlight>,
     given_back: Vec<Completion>,
+    /// Of slow drives, and when they are told.
+    held: Vec<(Instant, Completion)>,
 }
 
 struct InFlight {
@@ -77,7 +92,7 @@ impl<M: Media> FaultyMedia<M> {
     /// When `inner` has a drive with the number 65535, which no store has.
     pub fn new(inner: M, switch: FaultSwitch) -> Self {
         assert!(inner.drive_bytes(NOWHERE).is_none(), "drive {NOWHERE} must not exist");
-        FaultyMedia { inner, switch, in_flight: HashMap::new(), given_back: Vec::new() }
+        FaultyMedia { inner, switch, in_flight: HashMap::new(), given_back: Vec::new(), held: Vec::new() }
     }
 
     fn hand_over(&mut self, into: &mut Vec<Completion>) {
@@ -86,8 +101,18 @@ impl<M: Media> FaultyMedia<M> {
             if failed || self.switch.is_failed(drive) {
                 completion.result = Err(MediaError::Injected);
             }
-            into.push(completion);
+            match self.switch.delay(drive) {
+                Some(delay) => self.held.push((Instant::now() + delay, completion)),
+                None => into.push(completion),
+            }
         }
+        let now = Instant::now();
+        into.extend(self.held.extract_if(.., |(due, _)| *due <= now).map(|(_, completion)| completion));
+    }
+
+    /// When the first of those that are held is told.
+    fn first_due(&self) -> Option<Instant> {
+        self.held.iter().map(|(due, _)| *due).min()
     }
 }
 
@@ -121,12 +146,13 @@ impl<M: Media> Media for FaultyMedia<M> {
     }
 
     fn wait(&mut self, timeout: Duration, into: &mut Vec<Completion>) {
-        self.inner.wait(timeout, &mut self.given_back);
+        let due = self.first_due().map(|due| due.saturating_duration_since(Instant::now()));
+        self.inner.wait(due.unwrap_or(timeout).min(timeout), &mut self.given_back);
         self.hand_over(into);
     }
 
     fn in_flight(&self) -> usize {
-        self.inner.in_flight()
+        self.inner.in_flight() + self.held.len()
     }
 
     fn ready(&self) -> Option<BorrowedFd<'_>> {
@@ -170,6 +196,28 @@ mod tests {
         write(&mut media, 3, 1);
         assert_eq!(results(&mut media), [(3, Ok(()))]);
         assert_eq!(media.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_slow_drive_is_told_later_and_loses_nothing() {
+        const DELAY: Duration = Duration::from_millis(20);
+        let drives = MemoryDrives::new(2, BLOCK_BYTES as u64);
+        let switch = FaultSwitch::new();
+        let mut media = FaultyMedia::new(MemoryMedia::new(&drives), switch.clone());
+        switch.slow(DriveNumber(1), DELAY);
+        let begin = Instant::now();
+        write(&mut media, 1, 0);
+        write(&mut media, 2, 1);
+        let mut done = Vec::new();
+        while done.len() < 2 {
+            media.wait(Duration::from_secs(1), &mut done);
+            assert_eq!(media.in_flight(), 2 - done.len());
+        }
+        assert!(begin.elapsed() >= DELAY && done.iter().all(|completion| completion.result.is_ok()));
+        assert_eq!(done[1].id, OperationId(2));
+        switch.mend(DriveNumber(1));
+        write(&mut media, 3, 1);
+        assert_eq!(results(&mut media), [(3, Ok(()))]);
     }
 
     #[test]

@@ -33,6 +33,8 @@
 //! its drives in memory, for tests. [`inspect`](inspect()) says what a path holds before a store is made on it, and
 //! [`create_zeroed`] and [`overwrite_zeroed`] make a file to be a drive. Nothing here knows what the bytes on a drive mean.
 //!
+//! [`MeteredMedia`] counts and times what goes through it, drive by drive.
+//!
 //! Every implementation runs the same suite, [`conformance`].
 
 mod buffer;
@@ -42,6 +44,7 @@ mod fault;
 mod identity;
 mod inspect;
 mod memory;
+mod meter;
 mod open;
 mod pool;
 mod prepare;
@@ -63,6 +66,7 @@ pub use forebay_types::limits::BLOCK_BYTES;
 pub use identity::{DriveIdentity, given_twice};
 pub use inspect::{Contents, InspectError, Inspection, MAGIC_BYTES, inspect};
 pub use memory::{Choose, Delivery, KeepPart, MemoryDrives, MemoryMedia, PendingOperation};
+pub use meter::{DriveCounts, DriveMeters, MeteredMedia, SLOW_OPERATION};
 pub use open::{Backend, MediaConfig, OpenMediaError, open_media};
 pub use pool::PoolMedia;
 pub use prepare::{MadeFile, PrepareError, create_zeroed, overwrite_zeroed};

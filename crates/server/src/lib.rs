@@ -12,11 +12,14 @@
 //! - A connection that stalls, in either direction, harms only itself: what it holds is bounded, and given up after a while.
 //! - Backpressure reaches writers in words (credit, a wait while the store fills) before their sockets stand still.
 //! - A stop refuses what is new, makes durable what was taken, answers it and marks the store clean.
+//! - What is wrong is told by alarms with stable codes ([`alarm`]), by the state, by the log and at `/metrics`; whoever asks there
+//!   waits for no lane, and no lane for them.
 //! - An idle connection holds less than 1 KiB in this process: about 600 bytes of state, measured, and no buffers.
 //!
 //! # What it is not
 //! It knows nobody: until clients are authenticated it listens on loopback, or elsewhere only when told which networks to trust.
 
+pub mod alarm;
 mod config;
 mod connection;
 #[expect(
@@ -28,6 +31,8 @@ mod driver;
 mod greeting;
 mod lane_requests;
 pub mod limits;
+mod metrics;
+mod monitor;
 mod open_files;
 mod outgoing;
 mod put_table;
@@ -37,10 +42,11 @@ mod schedule;
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what starts the drivers: sockets and threads")]
 mod server;
 mod service;
+mod smart;
 mod staging;
 mod status;
 
-pub use config::ServerConfig;
+pub use config::{RatedWrites, ServerConfig};
 pub use greeting::{Greeting, NotGreeted};
 pub use lane_requests::LaneRequests;
 pub use server::{Listener, Server, ServerError, StartError, StopHandle, Stopped};

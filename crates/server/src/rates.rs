@@ -95,12 +95,17 @@ impl Sample {
     }
 }
 
+/// Below so many free segments writers are asked to wait, when fragments may take so many altogether.
+pub(crate) fn busy_below(segments: u64) -> u64 {
+    use crate::limits::{BUSY_BELOW_PER_MILLE, BUSY_BELOW_SEGMENTS};
+    // A lane of few segments has fewer than the share below which writers wait before the last one: they wait earlier.
+    (segments * BUSY_BELOW_PER_MILLE / 1000).max(BUSY_BELOW_SEGMENTS.min(segments / 4))
+}
+
 /// How long writers are asked to wait when so many of the segments that fragments may take are free, in milliseconds.
 pub(crate) fn busy_ms(status: &LaneStatus) -> u32 {
-    use crate::limits::{BUSY_BELOW_PER_MILLE, BUSY_BELOW_SEGMENTS, BUSY_MS};
-    let total = status.segments_total.saturating_sub(status.segments_reserved);
-    // A lane of few segments has fewer than the share below which writers wait before the last one: they wait earlier.
-    let below = (total * BUSY_BELOW_PER_MILLE / 1000).max(BUSY_BELOW_SEGMENTS.min(total / 4));
+    use crate::limits::BUSY_MS;
+    let below = busy_below(status.segments_total.saturating_sub(status.segments_reserved));
     let free = status.segments_free;
     if free >= below {
         return 0;

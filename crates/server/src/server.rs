@@ -5,16 +5,20 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_store::{ControlHandle, LaneSeed, OpenedStore, StoreInfo};
 use mio::Poll;
+use tokio::sync::oneshot;
 
 use crate::config::ServerConfig;
 use crate::driver::acceptor::Acceptor;
 use crate::driver::control::ControlThread;
 use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
+use crate::driver::look::{LastLook, Looker, LookerParts};
+use crate::driver::metrics::MetricsThread;
+use crate::driver::smart::{SmartReports, SmartThread};
 use crate::limits::CONNECTIONS_WAITING;
 use crate::open_files::raise_open_files;
 use crate::service::ServiceConfig;
@@ -27,18 +31,22 @@ const MARK_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum StartError {
     /// Others could connect, and nobody would check who they are.
     #[error(
-        "{listen} can be reached from other machines and clients are not authenticated yet: nothing was started. Listen on 127.0.0.1, or say \
+        "{option} {listen} can be reached from other machines and clients are not authenticated yet: nothing was started. Use 127.0.0.1, or say \
          --insecure-network CIDR for each network whose machines may read, write and delete everything"
     )]
     Insecure {
         /// Where it was to listen.
         listen: SocketAddr,
+        /// The option that says so.
+        option: &'static str,
     },
     /// The address is taken, or not one of this machine.
-    #[error("cannot listen on {listen}: {source}; no drive was touched. {}", listen_advice(.source.kind(), *.listen))]
+    #[error("cannot listen on {listen}: {source}; no drive was touched. {}", listen_advice(.source.kind(), *.listen, .option))]
     Listen {
         /// Where it was to listen.
         listen: SocketAddr,
+        /// The option that says so.
+        option: &'static str,
         /// Why not.
         source: io::Error,
     },
@@ -55,19 +63,19 @@ pub enum StartError {
     },
 }
 
-fn listen_advice(kind: io::ErrorKind, listen: SocketAddr) -> String {
+fn listen_advice(kind: io::ErrorKind, listen: SocketAddr, option: &str) -> String {
     match kind {
         io::ErrorKind::AddrInUse => {
             format!(
-                "Another program listens there (`ss -ltnp sport = :{}`): stop it, or pick another --listen",
+                "Another program listens there (`ss -ltnp sport = :{}`): stop it, or pick another {option}",
                 listen.port()
             )
         }
         io::ErrorKind::AddrNotAvailable => {
-            "That is no address of this machine (`ip address`): pick another --listen".to_owned()
+            format!("That is no address of this machine (`ip address`): pick another {option}")
         }
-        io::ErrorKind::PermissionDenied => "Ports below 1024 need a privilege: pick another --listen".to_owned(),
-        _ => "Pick another --listen".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("Ports below 1024 need a privilege: pick another {option}"),
+        _ => format!("Pick another {option}"),
     }
 }
 
@@ -98,6 +106,7 @@ pub struct Stopped {
 /// An address that is taken for a server.
 pub struct Listener {
     socket: TcpListener,
+    metrics: Option<TcpListener>,
     config: ServerConfig,
 }
 
@@ -108,6 +117,14 @@ pub struct Server {
     stop: StopHandle,
     threads: Vec<(String, JoinHandle<io::Result<()>>)>,
     control_thread: (Arc<Inbox>, JoinHandle<io::Result<()>>),
+    watchers: Watchers,
+}
+
+/// Threads that only look: whatever becomes of them, data are served.
+struct Watchers {
+    smart: SmartReports,
+    metrics: Option<(SocketAddr, oneshot::Sender<()>)>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// Stops a server, from any thread.
@@ -134,7 +151,9 @@ impl Server {
     /// [`StartError::Insecure`] and [`StartError::Listen`].
     pub fn bind(config: &ServerConfig) -> Result<Listener, StartError> {
         raise_open_files(config.connections_max);
-        Ok(Listener { socket: listen(config)?, config: config.clone() })
+        let socket = listen(config.listen, config, "--listen")?;
+        let metrics = config.metrics.map(|address| listen(address, config, "--metrics")).transpose()?;
+        Ok(Listener { socket, metrics, config: config.clone() })
     }
 
     /// Serves `opened`.
@@ -152,8 +171,8 @@ impl Server {
     }
 
     fn start_threads(opened: OpenedStore, listener: Listener) -> Result<Server, StartError> {
-        let OpenedStore { runners, control, info, .. } = opened;
-        let Listener { socket, config } = listener;
+        let OpenedStore { runners, control, info, meters, .. } = opened;
+        let Listener { socket, metrics, config } = listener;
         let address = socket.local_addr().map_err(system("the address of the listening socket"))?;
         let mut threads = Vec::new();
         let mut lanes = Vec::new();
@@ -178,27 +197,40 @@ impl Server {
             .map_err(system("a thread"))?;
             threads.push((name, handle));
         }
+        let (smart, last) = (SmartReports::default(), LastLook::default());
+        let looker = Looker::new(LookerParts {
+            lanes: inboxes,
+            store: control.clone(),
+            meters,
+            smart: smart.clone(),
+            config: Arc::new(config.clone()),
+            stopping: stop.stopping.clone(),
+            last: last.clone(),
+        });
         let thread = ControlThread {
             poll: control_poll,
             inbox: control_inbox.clone(),
-            lanes: inboxes,
-            store: control.clone(),
+            looker,
             info,
-            started: Instant::now(),
-            stopping: stop.stopping.clone(),
             stall_timeout: config.stall_timeout(),
         };
         let handle = spawn("forebay-status", &stop, move || thread.run()).map_err(system("a thread"))?;
         let control_thread = (control_inbox, handle);
         let handle = spawn("forebay-accept", &stop, move || acceptor.run()).map_err(system("a thread"))?;
         threads.push(("forebay-accept".to_owned(), handle));
+        let watchers = watch(&config, &control, metrics, smart, last).map_err(system("a thread"))?;
         tracing::info!(%address, store = %info.store, lanes = info.lanes, epoch = info.epoch, "listening");
-        Ok(Server { address, control, stop, threads, control_thread })
+        Ok(Server { address, control, stop, threads, control_thread, watchers })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where metrics are served, if they are.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.watchers.metrics.as_ref().map(|(address, _)| *address)
     }
 
     /// The control part of its store.
@@ -225,7 +257,7 @@ impl Server {
     /// # Errors
     /// When a thread ends by itself; the others are stopped then.
     pub fn wait(self) -> Result<Stopped, ServerError> {
-        let Server { control, threads, control_thread, .. } = self;
+        let Server { control, threads, control_thread, watchers, .. } = self;
         let mut failed = None;
         for (name, handle) in threads {
             failed = failed.or(end_of(name, handle));
@@ -233,6 +265,7 @@ impl Server {
         let (inbox, handle) = control_thread;
         inbox.send(Message::Stop);
         failed = failed.or(end_of("forebay-status".to_owned(), handle));
+        watchers.stop();
         if let Some(error) = failed {
             return Err(error);
         }
@@ -248,23 +281,72 @@ fn inbox() -> Result<(Arc<Inbox>, Poll), StartError> {
     Ok((inbox, poll))
 }
 
-fn listen(config: &ServerConfig) -> Result<TcpListener, StartError> {
-    let listen = config.listen;
+/// Starts what only looks.
+fn watch(
+    config: &ServerConfig,
+    control: &ControlHandle,
+    metrics: Option<TcpListener>,
+    smart: SmartReports,
+    last: LastLook,
+) -> io::Result<Watchers> {
+    let mut threads = Vec::new();
+    let asking = SmartThread { reports: smart.clone(), store: control.clone(), of_files: config.smart_of_files };
+    threads.push(std::thread::Builder::new().name("forebay-smart".to_owned()).spawn(move || asking.run())?);
+    let mut watchers = Watchers { smart, metrics: None, threads };
+    if let Some(listener) = metrics {
+        let address = listener.local_addr()?;
+        let (sender, stop) = oneshot::channel();
+        let serving = MetricsThread { listener, config: Arc::new(config.clone()), last, stop };
+        let run = move || {
+            if let Err(error) = serving.run() {
+                tracing::error!(%error, "no metrics are served any more; data are served as before");
+            }
+        };
+        watchers.threads.push(std::thread::Builder::new().name("forebay-metrics".to_owned()).spawn(run)?);
+        watchers.metrics = Some((address, sender));
+        tracing::info!(%address, "metrics are served at /metrics");
+    }
+    Ok(watchers)
+}
+
+impl Watchers {
+    fn stop(self) {
+        self.smart.stop();
+        drop(self.metrics);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::warn!("a thread that only looks had panicked; no data are concerned");
+            }
+        }
+    }
+}
+
+/// Takes an address, which the option `option` says.
+fn listen(listen: SocketAddr, config: &ServerConfig, option: &'static str) -> Result<TcpListener, StartError> {
     if !listen.ip().to_canonical().is_loopback() {
         if config.insecure_network.is_empty() {
-            return Err(StartError::Insecure { listen });
+            return Err(StartError::Insecure { listen, option });
         }
         let networks: Vec<String> = config.insecure_network.iter().map(ToString::to_string).collect();
         tracing::warn!(
             %listen,
             networks = networks.join(", "),
-            "INSECURE: clients are not authenticated: every machine of these networks can read, write and delete everything"
+            "INSECURE: clients are not authenticated: every machine of these networks can {}",
+            may(option)
         );
     }
-    let failed = |source| StartError::Listen { listen, source };
+    let failed = |source| StartError::Listen { listen, option, source };
     let socket = TcpListener::bind(listen).map_err(failed)?;
     rustix::net::listen(&socket, CONNECTIONS_WAITING).map_err(|error| failed(error.into()))?;
     Ok(socket)
+}
+
+/// What whoever reaches the address of an option can do.
+fn may(option: &str) -> &'static str {
+    match option {
+        "--metrics" => "read how the store is",
+        _ => "read, write and delete everything",
+    }
 }
 
 fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> ServiceConfig {

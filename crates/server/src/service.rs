@@ -29,7 +29,7 @@ use forebay_protocol::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_TABLE_BYTES_MAX};
 use forebay_protocol::{
     Class, ErrorReply, FrameError, HEADER_BYTES, HelloReply, LANE_CONTROL, PROTOCOL_VERSION, PutEntry,
 };
-use forebay_types::{StoreUuid, Time};
+use forebay_types::{StoreUuid, StreamName, Time};
 use std::time::Duration;
 
 use crate::connection::{Connection, Place, Skip};
@@ -40,7 +40,7 @@ use crate::rates::{RateMeter, busy_ms};
 use crate::request::{Body, Request};
 use crate::schedule::{Schedule, class_place};
 use crate::staging::Staging;
-use crate::status::LaneReport;
+use crate::status::{LaneReport, StreamReport};
 
 /// What a service must know.
 #[derive(Clone, Debug)]
@@ -119,6 +119,9 @@ struct Core {
     busy_ms: u32,
     busy_ms_at: Option<Time>,
     rates: RateMeter,
+    /// Events that were lent to filters, and releases of each stream that the lane took.
+    events_leased: u64,
+    events_released: BTreeMap<StreamName, u64>,
     undecided: lists::UndecidedCounts,
     spare_entries: Vec<Vec<PutEntry>>,
 }
@@ -158,6 +161,8 @@ impl Service {
             busy_ms: 0,
             busy_ms_at: None,
             rates: RateMeter::default(),
+            events_leased: 0,
+            events_released: BTreeMap::new(),
             undecided: lists::UndecidedCounts::default(),
             spare_entries: Vec::new(),
         };
@@ -394,8 +399,15 @@ impl Core {
         let status = lane.status();
         let (rates, time_left_s) = self.rates.rates(self.now, &status);
         self.rates.look(self.now, &status);
+        let streams = lane.streams().into_iter().map(|view| StreamReport {
+            events_released: self.events_released.get(&view.name).copied().unwrap_or(0),
+            events_waiting: view.events,
+            name: view.name,
+        });
         LaneReport {
             status,
+            streams: streams.collect(),
+            events_leased: self.events_leased,
             time_left_s,
             rates,
             connections: self.connections.into(),

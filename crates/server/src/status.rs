@@ -1,20 +1,34 @@
 //! The state of lanes and of the server, as JSON.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use forebay_engine::{DriveHealth, LaneStatus};
-use forebay_store::ControlStatus;
-use forebay_types::DriveNumber;
+use forebay_store::{ControlStatus, DriveCounts};
+use forebay_types::{DriveNumber, StreamName};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::monitor::Findings;
 use crate::rates::Rates;
 
 /// Connections by what their clients are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClassCounts {
-    readout: usize,
-    filter: usize,
-    mover: usize,
-    monitor: usize,
+    pub(crate) readout: usize,
+    pub(crate) filter: usize,
+    pub(crate) mover: usize,
+    pub(crate) monitor: usize,
+}
+
+/// A stream, as a lane sees it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StreamReport {
+    pub(crate) name: StreamName,
+    /// Accepted events that it has not released.
+    pub(crate) events_waiting: u64,
+    /// Releases that its recorder told since the start.
+    pub(crate) events_released: u64,
 }
 
 impl From<[usize; 4]> for ClassCounts {
@@ -32,6 +46,9 @@ pub(crate) struct LaneReport {
     pub(crate) time_left_s: Option<f64>,
     pub(crate) rates: Rates,
     pub(crate) connections: ClassCounts,
+    /// Events that were lent to filters since the start.
+    pub(crate) events_leased: u64,
+    pub(crate) streams: Vec<StreamReport>,
     /// Memory of what arrived and is not taken, and what it may become.
     pub(crate) staging_bytes: usize,
     pub(crate) staging_bytes_max: usize,
@@ -59,22 +76,54 @@ impl LaneReport {
     }
 }
 
-/// The answer to Status on a control connection. A lane that gave no report in time is `None`.
-pub(crate) fn server_status(
-    uptime_s: f64,
-    stopping: bool,
-    control: &ControlStatus,
-    control_connections: [usize; 4],
-    lanes: &[Option<LaneReport>],
-) -> String {
+/// The whole server at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) uptime: Duration,
+    pub(crate) stopping: bool,
+    pub(crate) control: ControlStatus,
+    /// Connections that belong to no lane.
+    pub(crate) control_connections: [usize; 4],
+    /// A lane that gave no report in time is `None`.
+    pub(crate) lanes: Vec<Option<LaneReport>>,
+    /// By the number of the drive.
+    pub(crate) counts: BTreeMap<u16, DriveCounts>,
+    pub(crate) findings: Findings,
+}
+
+impl Snapshot {
+    /// Connections of all lanes and of none.
+    pub(crate) fn connections(&self) -> ClassCounts {
+        let mut connections = self.control_connections;
+        for report in self.lanes.iter().flatten() {
+            let ClassCounts { readout, filter, mover, monitor } = report.connections;
+            for (sum, count) in connections.iter_mut().zip([readout, filter, mover, monitor]) {
+                *sum += count;
+            }
+        }
+        connections.into()
+    }
+
+    /// Units that were found damaged on a drive.
+    pub(crate) fn units_damaged(&self, drive: u16) -> u64 {
+        let on = |report: &LaneReport| report.status.counters.units_damaged_by_drive.get(&drive).copied();
+        self.lanes.iter().flatten().filter_map(on).sum()
+    }
+
+    /// Bytes that were written to a drive for each byte of payload that became durable, both since the start.
+    pub(crate) fn written_per_payload_byte(&self, drive: u16) -> Option<f64> {
+        let payload: u64 = self.lanes.iter().flatten().map(|lane| lane.status.counters.fragment_bytes_stored).sum();
+        let written = self.counts.get(&drive)?.bytes_written;
+        (payload > 0).then(|| written as f64 / payload as f64)
+    }
+}
+
+/// The answer to Status on a control connection.
+pub(crate) fn server_status(snapshot: &Snapshot) -> String {
+    let Snapshot { uptime, stopping, control, lanes, findings, .. } = snapshot;
     let mut totals = Map::new();
-    let mut connections = control_connections;
     for report in lanes.iter().flatten() {
         add_numbers(&mut totals, &object(report));
-        let ClassCounts { readout, filter, mover, monitor } = report.connections;
-        for (sum, count) in connections.iter_mut().zip([readout, filter, mover, monitor]) {
-            *sum += count;
-        }
     }
     // Of these the sum means nothing.
     for key in ["lane", "failures_left", "connections", "time_left_s"] {
@@ -94,20 +143,55 @@ pub(crate) fn server_status(
             None => json!({ "lane": lane, "state": "not answering" }),
         })
         .collect();
+    let seconds = |age: Option<Duration>| age.map(|age| age.as_secs_f64());
+    totals.insert("oldest_undecided_s".to_owned(), json!(seconds(findings.oldest_undecided)));
+    totals.insert("oldest_accepted_s".to_owned(), json!(seconds(findings.oldest_accepted)));
     let mut status = object(control);
     let more = json!({
         "server": crate::SERVER_NAME,
-        "uptime_s": uptime_s,
-        "state": server_state(stopping, lanes),
+        "uptime_s": uptime.as_secs_f64(),
+        "state": server_state(*stopping, lanes),
+        "alarms": findings.alarms,
+        "drives": drives(snapshot),
         "lanes": described,
         "totals": totals,
-        "connections": ClassCounts::from(connections),
+        "streams": streams(lanes),
+        "connections": snapshot.connections(),
         "staging_bytes": staging_bytes,
     });
     if let Value::Object(more) = more {
         status.extend(more);
     }
     Value::Object(status).to_string()
+}
+
+/// What the control part says of each drive, with what was counted and found out of it.
+fn drives(snapshot: &Snapshot) -> Vec<Value> {
+    let described = snapshot.control.drives.iter().map(|drive| {
+        let mut described = object(drive);
+        described.extend(object(&snapshot.counts.get(&drive.number).copied().unwrap_or_default()));
+        described.extend(object(&snapshot.findings.drives.get(&drive.number).cloned().unwrap_or_default()));
+        described.insert("units_damaged".to_owned(), json!(snapshot.units_damaged(drive.number)));
+        let ratio = snapshot.written_per_payload_byte(drive.number);
+        described.insert("written_per_payload_byte".to_owned(), json!(ratio));
+        Value::Object(described)
+    });
+    described.collect()
+}
+
+/// The streams of all lanes together.
+fn streams(lanes: &[Option<LaneReport>]) -> Vec<StreamReport> {
+    let mut streams: BTreeMap<String, StreamReport> = BTreeMap::new();
+    for one in lanes.iter().flatten().flat_map(|lane| &lane.streams) {
+        let sum = streams.entry(one.name.to_string()).or_insert_with(|| StreamReport {
+            events_waiting: 0,
+            events_released: 0,
+            name: one.name.clone(),
+        });
+        sum.events_waiting += one.events_waiting;
+        sum.events_released += one.events_released;
+    }
+    streams.into_values().collect()
 }
 
 /// One word for all lanes: the one that an operator must know first.

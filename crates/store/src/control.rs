@@ -116,14 +116,28 @@ impl ControlHandle {
     /// # Errors
     /// When the store was not opened for that, or has no such drive; what, in words.
     pub fn inject_fault(&self, drive: DriveNumber) -> Result<(), String> {
+        self.switch_of(drive)?.fail(drive);
+        Ok(())
+    }
+
+    /// Makes every operation on a drive take so much longer from now on.
+    ///
+    /// # Errors
+    /// As [`ControlHandle::inject_fault`].
+    pub fn inject_delay(&self, drive: DriveNumber, by: Duration) -> Result<(), String> {
+        self.switch_of(drive)?.slow(drive, by);
+        Ok(())
+    }
+
+    /// The switch, if it may make this drive fail.
+    fn switch_of(&self, drive: DriveNumber) -> Result<&FaultSwitch, String> {
         let Some(switch) = &self.0.switch else {
             return Err("this server was not started with fault injection".to_owned());
         };
         if !lock(&self.0.status).drives.iter().any(|d| d.number == drive.0) {
             return Err(format!("there is no drive {drive}"));
         }
-        switch.fail(drive);
-        Ok(())
+        Ok(switch)
     }
 
     /// Waits until `done` holds for the state, for up to `timeout`; whether it does.

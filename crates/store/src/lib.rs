@@ -12,6 +12,8 @@ mod init;
 mod open;
 mod runner;
 
+pub use forebay_media::{DriveCounts, DriveMeters};
+
 pub use config::{StoreConfig, machine_memory_bytes};
 pub use control::{ControlHandle, ControlStatus, DriveStatus};
 pub use drives::Replacement;

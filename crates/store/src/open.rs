@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{FormatError, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::{
-    Access, AlignedBuffer, DriveFile, DriveKind, FaultSwitch, FaultyMedia, Media, MediaError, OpenDriveError,
-    OpenMediaError, given_twice, open_media,
+    Access, AlignedBuffer, DriveFile, DriveKind, DriveMeters, FaultSwitch, FaultyMedia, Media, MediaError,
+    MeteredMedia, OpenDriveError, OpenMediaError, given_twice, open_media,
 };
 use forebay_types::{DriveNumber, StoreUuid};
 
@@ -45,6 +45,8 @@ pub struct OpenedStore {
     pub control: ControlHandle,
     /// What it is.
     pub info: StoreInfo,
+    /// What goes to each drive and comes from it, of all lanes and the control part.
+    pub meters: DriveMeters,
     /// What an operator should know.
     pub warnings: Vec<String>,
 }
@@ -149,7 +151,8 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
         .collect();
     let switch = config.fault_injection.then(FaultSwitch::new);
     let nonce = u64::from_le_bytes(random());
-    let media = || media_for(&drives, config, switch.as_ref());
+    let meters = DriveMeters::new();
+    let media = || media_for(&drives, config, switch.as_ref()).map(|media| metered(media, &meters));
     let control = (!config.read_only).then(|| Control::start(&plan, nonce));
     let (events, events_of_lanes) = channel();
     let mailboxes: Vec<Arc<Mailbox>> = (0..plan.superblock.geometry.lanes).map(|_| Arc::default()).collect();
@@ -174,7 +177,7 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
         fragment_bytes_max: geometry.fragment_bytes_max,
         read_only: config.read_only,
     };
-    Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, warnings })
+    Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, meters, warnings })
 }
 
 pub(crate) fn media_for(
@@ -187,6 +190,11 @@ pub(crate) fn media_for(
         Some(switch) => Box::new(FaultyMedia::new(media, switch.clone())),
         None => media,
     })
+}
+
+/// What goes to the drives is counted outside of the fault switch: a fault that is made counts as one that came.
+fn metered(media: Box<dyn Media + Send>, meters: &DriveMeters) -> Box<dyn Media + Send> {
+    Box::new(MeteredMedia::new(media, meters.clone()))
 }
 
 pub(crate) fn lane_config(

@@ -28,14 +28,32 @@ pub struct Report {
     pub started_clean: bool,
     /// What an operator should know.
     pub warnings: Vec<String>,
-    /// Why nothing can be written.
-    pub failure: Option<String>,
+    /// What is wrong, as the server finds.
+    pub alarms: Vec<Alarm>,
     /// The lanes.
     pub lanes: Vec<Lane>,
     /// Sums over the lanes.
     pub totals: Totals,
     /// Connections by what their clients are for.
     pub connections: Connections,
+}
+
+/// An alarm that is raised.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Alarm {
+    /// Its stable code, and the same in a word.
+    pub code: String,
+    /// See `code`.
+    pub name: String,
+    /// What it means for the data: `safe`, `less-protected`, `at-risk`, `refused` or `lost`.
+    pub effect: String,
+    /// What is so.
+    pub words: String,
+    /// What to type first.
+    pub command: String,
+    /// Where it is told what to do.
+    pub runbook: String,
 }
 
 /// A drive.
@@ -50,6 +68,24 @@ pub struct Drive {
     pub state: String,
     /// Why it was taken out.
     pub reason: Option<String>,
+    /// Bytes written to it since the start.
+    pub bytes_written: u64,
+    /// The same for each byte of payload.
+    pub written_per_payload_byte: Option<f64>,
+    /// Operations that failed.
+    pub write_errors: u64,
+    /// See `write_errors`.
+    pub read_errors: u64,
+    /// Units that were damaged on it and put right from the others.
+    pub units_damaged: u64,
+    /// How long a write took in the last minute.
+    pub write_latency_s: Option<f64>,
+    /// How much of its life is over, as the drive says.
+    pub used_percent: Option<u8>,
+    /// Seconds until it has written what it was made for.
+    pub worn_out_in_s: Option<f64>,
+    /// The drive itself has counted what was ever written to it.
+    pub is_lifetime_known: bool,
 }
 
 /// A lane.
@@ -60,18 +96,10 @@ pub struct Lane {
     pub lane: u16,
     /// What it does.
     pub state: String,
-    /// Why it is unavailable.
-    pub reason: Option<String>,
     /// Data and parity shards of new segments.
     pub width: Option<(u8, u8)>,
-    /// Segments that fragments may still take.
-    pub segments_free: u64,
-    /// Payload that fits the segments that fragments may take altogether; 0 when not known.
-    pub capacity_bytes: u64,
-    /// Seconds until it is full at the rates of the last minute.
-    pub time_left_s: Option<f64>,
-    /// Counters since the start.
-    pub counters: Counters,
+    /// How many more drives may fail before something stored in it is out of reach; absent when nothing is.
+    pub failures_left: Option<u8>,
 }
 
 /// Sums over the lanes.
@@ -84,6 +112,10 @@ pub struct Totals {
     pub events_accepted: u64,
     /// Events that are over.
     pub events_finished: u64,
+    /// The oldest undecided event has waited for at least so long.
+    pub oldest_undecided_s: Option<f64>,
+    /// The same of accepted events that are not shipped.
+    pub oldest_accepted_s: Option<f64>,
     /// Fragments.
     pub fragments: u64,
     /// Their bytes.
@@ -114,8 +146,6 @@ pub struct Totals {
     pub rates: Rates,
     /// Segments that hold data.
     pub segments: u64,
-    /// How many more drives may fail.
-    pub failures_left: Option<u8>,
     /// Flushes that could not be put together because drives were absent.
     pub flushes_possibly_lost: u64,
     /// Acknowledged flushes that are damaged beyond repair.

@@ -1,10 +1,10 @@
 //! The status for a person: one screen, or one line.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::health;
-use super::report::{Report, Totals};
+use super::report::{Drive, Lane, Report, Totals};
 use crate::size::{human_bytes, human_count};
 
 /// What changed in a second.
@@ -46,8 +46,11 @@ pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
     row("server", format!("{server}, {}, up {}, start {}", report.server, human_time(report.uptime_s), report.epoch));
     let reasons = health::reasons(report);
     row("health", health::level(&reasons).to_string());
-    for (level, reason) in &reasons {
-        row("", format!("{level}: {reason}"));
+    for reason in &reasons {
+        row("", format!("{}: {}", reason.level, reason.words));
+        if let Some(advice) = &reason.advice {
+            row("", format!("      {advice}"));
+        }
     }
     drives(report, &mut row);
     lanes(report, &mut row);
@@ -67,8 +70,35 @@ fn drives(report: &Report, row: &mut impl FnMut(&str, String)) {
     for drive in &report.drives {
         let path = drive.path.as_deref().unwrap_or("(not found)");
         let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        row("", format!("{:>3} {:<7} {path}{reason}", drive.number, drive.state));
+        row("", format!("{:>3} {:<7} {path}{reason}{}", drive.number, drive.state, work(drive)));
     }
+}
+
+/// What a drive has done, and how it is, as far as it is known.
+fn work(drive: &Drive) -> String {
+    let mut words = Vec::new();
+    if drive.bytes_written > 0 {
+        let ratio = drive.written_per_payload_byte.map(|ratio| format!(" ({ratio:.2} a byte of payload)"));
+        words.push(format!("{} written{}", human_bytes(drive.bytes_written), ratio.unwrap_or_default()));
+    }
+    words.extend(drive.write_latency_s.map(|seconds| format!("{:.1} ms a write", seconds * 1000.0)));
+    for (count, what) in [(drive.write_errors + drive.read_errors, "errors"), (drive.units_damaged, "damaged units")] {
+        if count > 0 {
+            words.push(format!("{} {what}", human_count(count)));
+        }
+    }
+    words.extend(drive.used_percent.map(|percent| format!("{percent} % worn")));
+    if let Some(date) = drive.worn_out_in_s.and_then(date_in) {
+        let since = if drive.is_lifetime_known { "" } else { " if it was new at this start" };
+        words.push(format!("worn out about {date} at this rate{since}"));
+    }
+    if words.is_empty() { String::new() } else { format!(", {}", words.join(", ")) }
+}
+
+/// The day that comes in so many seconds.
+fn date_in(seconds: f64) -> Option<time::Date> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+    Some(time::OffsetDateTime::from_unix_timestamp((now + seconds) as i64).ok()?.date())
 }
 
 fn lanes(report: &Report, row: &mut impl FnMut(&str, String)) {
@@ -80,12 +110,16 @@ fn lanes(report: &Report, row: &mut impl FnMut(&str, String)) {
             format!("writing {data}+{parity}{degraded}")
         },
     );
-    let left = match report.totals.failures_left {
-        Some(1) => "; 1 more drive may fail".to_owned(),
-        Some(left) => format!("; {left} more drives may fail"),
-        None => String::new(),
-    };
-    row("lanes", format!("{} {}, {width}{left}", report.lanes.len(), report.state));
+    row("lanes", format!("{} {}, {width}{}", report.lanes.len(), report.state, protection(&report.lanes)));
+}
+
+/// How many more drives may fail, and where it is the fewest when it is not the same everywhere.
+fn protection(lanes: &[Lane]) -> String {
+    let left = || lanes.iter().filter_map(|lane| Some((lane.failures_left?, lane.lane)));
+    let Some((least, worst)) = left().min() else { return String::new() };
+    let drives = if least == 1 { "drive" } else { "drives" };
+    let place = if left().all(|(other, _)| other == least) { String::new() } else { format!(" (lane {worst})") };
+    format!("; {least} more {drives} may fail{place}")
 }
 
 fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
@@ -131,6 +165,11 @@ fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
             human_count(totals.events_finished)
         ),
     );
+    let waits = |age: Option<f64>| age.map_or("-".to_owned(), |seconds| format!("{} or more", human_time(seconds)));
+    if totals.oldest_undecided_s.or(totals.oldest_accepted_s).is_some() {
+        let (undecided, accepted) = (waits(totals.oldest_undecided_s), waits(totals.oldest_accepted_s));
+        row("oldest", format!("undecided {undecided}, accepted and not shipped {accepted}"));
+    }
     row("fragments", format!("{} of {}", human_count(totals.fragments), human_bytes(totals.fragment_bytes)));
     let of = |used: u64, most: u64| format!("{} of {}", human_bytes(used), human_bytes(most));
     row(
@@ -187,7 +226,7 @@ fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
         ),
     );
     if !report.started_clean {
-        row("", "the stop before this start was not clean; everything that was acknowledged was looked for".to_owned());
+        row("", "the stop before this start was not clean".to_owned());
     }
 }
 
@@ -225,7 +264,7 @@ pub fn line(report: &Report, rates: Option<&Rates>) -> String {
         totals.events_accepted,
         totals.events_finished,
         report.drives_failed,
-        reasons.first().map(|(_, reason)| format!(" | {reason}")).unwrap_or_default()
+        reasons.first().map(|reason| format!(" | {}", reason.words)).unwrap_or_default()
     )
 }
 
@@ -245,13 +284,16 @@ mod tests {
     use super::*;
 
     const STATUS: &str = r#"{"store":"0190b3a4-0000-4000-8000-000000000000","epoch":3,"data_shards":4,"parity_shards":1,
-        "drives":[{"number":0,"uuid":"u","path":"/d0","state":"member","reason":null},
+        "drives":[{"number":0,"uuid":"u","path":"/d0","state":"member","reason":null,"bytes_written":3221225472,"written_per_payload_byte":0.3125,
+                   "write_latency_s":0.0123,"read_errors":2,"units_damaged":4,"used_percent":7,"worn_out_in_s":86400000.0},
                   {"number":1,"uuid":"u","path":"/d1","state":"failed","reason":"write failed"},
                   {"number":2,"uuid":"u","path":null,"state":"absent","reason":null}],
         "drives_failed":1,"lanes_serving":1,"lanes_stopped":0,"clean":false,"started_clean":false,"warnings":["look here"],
+        "alarms":[{"code":"FB-101","name":"drive-lost","severity":"warning","effect":"less-protected","words":"2 of 3 drives are not in use",
+                   "command":"dmesg","runbook":"docs/runbook.md#fb-101-drive-lost"}],
         "failure":null,"ended":false,"server":"forebay 0.1.0","uptime_s":7325.2,"state":"serving",
         "lanes":[{"lane":0,"state":"serving","reason":null,"width":[3,1],"failures_left":0}],
-        "totals":{"events_undecided":12,"free_bytes":1073741824,"capacity_bytes":2147483648,"segments_free":8,"segments_reserved":2,
+        "totals":{"events_undecided":12,"oldest_undecided_s":75.0,"free_bytes":1073741824,"capacity_bytes":2147483648,"segments_free":8,"segments_reserved":2,
                   "time_left_s":7200.0,"failures_left":0,"fragment_bytes":1048576,"index_bytes":1024,"index_bytes_max":2048,
                   "rates":{"stored_bytes_per_s":3145728,"freed_bytes_per_s":1048576},
                   "counters":{"fragments_stored":1000,"fragment_bytes_stored":2097152}},
@@ -263,9 +305,12 @@ mod tests {
         let screen = screen("127.0.0.1:7420", &report, Some(&Rates::default()));
         let wanted = [
             "health      WARN",
-            "2 of 3 drives are not in use",
+            "WARN: FB-101 drive-lost: 2 of 3 drives are not in use",
+            "dmesg; see docs/runbook.md#fb-101-drive-lost",
             "written 3+1 instead of 4+1",
-            "one more drive would put data out of reach",
+            "3.00 GiB written (0.31 a byte of payload), 12.3 ms a write, 2 errors, 4 damaged units, 7 % worn, worn out about 20",
+            "if it was new at this start",
+            "undecided 1 min 15 s or more, accepted and not shipped -",
             "look here",
             "1 failed  /d1: write failed",
             "2 absent  (not found)",
@@ -285,6 +330,21 @@ mod tests {
             assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
         }
         assert!(screen.lines().count() < 40, "it fits a screen");
+    }
+
+    #[test]
+    fn the_lane_with_the_least_protection_is_named() {
+        let lanes = |left: &[Option<u8>]| -> Vec<Lane> {
+            let lane = |(lane, left): (usize, &Option<u8>)| Lane {
+                lane: lane as u16,
+                failures_left: *left,
+                ..Lane::default()
+            };
+            left.iter().enumerate().map(lane).collect()
+        };
+        assert_eq!(protection(&lanes(&[None, None])), "");
+        assert_eq!(protection(&lanes(&[None, Some(1), Some(1)])), "; 1 more drive may fail");
+        assert_eq!(protection(&lanes(&[Some(2), Some(2), Some(0)])), "; 0 more drives may fail (lane 2)");
     }
 
     #[test]

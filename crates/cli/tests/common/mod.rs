@@ -149,7 +149,17 @@ pub struct Server {
 
 impl Server {
     fn start(options: &[&str], paths: &[PathBuf]) -> Server {
+        Server::start_in(None, options, paths)
+    }
+
+    /// A server that finds the programs that it runs in this directory first.
+    pub fn start_in(programs: Option<&Path>, options: &[&str], paths: &[PathBuf]) -> Server {
         let mut command = program();
+        if let Some(programs) = programs {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let all = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
+            command.env("PATH", std::env::join_paths(all).expect("a path"));
+        }
         command.args(["serve", "--json", "--listen", "127.0.0.1:0"]).args(options).args(paths);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program runs");

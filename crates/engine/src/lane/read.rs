@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_types::{FragmentId, ReadOutcome, crc32c};
+use forebay_types::{DriveNumber, FragmentId, ReadOutcome, crc32c};
 
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
@@ -158,7 +158,7 @@ impl Lane {
         if report.degraded {
             self.read_met_damage(fragment.segment, span.flush);
         }
-        self.counters.units_damaged += report.damaged.len() as u64;
+        report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
         self.counters.fragments_read_degraded += u64::from(report.degraded);
         self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
         let ReadReport { outcome, payload, .. } = report;
@@ -172,6 +172,12 @@ impl Lane {
         }
     }
 
+    /// Units of this drive were found damaged.
+    pub(super) fn count_damaged(&mut self, drive: DriveNumber, units: u64) {
+        self.counters.units_damaged += units;
+        *self.counters.units_damaged_by_drive.entry(drive.0).or_default() += units;
+    }
+
     /// Whoever waited for a fragment of the row gets it.
     fn row_is_read(&mut self, key: RowKey, row: Option<Row>) {
         let waiting = self.rows_awaited.remove(&key).expect("a row is read for someone");
@@ -182,13 +188,13 @@ impl Lane {
             return waiting.into_iter().for_each(|reading| self.read_from_drives(reading));
         };
         let shards = segment.shards.clone();
-        if row.units_damaged > 0 || shards.iter().any(|place| !self.answers(place.drive)) {
+        if !row.damaged.is_empty() || shards.iter().any(|place| !self.answers(place.drive)) {
             self.counters.fragments_read_degraded += waiting.len() as u64;
         }
-        self.counters.units_damaged += row.units_damaged as u64;
         if row.checked {
             self.read_met_damage(key.segment, key.flush);
         }
+        row.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
         let row = Rc::new(row);
         self.rows.insert(key, Rc::clone(&row));
         self.keep_in_budget();

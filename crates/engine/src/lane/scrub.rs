@@ -183,7 +183,11 @@ impl Lane {
             current.running -= 1;
         }
         for shard in &check.shards {
-            self.note_damage(shard);
+            let wrong = self.note_damage(shard);
+            // A read that met it counted it.
+            if mend == Mend::Scrub && wrong > 0 {
+                self.count_damaged(shard.place.drive, wrong);
+            }
         }
         if !check.is_right() {
             self.segments.get_mut(segment).pins += 1;
@@ -194,8 +198,8 @@ impl Lane {
         }
     }
 
-    /// Counts what is not right of a shard, by its drive.
-    fn note_damage(&mut self, shard: &ShardCheck) {
+    /// Counts what is not right of a shard, by its drive, and gives how much that is.
+    fn note_damage(&mut self, shard: &ShardCheck) -> u64 {
         let units = |unreadable| {
             let wrong = shard.units.iter().filter(|units| units.unreadable == unreadable);
             wrong.map(|units| u64::from(units.rows.end - units.rows.start)).sum::<u64>()
@@ -203,13 +207,14 @@ impl Lane {
         let header = u64::from(!matches!(shard.header, HeaderCheck::Right | HeaderCheck::Absent));
         let (damaged, unreadable) = (units(false), units(true));
         if damaged + unreadable + header == 0 {
-            return;
+            return 0;
         }
         let health = self.health_of(shard.place.drive);
         health.units_damaged += damaged;
         health.units_unreadable += unreadable;
         health.headers_damaged += header;
         *self.background.scrub.untold.entry(shard.place.drive).or_default() += damaged + unreadable + header;
+        damaged + unreadable + header
     }
 
     pub(super) fn health_of(&mut self, drive: DriveNumber) -> &mut DriveHealth {

@@ -1,15 +1,13 @@
-//! The thread of control connections: those that name no lane. It asks the lanes' threads and puts their answers together.
+//! The thread of control connections: those that name no lane. It asks the lanes' threads and puts their answers together, for whoever asks and
+//! once a second for the monitor (`look.rs`).
 //!
 //! Requests of all control connections are served one after the other: each asks all lanes at once and waits for them, briefly; when a
 //! lane was waited for in vain, the other requests of that turn do not wait. Lanes never wait for this thread.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::limits::FRAME_PAYLOAD_BYTES_MAX;
@@ -17,18 +15,17 @@ use forebay_protocol::{
     ChangeDrive, Class, Done, DriveChange, ErrorCode, ErrorReply, Frame, FrameBuffer, FrameError, HelloReply,
     InjectFault, Kind, LANE_CONTROL, Message as _, PROTOCOL_VERSION, Ping, Status, StatusReply,
 };
-use forebay_store::{ControlHandle, StoreInfo};
+use forebay_store::StoreInfo;
 use forebay_types::DriveNumber;
 use mio::{Events, Poll};
 
 use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message};
+use super::look::Looker;
 use super::socket::{Got, Socket};
-use crate::limits::{
-    CONTROL_FRAME_BYTES_MAX, CONTROL_OUT_BYTES_MAX, CONTROL_TURN_REQUESTS, LINGER, QUERY_TIMEOUT, UNREAD_TIMES,
-};
+use crate::limits::{CONTROL_FRAME_BYTES_MAX, CONTROL_OUT_BYTES_MAX, CONTROL_TURN_REQUESTS, LINGER, UNREAD_TIMES};
 use crate::schedule::class_place;
 use crate::service::{greeted_already, unknown_kind};
-use crate::status::{LaneReport, server_status};
+use crate::status::server_status;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
@@ -56,11 +53,8 @@ struct Peer {
 pub(crate) struct ControlThread {
     pub(crate) poll: Poll,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) lanes: Vec<Arc<Inbox>>,
-    pub(crate) store: ControlHandle,
+    pub(crate) looker: Looker,
     pub(crate) info: StoreInfo,
-    pub(crate) started: Instant,
-    pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) stall_timeout: Duration,
 }
 
@@ -68,8 +62,6 @@ pub(crate) struct ControlThread {
 struct Control {
     thread: ControlThread,
     peers: BTreeMap<u64, Peer>,
-    /// A lane did not answer in time in this turn: nobody else waits for it.
-    is_late: Cell<bool>,
 }
 
 /// What a connection needs after it was served.
@@ -86,14 +78,15 @@ impl ControlThread {
     /// Serves until the stop.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
-        let mut control = Control { thread: self, peers: BTreeMap::new(), is_late: Cell::new(false) };
+        let mut control = Control { thread: self, peers: BTreeMap::new() };
         let mut next_id = FIRST_CONNECTION;
         // In order: who was served in this turn comes behind who was not.
         let mut ready: Vec<u64> = Vec::new();
         loop {
             let waits = control.peers.values().any(Peer::is_timed).then_some(LOOK);
-            let timeout = if ready.is_empty() { waits } else { Some(Duration::ZERO) };
-            match control.thread.poll.poll(&mut events, timeout) {
+            let timeout = waits.unwrap_or(Duration::MAX).min(control.thread.looker.due_in());
+            let timeout = if ready.is_empty() { timeout } else { Duration::ZERO };
+            match control.thread.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
@@ -117,8 +110,11 @@ impl ControlThread {
                     Message::Query(..) => unreachable!("only lanes are asked"),
                 }
             }
-            control.is_late.set(false);
+            control.thread.looker.begin_turn();
             ready = control.serve_all(ready);
+            if control.thread.looker.due_in().is_zero() {
+                control.thread.looker.look(control.connections());
+            }
             control.see_off();
         }
     }
@@ -283,7 +279,7 @@ impl Control {
             Some(Kind::InjectFault) => {
                 let InjectFault { drive } = InjectFault::decode(table, payload).map_err(of_frame)?;
                 let refused = |sentence| ErrorReply { code: ErrorCode::Refused, retryable: false, sentence };
-                self.thread.store.inject_fault(drive).map_err(refused)?;
+                self.thread.looker.store.inject_fault(drive).map_err(refused)?;
                 tracing::warn!(%drive, "a client made a drive fail");
                 Done.encode(request, out);
             }
@@ -309,26 +305,18 @@ impl Control {
 
     /// The state of the server, asked for by a connection of `class`, which is not among the others meanwhile.
     fn status(&self, class: Class) -> String {
-        let mut reports: Vec<Option<LaneReport>> = self.thread.lanes.iter().map(|_| None).collect();
-        for report in self.ask() {
-            let lane = usize::from(report.lane());
-            reports[lane] = Some(report);
-        }
-        let mut connections = [0; 4];
+        let mut connections = self.connections();
         connections[class_place(class)] += 1;
-        self.peers.values().for_each(|peer| connections[class_place(peer.class)] += 1);
-        let uptime_s = self.thread.started.elapsed().as_secs_f64();
-        let stopping = self.thread.stopping.load(Ordering::Relaxed);
-        server_status(uptime_s, stopping, &self.thread.store.status(), connections, &reports)
+        server_status(&self.thread.looker.look(connections))
     }
 
     /// Does what an operator wants with a drive.
     fn change_drive(&self, drive: DriveNumber, change: DriveChange) -> Result<(), String> {
         tracing::warn!(%drive, ?change, "an operator changes a drive");
-        let store = &self.thread.store;
+        let store = &self.thread.looker.store;
         match change {
             DriveChange::Fail { force } => {
-                if !force && self.ask().iter().any(|report| report.needs_drive(drive)) {
+                if !force && self.thread.looker.ask().iter().any(|report| report.needs_drive(drive)) {
                     return Err(format!(
                         "something that is stored would come out of reach without drive {drive}; nothing was changed. `forebay drive retire` \
                          takes it out of use and goes on reading it; --force gives it up all the same"
@@ -341,30 +329,10 @@ impl Control {
         }
     }
 
-    /// What the lanes tell that answer in time.
-    fn ask(&self) -> Vec<LaneReport> {
-        let lanes = self.thread.lanes.len();
-        let mut told = Vec::with_capacity(lanes);
-        if self.is_late.get() {
-            return told;
-        }
-        let (sender, receiver) = sync_channel(lanes);
-        for lane in &self.thread.lanes {
-            lane.send(Message::Query(sender.clone()));
-        }
-        drop(sender);
-        let until = Instant::now() + QUERY_TIMEOUT;
-        while told.len() < lanes {
-            match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(one) => told.push(one),
-                Err(error) => {
-                    // A lane that has ended is no reason to wait less for the others.
-                    self.is_late.set(error == RecvTimeoutError::Timeout);
-                    break;
-                }
-            }
-        }
-        told
+    fn connections(&self) -> [usize; 4] {
+        let mut connections = [0; 4];
+        self.peers.values().for_each(|peer| connections[class_place(peer.class)] += 1);
+        connections
     }
 }
 

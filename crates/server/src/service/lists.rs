@@ -75,6 +75,7 @@ impl Core {
         if wanted > 0 {
             lane.lease(wanted, duration, lease.run, &mut leased);
         }
+        self.events_leased += leased.len() as u64;
         let undecided = self.undecided.of(lease.run, self.now, lane).max(leased.len() as u64);
         let retry_after_ms = if leased.len() < wanted { LEASE_RETRY_MS } else { 0 };
         let event = |event: forebay_engine::LeasedEvent| LeasedEvent {

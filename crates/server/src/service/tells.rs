@@ -27,6 +27,7 @@ impl Core {
                 Admission::Done(outcome) => outcome,
                 Admission::Pending => {
                     *waits += 1;
+                    self.count_release(&body.what);
                     // Until the lane says otherwise.
                     DecideOutcome::Unavailable
                 }
@@ -38,6 +39,15 @@ impl Core {
             connection.allowance = connection.allowance.saturating_sub(work);
         }
         Advance::Done
+    }
+
+    /// A lane takes releases of its streams alone, which are few.
+    fn count_release(&mut self, what: &Tell) {
+        let Tell::Release(stream, _) = what else { return };
+        match self.events_released.get_mut(stream) {
+            Some(count) => *count += 1,
+            None => drop(self.events_released.insert(stream.clone(), 1)),
+        }
     }
 
     fn park_tell(&mut self) -> Advance {

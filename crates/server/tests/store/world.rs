@@ -15,6 +15,8 @@ pub struct World {
     directory: tempfile::TempDir,
     pub config: ServerConfig,
     pub store: StoreConfig,
+    /// Data and parity shards of the store; it has a drive for each.
+    pub shards: (u8, u8),
     server: Option<Server>,
 }
 
@@ -37,21 +39,22 @@ impl World {
             drive_timeout_ms: 60_000,
             ..StoreConfig::default()
         };
-        let mut world = World { directory, config, store, server: None };
+        let mut world = World { directory, config, store, shards: (3, 1), server: None };
+        configure(&mut world);
+        let (data, parity) = world.shards;
         let options = InitOptions {
             lanes: Some(lanes),
             drive_bytes: Some(32 << 20),
             slot_bytes: Some(2 << 20),
-            ..InitOptions::new(3, 1)
+            ..InitOptions::new(data, parity)
         };
         init(&world.drives(), &options, &mut |_| {}).expect("a store can be made");
-        configure(&mut world);
         world.start();
         world
     }
 
-    fn drives(&self) -> Vec<PathBuf> {
-        (0..4).map(|drive| self.directory.path().join(format!("drive{drive}"))).collect()
+    pub fn drives(&self) -> Vec<PathBuf> {
+        (0..self.shards.0 + self.shards.1).map(|drive| self.directory.path().join(format!("drive{drive}"))).collect()
     }
 
     pub fn opened(&self) -> OpenedStore {

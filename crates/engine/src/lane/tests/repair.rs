@@ -24,6 +24,7 @@ fn read(driven: &mut Driven, key: EventKey, source: u32) -> (ReadOutcome, Vec<u8
 
 #[test]
 fn a_damaged_row_is_put_right_once_for_all_of_its_fragments() {
+    let mut found = 0;
     for damaged in 0..3 {
         let mut driven = Driven::new(|config| config.cache_bytes = 0);
         let key = EventKey::new(1, 1);
@@ -46,5 +47,10 @@ fn a_damaged_row_is_put_right_once_for_all_of_its_fragments() {
         assert!(driven.reads < 60, "{} reads with drive {damaged} damaged", driven.reads);
         let counters = driven.lane.status().counters;
         assert!(counters.units_damaged < 8 && counters.fragments_lost == 0, "{counters:?}");
+        // A drive whose header is damaged gives no units at all.
+        let named = (damaged, counters.units_damaged);
+        assert!(counters.units_damaged == 0 || counters.units_damaged_by_drive.into_iter().eq([named]));
+        found += counters.units_damaged;
     }
+    assert!(found > 0);
 }

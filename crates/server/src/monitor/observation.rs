@@ -1,0 +1,186 @@
+//! What the monitor looks at: plain numbers, gathered by whoever drives it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_store::{ControlStatus, DriveCounts};
+
+use super::limits::UNCLEAN_START_TOLD;
+use crate::smart::SmartReport;
+use crate::status::LaneReport;
+
+/// A drive of the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenDrive {
+    pub(crate) number: u16,
+    /// Where it is, if it is there.
+    pub(crate) path: Option<String>,
+    /// It is written to and trusted.
+    pub(crate) in_use: bool,
+    pub(crate) counts: DriveCounts,
+    pub(crate) units_damaged: u64,
+    /// What it says of itself, and what it was made for.
+    pub(crate) smart: Option<SmartReport>,
+    pub(crate) rated_bytes: Option<u64>,
+}
+
+/// A stream of accepted events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeenStream {
+    /// Events that it has not released.
+    pub(crate) waiting: u64,
+    /// Events that it released since the start.
+    pub(crate) released: u64,
+}
+
+/// What is lost or out of reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeenLosses {
+    pub(crate) flushes: u64,
+    pub(crate) segments: u64,
+    pub(crate) fragments: u64,
+    /// Flushes that were perhaps acknowledged.
+    pub(crate) flushes_possibly: u64,
+}
+
+/// What a lane says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenLane {
+    pub(crate) lane: u16,
+    pub(crate) state: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) failures_left: Option<u8>,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) free_bytes: u64,
+    /// Segments that fragments may take, and those of them that are free.
+    pub(crate) segments: u64,
+    pub(crate) segments_free: u64,
+    pub(crate) time_left_s: Option<f64>,
+    pub(crate) puts_no_space: u64,
+    pub(crate) puts_index_full: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) index_bytes_max: u64,
+    pub(crate) undecided: u64,
+    pub(crate) accepted: u64,
+    /// Since the start: decisions, deletions, and events that were lent to filters.
+    pub(crate) accepted_since: u64,
+    pub(crate) ended_since: u64,
+    pub(crate) leased_since: u64,
+    pub(crate) streams: BTreeMap<String, SeenStream>,
+    pub(crate) units_damaged: u64,
+    pub(crate) lost: SeenLosses,
+}
+
+/// A look at the whole server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observation {
+    pub(crate) parity_shards: u8,
+    pub(crate) started_clean: bool,
+    /// How long the server has run.
+    pub(crate) uptime: Duration,
+    /// The server is being stopped: what stands still does so on purpose.
+    pub(crate) stopping: bool,
+    /// Why nothing can be written.
+    pub(crate) failure: Option<String>,
+    pub(crate) drives: Vec<SeenDrive>,
+    pub(crate) lanes: Vec<SeenLane>,
+    /// Lanes that did not answer in time.
+    pub(crate) silent_lanes: Vec<u16>,
+}
+
+impl SeenLane {
+    fn of(report: &LaneReport) -> SeenLane {
+        let status = &report.status;
+        let counters = &status.counters;
+        let stream = |stream: &crate::status::StreamReport| SeenStream {
+            waiting: stream.events_waiting,
+            released: stream.events_released,
+        };
+        SeenLane {
+            lane: status.lane,
+            state: status.state,
+            reason: status.reason.clone(),
+            failures_left: status.failures_left,
+            capacity_bytes: status.capacity_bytes,
+            free_bytes: status.free_bytes,
+            segments: status.segments_total.saturating_sub(status.segments_reserved),
+            segments_free: status.segments_free,
+            time_left_s: report.time_left_s,
+            puts_no_space: counters.puts_no_space,
+            puts_index_full: counters.puts_index_full,
+            index_bytes: status.index_bytes,
+            index_bytes_max: status.index_bytes_max,
+            undecided: status.events_undecided,
+            accepted: status.events_accepted,
+            accepted_since: counters.events_accepted,
+            ended_since: counters.events_accepted + counters.events_rejected + counters.events_deleted,
+            leased_since: report.events_leased,
+            streams: report.streams.iter().map(|one| (one.name.to_string(), stream(one))).collect(),
+            units_damaged: counters.units_damaged,
+            lost: SeenLosses {
+                flushes: status.flushes_lost,
+                segments: status.segments_unreadable,
+                fragments: counters.fragments_lost,
+                flushes_possibly: status.flushes_possibly_lost,
+            },
+        }
+    }
+}
+
+/// What else is known of drives, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownOfDrives {
+    pub(crate) counts: BTreeMap<u16, DriveCounts>,
+    pub(crate) smart: BTreeMap<u16, SmartReport>,
+    pub(crate) rated_bytes: BTreeMap<u16, u64>,
+}
+
+impl Observation {
+    /// Puts together what the lanes, the control part and the drives say.
+    pub(crate) fn of(
+        control: &ControlStatus,
+        lanes: &[Option<LaneReport>],
+        known: &KnownOfDrives,
+        uptime: Duration,
+        stopping: bool,
+    ) -> Observation {
+        let damaged = |number: u16| {
+            let on = |report: &LaneReport| report.status.counters.units_damaged_by_drive.get(&number).copied();
+            lanes.iter().flatten().filter_map(on).sum()
+        };
+        let drive = |drive: &forebay_store::DriveStatus| SeenDrive {
+            number: drive.number,
+            path: drive.path.clone(),
+            in_use: drive.state == "member",
+            counts: known.counts.get(&drive.number).copied().unwrap_or_default(),
+            units_damaged: damaged(drive.number),
+            smart: known.smart.get(&drive.number).cloned(),
+            rated_bytes: known.rated_bytes.get(&drive.number).copied(),
+        };
+        let silent = |(lane, report): (usize, &Option<LaneReport>)| report.is_none().then_some(lane as u16);
+        Observation {
+            parity_shards: control.parity_shards,
+            started_clean: control.started_clean,
+            uptime,
+            stopping,
+            failure: control.failure.clone(),
+            drives: control.drives.iter().map(drive).collect(),
+            lanes: lanes.iter().flatten().map(SeenLane::of).collect(),
+            silent_lanes: lanes.iter().enumerate().filter_map(silent).collect(),
+        }
+    }
+
+    /// Whether every lane answered and serves: only then do sums over lanes mean something.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.silent_lanes.is_empty() && !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.state == "serving")
+    }
+
+    /// Whether the last stop is to be told.
+    pub(crate) fn is_after_crash(&self) -> bool {
+        !self.started_clean && self.uptime < UNCLEAN_START_TOLD
+    }
+
+    pub(crate) fn sum(&self, of: impl Fn(&SeenLane) -> u64) -> u64 {
+        self.lanes.iter().map(of).fold(0, u64::saturating_add)
+    }
+}
