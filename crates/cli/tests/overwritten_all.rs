@@ -33,7 +33,9 @@ struct Totals {
     drives_overwritten: u64,
     acknowledged: u64,
     verified: u64,
-    units_damaged: u64,
+    /// As the servers counted. Of a single drive nothing may be met: where it holds parity alone no read comes upon it.
+    units_damaged_before: u64,
+    units_damaged_serving: u64,
     read_degraded: u64,
 }
 
@@ -130,8 +132,6 @@ impl Store {
         self.totals.verified += verify(client, &self.ids) + verify(client, more);
         let status = status(client);
         assert_eq!((counter(&status, "fragments_lost"), &status["totals"]["flushes_lost"]), (0, &0.into()), "{status}");
-        self.totals.units_damaged += counter(&status, "units_damaged");
-        self.totals.read_degraded += counter(&status, "fragments_read_degraded");
         status
     }
 
@@ -145,7 +145,7 @@ impl Store {
             assert!(warnings.contains(&path), "{path} is not in {warnings}");
             assert_eq!(status["drives"][drive]["state"], "absent", "{status}");
         }
-        assert!(counter(&status, "fragments_read_degraded") > 0, "{status}");
+        self.totals.read_degraded += counter(&status, "fragments_read_degraded");
         server.kill();
     }
 
@@ -172,7 +172,7 @@ impl Store {
         put(&mut client, &more);
         self.totals.acknowledged += MORE;
         let status = self.verify(&mut client, &more);
-        assert!(counter(&status, "units_damaged") > 0, "{status}");
+        self.totals.units_damaged_before += counter(&status, "units_damaged");
         server.kill();
         let server = self.serve();
         self.verify(&mut server.client("test"), &more);
@@ -210,7 +210,7 @@ impl Store {
         });
         self.totals.acknowledged += more.len() as u64;
         let status = self.verify(&mut server.client("test"), &more);
-        assert!(counter(&status, "units_damaged") > 0, "{status}");
+        self.totals.units_damaged_serving += counter(&status, "units_damaged");
         server.kill();
         self.expect_absent(drives, &more);
     }
@@ -223,8 +223,8 @@ impl Store {
 
     fn finish(self) {
         println!("{:?}", self.totals);
-        let Totals { units_damaged, read_degraded, .. } = self.totals;
-        assert!(self.totals.drives_overwritten > 0 && units_damaged > 0 && read_degraded > 0);
+        let Totals { units_damaged_before, units_damaged_serving, read_degraded, .. } = self.totals;
+        assert!(units_damaged_before > 0 && units_damaged_serving > 0 && read_degraded > 0);
     }
 }
 
@@ -240,7 +240,8 @@ fn seed() -> u64 {
 fn random_bytes_over_any_one_drive_of_4_and_1_change_no_answer() {
     println!("seed {}", seed());
     let mut store = Store::make(4, 1, seed());
-    let few = [(seed() % 5) as usize];
+    // Two that follow each other: one at least holds data.
+    let few = [seed() % 5, (seed() + 1) % 5].map(|drive| drive as usize);
     (0..5).filter(|drive| long_form() || few.contains(drive)).for_each(|drive| store.all(&[drive]));
     store.finish();
 }
@@ -250,8 +251,13 @@ fn random_bytes_over_any_two_drives_of_8_and_2_change_no_answer() {
     println!("seed {}", seed());
     let mut store = Store::make(8, 2, seed());
     let pairs: Vec<[usize; 2]> = (0..10).flat_map(|second| (0..second).map(move |first| [first, second])).collect();
-    let few = seed() as usize % pairs.len();
-    let chosen = pairs.iter().enumerate().filter(|(place, _)| long_form() || *place == few);
-    chosen.for_each(|(_, pair)| store.all(pair));
+    // Two that have no drive in common: one at least holds data.
+    let first = (seed() % 10) as usize;
+    let few = [[first, (first + 1) % 10], [(first + 2) % 10, (first + 3) % 10]].map(|mut pair| {
+        pair.sort_unstable();
+        pair
+    });
+    let chosen = pairs.iter().filter(|pair| long_form() || few.contains(*pair));
+    chosen.for_each(|pair| store.all(pair));
     store.finish();
 }

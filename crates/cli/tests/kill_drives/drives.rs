@@ -129,8 +129,8 @@ impl Drives {
         (self.lost_now, self.copied) = (0, None);
         for _ in 0..=random.below(2) {
             match random.below(100) {
-                0..15 => {}
-                15..35 => self.bring_back(random, totals),
+                0..10 => {}
+                10..35 => self.bring_back(random, totals),
                 35..60 if self.may_lose_one() => self.take_away(random, foreign, totals),
                 60..75 if self.may_lose_one() => self.overwrite_all(random, totals),
                 _ if self.failures_left() > 0 => self.overwrite_part(random, totals),
@@ -163,11 +163,19 @@ impl Drives {
         if away.is_empty() {
             return;
         }
-        let drive = &mut self.drives[Self::any(&away, random)];
+        let number = Self::any(&away, random);
+        let drive = &mut self.drives[number];
         drive.stand_in = None;
         fs::rename(drive.away.take().expect("chosen for it"), &drive.path).expect("moved");
-        drive.missed = false;
         totals.returned += 1;
+        // Now and then it is not what it was; then what was missed is wrong now.
+        let damaged = random.percent(25);
+        drive.damaged |= damaged && drive.missed;
+        drive.missed = false;
+        if damaged {
+            let offset_bytes = random.below(2 * SUPERBLOCKS_BYTES);
+            self.overwrite_from(number, offset_bytes, random, totals);
+        }
     }
 
     fn overwrite_all(&mut self, random: &mut Random, totals: &mut Totals) {
@@ -187,12 +195,16 @@ impl Drives {
             true => random.below(SUPERBLOCKS_BYTES),
             false => SUPERBLOCKS_BYTES + random.below(drive_bytes - SUPERBLOCKS_BYTES),
         };
-        // From some blocks to nearly everything, each size as likely.
-        let longest = 4096 << random.below(14);
-        let bytes = (1 + random.below(longest)).min(drive_bytes - offset_bytes);
-        overwrite(&self.drives[number].path, offset_bytes, bytes, random);
+        self.overwrite_from(number, offset_bytes, random, totals);
         self.drives[number].damaged = true;
         self.lost_now += u64::from(superblocks);
+    }
+
+    /// From some blocks to nearly everything, each size as likely.
+    fn overwrite_from(&self, number: usize, offset_bytes: u64, random: &mut Random, totals: &mut Totals) {
+        let longest = 4096 << random.below(14);
+        let bytes = (1 + random.below(longest)).min((self.shape.drive_mebibytes << 20) - offset_bytes);
+        overwrite(&self.drives[number].path, offset_bytes, bytes, random);
         totals.corrupted += 1;
     }
 
