@@ -1,5 +1,6 @@
 //! kill -9 of the server under mixed load, and between two rounds drives are taken away, overwritten, replaced by what they are not, brought
-//! back: as long as no more than m of them are out of order at once, all that was acknowledged is there, and what was deleted is not.
+//! back: as long as no more than m of them are out of order at once, all that was acknowledged is there, and what was deleted is not. It is read
+//! twice: as a server gives it that goes on, and before that read-only on as few drives as the promise needs.
 //!
 //! The load: fragments that are put, read back after each start and deleted some rounds later; beside them a readout, a filter and a
 //! recorder whose events are compared with hashes that were taken before they were written. A drive that was lost stays out, so a store
@@ -38,14 +39,16 @@ struct Totals {
     returned: u64,
     /// Starts that were refused because of what was in a drive's place.
     refused: u64,
-    /// Drives overwritten in part, and as a whole.
+    /// Drives overwritten in part, some of them under a server, and as a whole.
     corrupted: u64,
+    corrupted_while_used: u64,
     overwritten: u64,
     /// Fragments, and those unanswered at a kill.
     acknowledged: u64,
     in_flight: u64,
-    /// Reads that were compared, and reads of what was deleted.
+    /// Reads that were compared; those on as few drives as may be left; reads of what was deleted.
     verified: u64,
+    verified_without: u64,
     seen_deleted: u64,
     /// As the servers counted.
     units_damaged: u64,

@@ -1,8 +1,9 @@
-//! Power cuts: the server dies together with all that its drives had not flushed, and what it had acknowledged is there.
+//! Power cuts, also in the middle of a start: the server dies together with all that its drives had not flushed, and what it had acknowledged
+//! is there.
 //!
 //! The drives are files of a file system of the test (FUSE) that keeps writes in a cache until they are flushed. At a power cut each block
 //! of 4 KiB that was not flushed is dropped or survives, by itself, by chance. What the server acknowledged before the power went is read
-//! back after the next start, what it had deleted must stay deleted. That this test can fail is seen on drives that lie about their flushes:
+//! back after the next start, and before that without any one drive; what it had deleted must stay deleted. That this test can fail is seen on drives that lie about their flushes:
 //! all of them lead to a loss that is noticed, a single one to none.
 //!
 //! All is seeded: `FOREBAY_KILL_SEED` chooses other moments and losses, `FOREBAY_KILL_ROUNDS` the cuts of each way to reach drives. The
@@ -18,7 +19,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use common::load::{
     Random, compare, delete_run, expect_deleted, from_environment, long_form, payload, take_acknowledged, verify,
@@ -43,9 +46,11 @@ const ROUNDS_KEPT: usize = 3;
 #[derive(Debug, Default)]
 struct Totals {
     cuts: u64,
+    cuts_at_start: u64,
     acknowledged: u64,
     unanswered: u64,
     verified: u64,
+    verified_without_one: u64,
     seen_deleted: u64,
     blocks_dropped: u64,
     blocks_survived: u64,
@@ -57,6 +62,8 @@ struct Volatile {
     store: Drives,
     config: String,
     random: Random,
+    /// A drive that lies about its flushes.
+    liar: Option<usize>,
     next_run: u32,
     totals: Totals,
 }
@@ -70,13 +77,35 @@ impl Volatile {
         let patient = "[store]\ndrive-timeout-ms = 60000\ncache-bytes = 0\n";
         std::fs::write(&config, format!("{patient}[store.media]\n{way}\n")).expect("written");
         let config = config.display().to_string();
-        Some(Volatile { mounted, store, config, random: Random(seed), next_run: 1, totals: Totals::default() })
+        let (random, totals) = (Random(seed), Totals::default());
+        Some(Volatile { mounted, store, config, random, liar: None, next_run: 1, totals })
     }
 
     fn start(&self) -> Result<Server, Ran> {
-        let mut server = Server::start_at("127.0.0.1:0", &["--config", &self.config], &self.mounted.paths())?;
+        self.start_on(&[], &self.mounted.paths())
+    }
+
+    fn start_on(&self, more: &[&str], paths: &[PathBuf]) -> Result<Server, Ran> {
+        let options: Vec<&str> = ["--config", self.config.as_str()].iter().chain(more).copied().collect();
+        let mut server = Server::start_at("127.0.0.1:0", &options, paths)?;
         server.collect_log();
         Ok(server)
+    }
+
+    /// What is left without one drive; nothing is written.
+    fn look_without_one(&mut self, kept: &VecDeque<Vec<FragmentId>>, deleted: &[FragmentId]) {
+        let mut paths = self.mounted.paths();
+        let drives = paths.len() as u64;
+        // That drive has failed already.
+        let gone = self.liar.unwrap_or(self.random.below(drives) as usize);
+        paths.remove(gone);
+        let server = self.start_on(&["--read-only"], &paths).expect("any number of drives will do");
+        let mut client = server.client("test");
+        for ids in kept {
+            self.totals.verified_without_one += verify(&mut client, ids);
+        }
+        expect_deleted(&mut client, deleted);
+        server.kill();
     }
 
     /// Puts until a random moment; then the power goes. What was acknowledged before.
@@ -107,11 +136,27 @@ impl Volatile {
         server.send_kill();
         self.mounted.let_go();
         server.kill();
+        self.power_comes();
+        self.totals.cuts += 1;
+    }
+
+    fn power_comes(&mut self) {
         let survive_percent = [0, 10, 50, 90][self.random.below(4) as usize];
         let cut = self.mounted.power_comes(survive_percent, &mut self.random);
-        self.totals.cuts += 1;
         self.totals.blocks_dropped += cut.dropped;
         self.totals.blocks_survived += cut.survived;
+    }
+
+    /// The power goes while a server starts.
+    fn cut_a_start(&mut self) {
+        let mut child = Server::spawn("127.0.0.1:0", &["--config", &self.config], &self.mounted.paths());
+        std::thread::sleep(Duration::from_micros(self.random.below(60_000)));
+        self.mounted.power_goes();
+        child.kill().expect("killed");
+        self.mounted.let_go();
+        child.wait().expect("it ends");
+        self.power_comes();
+        self.totals.cuts_at_start += 1;
     }
 
     /// So many cuts; nothing may be lost by any.
@@ -119,6 +164,10 @@ impl Volatile {
         let mut kept: VecDeque<Vec<FragmentId>> = VecDeque::new();
         let mut deleted: Vec<FragmentId> = Vec::new();
         for _ in 0..cuts {
+            if self.random.percent(40) {
+                self.cut_a_start();
+            }
+            self.look_without_one(&kept, &deleted);
             let server = self.start().expect("it starts on what a power cut left");
             let mut client = server.client("test");
             for ids in &kept {
@@ -134,6 +183,7 @@ impl Volatile {
             let acknowledged = self.load_and_cut(server, client);
             kept.push_back(acknowledged);
         }
+        self.look_without_one(&kept, &deleted);
         let server = self.start().expect("it starts on what a power cut left");
         let mut client = server.client("test");
         for ids in &kept {
@@ -168,6 +218,7 @@ fn one_drive_that_lies_about_its_flushes_loses_nothing() {
     let liar = volatile.random.below(5) as usize;
     println!("seed {}, drive {liar} lies", seed() + 1);
     volatile.mounted.drive(liar).lie();
+    volatile.liar = Some(liar);
     volatile.survive(cuts);
     println!("{:?}, {:?}", volatile.totals, volatile.mounted.asked());
 }

@@ -180,7 +180,8 @@ impl Server {
         child.wait().expect("it ends");
     }
 
-    fn spawn(listen: &str, options: &[&str], paths: &[PathBuf]) -> Child {
+    /// Starts one, and waits for nothing.
+    pub fn spawn(listen: &str, options: &[&str], paths: &[PathBuf]) -> Child {
         let mut command = program();
         command.args(["serve", "--json", "--listen", listen]).args(options).args(paths);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

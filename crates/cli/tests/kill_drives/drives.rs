@@ -77,6 +77,20 @@ impl Drives {
         self.drives.iter().map(|drive| drive.path.clone()).collect()
     }
 
+    /// Those that are there, without as many as may fail.
+    pub fn without_some(&self, random: &mut Random) -> Vec<PathBuf> {
+        let mut whole = self.whole();
+        for _ in 0..self.failures_left().min(whole.len() as u64) {
+            whole.swap_remove(random.below(whole.len() as u64) as usize);
+        }
+        let stays = |(number, drive): (usize, &Drive)| {
+            let there = drive.away.is_none();
+            let harmed_or_out = drive.damaged || !drive.member || self.copied == Some(number);
+            (there && (harmed_or_out || whole.contains(&number))).then(|| drive.path.clone())
+        };
+        self.drives.iter().enumerate().filter_map(stays).collect()
+    }
+
     /// Drives that count as failed.
     pub fn out_of_order(&self) -> u64 {
         self.drives.iter().filter(|drive| drive.missed || drive.damaged).count() as u64
@@ -126,7 +140,6 @@ impl Drives {
 
     /// Does something to drives, or nothing.
     pub fn harm(&mut self, foreign: &Path, random: &mut Random, totals: &mut Totals) {
-        (self.lost_now, self.copied) = (0, None);
         for _ in 0..=random.below(2) {
             match random.below(100) {
                 0..10 => {}
@@ -136,6 +149,14 @@ impl Drives {
                 _ if self.failures_left() > 0 => self.overwrite_part(random, totals),
                 _ => {}
             }
+        }
+    }
+
+    /// Overwrites a part of a drive while a server uses it.
+    pub fn harm_while_used(&mut self, random: &mut Random, totals: &mut Totals) {
+        if self.failures_left() > 0 {
+            self.overwrite_part(random, totals);
+            totals.corrupted_while_used += 1;
         }
     }
 
@@ -216,6 +237,7 @@ impl Drives {
 
     /// Takes in who is a member, as the server says, and sees that it says what it did not use.
     pub fn compare(&mut self, status: &Value, warnings: &str) {
+        (self.lost_now, self.copied) = (0, None);
         let told = status["drives"].as_array().expect("a list");
         for (drive, told) in self.drives.iter_mut().zip(told) {
             drive.member = told["state"] == "member";

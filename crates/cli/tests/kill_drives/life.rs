@@ -89,6 +89,7 @@ impl<'a> Life<'a> {
             totals.kills_at_start += 1;
             self.stopped_clean = self.stopped_clean.filter(|clean| !clean);
         }
+        self.look_without(random, totals);
         let server = self.start(totals);
         let mut client = server.client("test");
         self.look_back(&server, &mut client, totals);
@@ -126,14 +127,35 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// All that is acknowledged is there without as many more drives as may fail. Nothing is written, so that none of them is out afterwards.
+    fn look_without(&self, random: &mut Random, totals: &mut Totals) {
+        let paths = self.drives.without_some(random);
+        let options = ["--read-only", "--config", &self.config];
+        let mut server = Server::start_at("127.0.0.1:0", &options, &paths)
+            .unwrap_or_else(|ran| panic!("{}: {ran:?}", self.drives.describe()));
+        server.collect_log();
+        let (kept, deleted) = (self.kept_ids(), self.deleted_ids());
+        let mut client = server.client("test");
+        totals.verified_without += verify(&mut client, &kept);
+        expect_deleted(&mut client, &deleted);
+        server.kill();
+    }
+
+    fn kept_ids(&self) -> Vec<FragmentId> {
+        self.kept.iter().flatten().copied().collect()
+    }
+
+    fn deleted_ids(&self) -> Vec<FragmentId> {
+        self.deleted.iter().copied().collect()
+    }
+
     /// What the server says of itself, and whether all that it should hold is there.
     fn look_back(&mut self, server: &Server, client: &mut Client, totals: &mut Totals) {
         let status = status(client);
         self.drives.compare(&status, &server.ready["warnings"].to_string());
         assert!(self.stopped_clean.is_none_or(|clean| status["started_clean"] == clean), "{status}");
-        let kept: Vec<FragmentId> = self.kept.iter().flatten().copied().collect();
-        totals.verified += verify(client, &kept);
-        let deleted: Vec<FragmentId> = self.deleted.iter().copied().collect();
+        totals.verified += verify(client, &self.kept_ids());
+        let deleted = self.deleted_ids();
         expect_deleted(client, &deleted);
         totals.seen_deleted += deleted.len() as u64;
         self.see_no_loss(client, totals);
@@ -172,8 +194,13 @@ impl<'a> Life<'a> {
             if put.is_multiple_of(64) {
                 take_acknowledged(&mut client, &mut acknowledged);
             }
-            if put == at_least / 2 && self.kept.len() >= ROUNDS_KEPT {
-                self.delete_oldest(&mut client);
+            if put == at_least / 2 {
+                if self.kept.len() >= ROUNDS_KEPT {
+                    self.delete_oldest(&mut client);
+                }
+                if random.percent(15) {
+                    self.drives.harm_while_used(random, totals);
+                }
             }
         }
         server.freeze();
