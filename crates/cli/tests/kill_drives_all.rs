@@ -45,12 +45,15 @@ struct Totals {
     overwritten: u64,
     /// Fragments, and those unanswered at a kill.
     acknowledged: u64,
-    in_flight: u64,
+    unanswered: u64,
     /// Reads that were compared; those on as few drives as may be left; reads of what was deleted.
     verified: u64,
     verified_without: u64,
     seen_deleted: u64,
+    /// Times that `forebay doctor` said that all can be read.
+    doctor_asked: u64,
     /// As the servers counted.
+    flushes_possibly_lost: u64,
     units_damaged: u64,
     read_degraded: u64,
     /// Events of the readout, all of them rejected or shipped, and those that were shipped.

@@ -31,6 +31,7 @@ use forebay_client::Client;
 use forebay_types::FragmentId;
 use mount::Mounted;
 use rustix::io::{ReadWriteFlags, pwritev2};
+use serde_json::Value;
 
 /// Ways to reach drives, as `[store.media]` has them: io_uring where the machine lets it, and threads past and through the page cache.
 const WAYS: [&str; 3] = [
@@ -174,6 +175,7 @@ impl Volatile {
                 self.totals.verified += verify(&mut client, ids);
             }
             expect_deleted(&mut client, &deleted);
+            see_no_loss(&mut client);
             self.totals.seen_deleted += deleted.len() as u64;
             if kept.len() >= ROUNDS_KEPT {
                 let oldest = kept.pop_front().expect("counted just now");
@@ -192,6 +194,15 @@ impl Volatile {
         expect_deleted(&mut client, &deleted);
         server.terminate().expect(0);
     }
+}
+
+/// All drives are there: what a cut left torn was not acknowledged, and the server knows it.
+fn see_no_loss(client: &mut Client) {
+    let status: Value = serde_json::from_str(&client.status().expect("answered")).expect("JSON");
+    for key in ["flushes_lost", "flushes_possibly_lost", "segments_unreadable"] {
+        assert_eq!(status["totals"][key], 0, "{key}: {status}");
+    }
+    assert_eq!(status["totals"]["counters"]["fragments_lost"], 0, "{status}");
 }
 
 fn seed() -> u64 {

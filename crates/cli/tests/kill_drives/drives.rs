@@ -77,6 +77,11 @@ impl Drives {
         self.drives.iter().map(|drive| drive.path.clone()).collect()
     }
 
+    /// Those that are there.
+    pub fn paths_there(&self) -> Vec<PathBuf> {
+        self.drives.iter().filter(|drive| drive.away.is_none()).map(|drive| drive.path.clone()).collect()
+    }
+
     /// Those that are there, without as many as may fail.
     pub fn without_some(&self, random: &mut Random) -> Vec<PathBuf> {
         let mut whole = self.whole();
