@@ -241,7 +241,8 @@ impl Drives {
     }
 
     /// Takes in who is a member, as the server says, and sees that it says what it did not use.
-    pub fn compare(&mut self, status: &Value, warnings: &str) {
+    pub fn compare(&mut self, status: &Value) {
+        let warnings = status["warnings"].to_string();
         (self.lost_now, self.copied) = (0, None);
         let told = status["drives"].as_array().expect("a list");
         for (drive, told) in self.drives.iter_mut().zip(told) {
