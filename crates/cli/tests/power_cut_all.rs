@@ -29,7 +29,7 @@ use common::load::{
 use common::{Drives, Ran, Server};
 use forebay_client::Client;
 use forebay_types::FragmentId;
-use mount::Mounted;
+use mount::{Mounted, Requests};
 use rustix::io::{ReadWriteFlags, pwritev2};
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ impl Volatile {
     /// `None` where there is no FUSE.
     fn make(way: &str, seed: u64) -> Option<Volatile> {
         let store = Drives::five();
-        let mounted = Mounted::files(&store.paths, seed)?;
+        let mounted = Mounted::files(&store.paths, seed, Requests::Asynchronous)?;
         let config = store.directory.path().join("forebay.toml");
         let patient = "[store]\ndrive-timeout-ms = 60000\ncache-bytes = 0\n";
         std::fs::write(&config, format!("{patient}[store.media]\n{way}\n")).expect("written");

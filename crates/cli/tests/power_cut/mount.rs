@@ -3,6 +3,8 @@
 //! A write that is to be durable by itself (`O_DSYNC`, `RWF_DSYNC`) comes here with that flag, or is followed by a flush of the file, as the
 //! kernel likes; either takes a moment, in which a power cut finds it half done.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,9 @@ struct Shared {
     changed: Condvar,
     delays: Mutex<Random>,
     asked: Asked,
+    /// Requests for this drive are held.
+    hanging: Mutex<Option<u64>>,
+    hangs_no_more: Condvar,
 }
 
 impl Shared {
@@ -72,6 +77,18 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// Holds the caller while this drive hangs.
+    fn wait_for(&self, file: INodeNo) {
+        let hanging = self.hanging.lock().unwrap_or_else(PoisonError::into_inner);
+        let hangs = |hanging: &mut Option<u64>| hanging.is_some_and(|number| number + 2 == u64::from(file));
+        drop(self.hangs_no_more.wait_while(hanging, hangs));
+    }
+
+    fn set_hanging(&self, number: Option<u64>) {
+        *self.hanging.lock().unwrap_or_else(PoisonError::into_inner) = number;
+        self.hangs_no_more.notify_all();
+    }
+
     fn drive(&self, file: INodeNo) -> Result<&VolatileDrive, Errno> {
         let number = u64::from(file).checked_sub(2).and_then(|number| usize::try_from(number).ok());
         number.and_then(|number| self.drives.get(number)).ok_or(Errno::ENOENT)
@@ -85,6 +102,7 @@ impl Shared {
 
     fn write(&self, file: INodeNo, offset_bytes: u64, data: &[u8], durable: bool) -> Result<(), Errno> {
         let drive = self.drive(file)?;
+        self.wait_for(file);
         self.asked.writes.fetch_add(1, Relaxed);
         let power = self.powered()?;
         if !drive.write(offset_bytes, data) {
@@ -101,6 +119,7 @@ impl Shared {
     }
 
     fn flush(&self, file: INodeNo) -> Result<(), Errno> {
+        self.wait_for(file);
         self.asked.flushes.fetch_add(1, Relaxed);
         let drive = self.drive(file)?;
         self.delay();
@@ -132,14 +151,24 @@ impl Shared {
     }
 }
 
+/// How the kernel gives requests past the page cache to the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requests {
+    /// Whoever submits one goes on, as on a drive.
+    Asynchronous,
+    /// Whoever submits one waits for its answer, as many file systems have it.
+    Synchronous,
+}
+
 /// The file system, as the kernel sees it.
-struct Files(Arc<Shared>);
+struct Files(Arc<Shared>, Requests);
 
 impl Filesystem for Files {
-    /// Past the page cache requests come as they are submitted, as on a drive, and keep no thread of the server waiting.
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // What a kernel does not know is done without.
-        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        if self.1 == Requests::Asynchronous {
+            // What a kernel does not know is done without.
+            let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        }
         Ok(())
     }
 
@@ -169,6 +198,7 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        self.0.wait_for(file);
         let read = self.0.drive(file).and_then(|drive| {
             let _power = self.0.powered()?;
             Ok(drive.read(offset_bytes, bytes as usize))
@@ -219,7 +249,7 @@ pub struct Mounted {
 
 impl Mounted {
     /// Mounts drives that hold what these files hold; `None`, and says so, where there is no FUSE.
-    pub fn files(files: &[PathBuf], seed: u64) -> Option<Mounted> {
+    pub fn files(files: &[PathBuf], seed: u64, requests: Requests) -> Option<Mounted> {
         let drives = files.iter().map(|file| VolatileDrive::new(std::fs::read(file).expect("read"))).collect();
         // A kernel without FUSE, or a container that hides it.
         if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
@@ -232,13 +262,15 @@ impl Mounted {
             changed: Condvar::new(),
             delays: Mutex::new(Random(seed)),
             asked: Asked::default(),
+            hanging: Mutex::new(None),
+            hangs_no_more: Condvar::new(),
         });
         let directory = TempDir::new().expect("a directory");
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("forebay-test".to_owned())];
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
-        match fuser::spawn_mount(Files(shared.clone()), directory.path(), &config) {
+        match fuser::spawn_mount(Files(shared.clone(), requests), directory.path(), &config) {
             Ok(session) => Some(Mounted { shared, directory, _session: session }),
             Err(error) => {
                 println!("skipped: needs fuse3, or root ({error})");
@@ -263,6 +295,15 @@ impl Mounted {
 
     pub fn asked(&self) -> &Asked {
         &self.shared.asked
+    }
+
+    /// A drive hangs: whatever is asked of it waits until it does no more.
+    pub fn hang(&self, number: usize) {
+        self.shared.set_hanging(Some(number as u64));
+    }
+
+    pub fn hang_no_more(&self) {
+        self.shared.set_hanging(None);
     }
 
     /// The power goes: from now on nothing becomes durable, and no request is answered.

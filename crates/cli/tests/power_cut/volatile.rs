@@ -1,5 +1,7 @@
 //! A drive with a cache that does not survive a power cut: what was written is read at once, and lasts only when it was flushed.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
