@@ -293,6 +293,11 @@ impl Mounted {
         &self.shared.drives[number]
     }
 
+    /// Nothing that was written waits to be flushed.
+    pub fn is_idle(&self) -> bool {
+        self.shared.drives.iter().all(VolatileDrive::is_flushed)
+    }
+
     pub fn asked(&self) -> &Asked {
         &self.shared.asked
     }
@@ -325,5 +330,13 @@ impl Mounted {
         }
         self.shared.set_power(Power::On);
         sum
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // The kernel lets go of what a killed server had open a moment after its process is gone: until then the mount is busy, and would stay.
+        // Who may not do that has it done by fusermount3 when the session ends.
+        let _ = rustix::mount::unmount(self.directory.path(), rustix::mount::UnmountFlags::DETACH);
     }
 }

@@ -49,6 +49,10 @@ impl VolatileDrive {
         self.contents().durable.len() as u64
     }
 
+    pub fn is_flushed(&self) -> bool {
+        self.contents().pending.is_empty()
+    }
+
     /// The newest bytes; fewer at the end of the drive.
     pub fn read(&self, offset_bytes: u64, bytes: usize) -> Vec<u8> {
         let contents = self.contents();
