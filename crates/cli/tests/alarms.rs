@@ -79,7 +79,7 @@ exit 64
     fs::write(&program, script).expect("written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
     let options = ["--smart-of-files", "--rated-writes-tb", "600", "--rated-writes-tb", "3:1200"];
-    let server = Server::start_in(Some(&programs), &options, &drives.paths);
+    let server = Server::start_in(&programs, &options, &drives.paths);
     let status = loop {
         let status = server.status();
         if status["drives"][4]["used_percent"].is_u64() {

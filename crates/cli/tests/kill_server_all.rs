@@ -5,14 +5,19 @@
 //!
 //! The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has 6 rounds, the long one (`FOREBAY_TEST_ALL`) 50.
 
+mod common;
+
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forebay_client::{Client, ClientConfig, PutResult};
-use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome};
+use common::load::{
+    Random, delete_run, expect_deleted, from_environment, long_form, payload, take_acknowledged, verify,
+};
+use forebay_client::{Client, ClientConfig};
+use forebay_types::FragmentId;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// Puts that must have been sent and not answered when the server dies.
@@ -88,25 +93,6 @@ impl Server {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-}
-
-fn payload(id: FragmentId) -> Vec<u8> {
-    let mut random = Random(u64::from(id.run.0) << 40 ^ id.event.0 << 8 ^ u64::from(id.source.0));
-    let bytes = 1 + (random.next() % 2000) as usize;
-    (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect()
-}
-
 /// Puts until a random moment at which enough are in flight; what was acknowledged before the server died.
 fn load_and_kill(server: Server, round: u32, random: &mut Random) -> (Vec<FragmentId>, u64) {
     let mut client = server.client("writer");
@@ -135,44 +121,10 @@ fn load_and_kill(server: Server, round: u32, random: &mut Random) -> (Vec<Fragme
     }
 }
 
-/// Gives the number of results that there were.
-fn take_acknowledged(client: &mut Client, acknowledged: &mut Vec<FragmentId>) -> usize {
-    let mut results: Vec<PutResult> = Vec::new();
-    client.take_put_results(&mut results);
-    acknowledged.extend(results.iter().filter(|result| result.outcome.is_acknowledged()).map(|result| result.id));
-    results.len()
-}
-
-fn verify(client: &mut Client, ids: &[FragmentId]) -> u64 {
-    let mut verified = 0;
-    for batch in ids.chunks(1000) {
-        let found = client.get_many(batch).expect("the server answers");
-        for (id, (outcome, bytes)) in batch.iter().zip(found) {
-            assert_eq!(outcome, ReadOutcome::Found, "{id} was acknowledged");
-            assert!(bytes == payload(*id), "{id} has other bytes than were put");
-            verified += 1;
-        }
-    }
-    verified
-}
-
-/// Deletes the events of a round, and all that may have come of it without an acknowledgement.
-fn delete(client: &mut Client, ids: &[FragmentId]) {
-    let run = ids[0].run;
-    let last = client.runs().expect("answered").into_iter().find(|info| info.run == run).map(|info| info.last_event);
-    let events: Vec<EventKey> =
-        (0..=last.expect("the run is there").0).map(|event| EventKey::new(run.0, event)).collect();
-    for (key, outcome) in events.iter().zip(client.delete(&events).expect("answered")) {
-        assert!(outcome.is_done() || outcome == DecideOutcome::NotFound, "{key}: {outcome}");
-    }
-    let outcome = client.get_many(&ids[..1]).expect("answered")[0].0;
-    assert_eq!(outcome, ReadOutcome::Deleted, "{}", ids[0]);
-}
-
 #[test]
 fn what_was_acknowledged_survives_the_server() {
-    let rounds = if std::env::var_os("FOREBAY_TEST_ALL").is_some() { 50 } else { 6 };
-    let seed = std::env::var("FOREBAY_KILL_SEED").map_or(1, |seed| seed.parse().expect("a seed"));
+    let rounds = if long_form() { 50 } else { 6 };
+    let seed = from_environment("FOREBAY_KILL_SEED").unwrap_or(1);
     let mut random = Random(seed);
     let memory = PathBuf::from("/dev/shm");
     let room = rustix::fs::statvfs(&memory).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
@@ -201,7 +153,8 @@ fn what_was_acknowledged_survives_the_server() {
         // Each start begins new segments: old rounds make room, and must stay deleted.
         if kept.len() > ROUNDS_KEPT {
             let old = kept.pop_front().expect("counted just now");
-            delete(&mut client, &old);
+            delete_run(&mut client, old[0].run);
+            expect_deleted(&mut client, &old[..1]);
         }
         // Killed again right after its recovery.
         server.kill();

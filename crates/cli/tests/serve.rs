@@ -249,6 +249,9 @@ fn what_is_no_drive_is_said() {
     let mut paths = drives.paths.clone();
     paths[0] = junk;
     let server = drives.serve_with(&[], &paths);
+    let warnings = server.status()["warnings"].clone();
+    assert_eq!(warnings, server.ready["warnings"], "what is said at the start is there for whoever looks later");
+    assert!(warnings.to_string().contains("junk"), "{warnings}");
     assert!(server.terminate().expect(0).stderr.contains("junk"));
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use serde::{Deserialize, Serialize};
 
+use crate::file_system::submitting_may_wait;
 use crate::identity::directory_of;
 use crate::request::Transfer;
 use crate::{AlignedBuffer, BLOCK_BYTES, MediaError};
@@ -69,6 +70,7 @@ pub struct DriveFile {
     file: File,
     bytes: u64,
     direct: bool,
+    submitting_may_wait: bool,
     kind: DriveKind,
     /// Set when the kernel turned out not to know `RWF_DSYNC`.
     no_write_flags: AtomicBool,
@@ -168,7 +170,16 @@ impl DriveFile {
         let drive_kind = kind_of(if device { metadata.rdev() } else { metadata.dev() });
         tracing::info!(path = %path.display(), bytes, direct, kind = ?drive_kind, "opened drive");
         let no_write_flags = AtomicBool::new(false);
-        Ok(DriveFile { path: path.to_owned(), file, bytes, direct, kind: drive_kind, no_write_flags })
+        let submitting_may_wait = !device && submitting_may_wait(&file);
+        Ok(DriveFile {
+            path: path.to_owned(),
+            file,
+            bytes,
+            direct,
+            submitting_may_wait,
+            kind: drive_kind,
+            no_write_flags,
+        })
     }
 
     /// Where it is.
@@ -184,6 +195,11 @@ impl DriveFile {
     /// Whether it goes past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// Whether a request may wait for the drive in the thread that submits it.
+    pub(crate) fn submitting_may_wait(&self) -> bool {
+        self.submitting_may_wait
     }
 
     /// What kind of drive it is.

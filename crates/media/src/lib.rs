@@ -41,6 +41,7 @@ mod buffer;
 pub mod conformance;
 mod drives;
 mod fault;
+mod file_system;
 mod identity;
 mod inspect;
 mod memory;

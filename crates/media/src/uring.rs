@@ -224,17 +224,24 @@ impl InRing {
         let left = transfer.moved..transfer.bytes.min(transfer.moved + ENTRY_BYTES_MAX);
         let offset_bytes = transfer.offset_bytes + transfer.moved as u64;
         let bytes = left.len() as u32;
+        // Threads of the kernel do what would wait: for the drive, inside of the system call, the lane and all other drives with it.
+        let in_thread = |entry: squeue::Entry, may_wait| match may_wait {
+            true => entry.flags(squeue::Flags::ASYNC),
+            false => entry,
+        };
         match &mut self.request.memory {
             Memory::Write(buffer) => {
                 let entry = opcode::Write::new(descriptor, buffer[left].as_ptr(), bytes)
                     .offset(offset_bytes)
                     .rw_flags(ReadWriteFlags::DSYNC.bits().cast_signed())
                     .build();
-                // A write through the page cache would copy, and could wait for the drive, inside of the system call.
-                if drive.is_direct() { entry } else { entry.flags(squeue::Flags::ASYNC) }
+                // A write through the page cache copies, besides.
+                in_thread(entry, !drive.is_direct() || drive.submitting_may_wait())
             }
             Memory::Read(buffer) => {
-                opcode::Read::new(descriptor, buffer[left].as_mut_ptr(), bytes).offset(offset_bytes).build()
+                let entry =
+                    opcode::Read::new(descriptor, buffer[left].as_mut_ptr(), bytes).offset(offset_bytes).build();
+                in_thread(entry, drive.submitting_may_wait())
             }
         }
     }

@@ -141,9 +141,11 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     if found.is_empty() {
         return Err(OpenStoreError::NoDrives(warnings.join("\n")));
     }
-    let plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
-    warnings.extend(plan.warnings.iter().cloned());
+    let mut plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
+    warnings.append(&mut plan.warnings);
     warnings.extend(less_parity(config, plan.superblock.geometry.parity_shards)?);
+    // Whoever asks for the status later is told the same.
+    plan.warnings.clone_from(&warnings);
     let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> = plan
         .drives
         .iter()

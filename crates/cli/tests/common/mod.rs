@@ -1,11 +1,17 @@
 //! The program itself, run as an operator runs it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod load;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use forebay_client::{Client, ClientConfig};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -145,35 +151,72 @@ pub struct Server {
     pub address: String,
     pub ready: Value,
     stdin: Option<ChildStdin>,
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
     fn start(options: &[&str], paths: &[PathBuf]) -> Server {
-        Server::start_in(None, options, paths)
+        Server::start_at("127.0.0.1:0", options, paths)
+            .unwrap_or_else(|ran| panic!("the server ended before it served: {ran:?}"))
     }
 
     /// A server that finds the programs that it runs in this directory first.
-    pub fn start_in(programs: Option<&Path>, options: &[&str], paths: &[PathBuf]) -> Server {
-        let mut command = program();
-        if let Some(programs) = programs {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let all = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
-            command.env("PATH", std::env::join_paths(all).expect("a path"));
-        }
-        command.args(["serve", "--json", "--listen", "127.0.0.1:0"]).args(options).args(paths);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program runs");
+    pub fn start_in(programs: &Path, options: &[&str], paths: &[PathBuf]) -> Server {
+        let mut command = Server::command("127.0.0.1:0", options, paths);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(all).expect("a path"));
+        Server::until_ready(command.spawn().expect("the program runs"))
+            .unwrap_or_else(|ran| panic!("the server ended before it served: {ran:?}"))
+    }
+
+    /// Starts one that listens here; how it ended when it does not come up.
+    pub fn start_at(listen: &str, options: &[&str], paths: &[PathBuf]) -> Result<Server, Ran> {
+        Server::until_ready(Server::spawn(listen, options, paths))
+    }
+
+    fn until_ready(mut child: Child) -> Result<Server, Ran> {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-        let Ok(ready) = serde_json::from_str::<Value>(&line) else {
-            child.wait().expect("it ended");
-            let mut log = String::new();
-            let _ = child.stderr.take().expect("a pipe").read_to_string(&mut log);
-            panic!("no ready line but {line:?}; the log: {log}");
-        };
-        let address = ready["address"].as_str().unwrap_or_else(|| panic!("no address in {ready}")).to_owned();
+        let ready = serde_json::from_str::<Value>(&line).unwrap_or_default();
+        let address = ready["address"].as_str().unwrap_or_default().to_owned();
         let stdin = child.stdin.take();
-        Server { child, address, ready, stdin }
+        let mut server = Server { child, address, ready, stdin, log: None };
+        if server.address.is_empty() { Err(Ran { stdout: line.into_bytes(), ..server.end() }) } else { Ok(server) }
+    }
+
+    /// Starts one and kills it (SIGKILL) so soon that it may not serve yet.
+    pub fn start_and_kill(listen: &str, options: &[&str], paths: &[PathBuf], after: Duration) {
+        let mut child = Server::spawn(listen, options, paths);
+        std::thread::sleep(after);
+        child.kill().expect("killed");
+        child.wait().expect("it ends");
+    }
+
+    /// Starts one, and waits for nothing.
+    pub fn spawn(listen: &str, options: &[&str], paths: &[PathBuf]) -> Child {
+        Server::command(listen, options, paths).spawn().expect("the program runs")
+    }
+
+    fn command(listen: &str, options: &[&str], paths: &[PathBuf]) -> Command {
+        let mut command = program();
+        command.args(["serve", "--json", "--listen", listen]).args(options).args(paths);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A client that tries for as long as it takes.
+    pub fn client(&self, name: &str) -> Client {
+        let config = ClientConfig::new(self.address.clone(), name).deadline(None);
+        Client::connect(config).expect("the server answers")
+    }
+
+    /// SIGSTOP; gives when no thread of it runs any more.
+    pub fn freeze(&self) {
+        let pid = Pid::from_raw(self.pid().cast_signed()).expect("a process");
+        kill_process(pid, Signal::STOP).expect("a signal");
+        let waited = waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is ours");
+        assert!(waited.expect("it was waited for").1.stopped(), "it ended by itself");
     }
 
     pub fn pid(&self) -> u32 {
@@ -196,6 +239,16 @@ impl Server {
         forebay_full([command, &"--server", &self.address.as_str()].into_iter().chain(rest))
     }
 
+    /// Takes its log as it comes, so that it may be long; a test that fails shows it.
+    pub fn collect_log(&mut self) {
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        self.log = Some(std::thread::spawn(move || {
+            let mut log = Vec::new();
+            let _ = stderr.read_to_end(&mut log);
+            String::from_utf8_lossy(&log).into_owned()
+        }));
+    }
+
     /// Nobody reads its log any more.
     pub fn close_stderr(&mut self) {
         drop(self.child.stderr.take());
@@ -215,8 +268,8 @@ impl Server {
 
     /// SIGTERM, and how it ended.
     pub fn terminate(mut self) -> Ran {
-        let pid = rustix::process::Pid::from_raw(self.pid().cast_signed()).expect("a process");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
+        let pid = Pid::from_raw(self.pid().cast_signed()).expect("a process");
+        kill_process(pid, Signal::TERM).expect("a signal");
         self.end()
     }
 
@@ -231,8 +284,16 @@ impl Server {
         if let Some(mut log) = self.child.stderr.take() {
             let _ = log.read_to_string(&mut stderr);
         }
+        if let Some(log) = self.log.take() {
+            stderr = log.join().expect("it only reads");
+        }
         let status = self.child.wait().expect("it ends");
         Ran { exit: status.code().unwrap_or(-1), stdout: Vec::new(), stderr }
+    }
+
+    /// SIGKILL, without waiting for its end.
+    pub fn send_kill(&mut self) {
+        self.child.kill().expect("killed");
     }
 
     /// SIGKILL; gives what it had logged.
@@ -246,6 +307,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(log) = self.log.take().filter(|_| std::thread::panicking()) {
+            eprintln!("the server's log:\n{}", log.join().unwrap_or_default());
+        }
     }
 }
 

@@ -1,0 +1,300 @@
+//! The drives of a store, what was done to them, and how much more may be done.
+//!
+//! The promise: what was acknowledged survives as long as at most m drives are out of order. A drive is out of order from when it is harmed
+//! until nothing lives any more of what lived then; one that was only away, until it is back.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Totals;
+use super::common::load::Random;
+use super::common::{Ran, forebay};
+use super::replaced::StandIn;
+
+/// Nothing that begins so far behind a drive's start touches its superblocks.
+const SUPERBLOCKS_BYTES: u64 = 128 << 10;
+
+/// What a store is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub data: u64,
+    pub parity: u64,
+    pub drives: u64,
+    pub drive_mebibytes: u64,
+}
+
+/// Fewer drives than data and parity never write, so narrower segments are allowed for.
+const DATA_MIN: u64 = 2;
+
+/// A drive.
+struct Drive {
+    path: PathBuf,
+    /// Where its file is kept while it is away.
+    away: Option<PathBuf>,
+    /// What stands where it was.
+    stand_in: Option<StandIn>,
+    /// What lives may be missing, because it is away.
+    missed: bool,
+    /// What lives may be wrong on it.
+    damaged: bool,
+    /// In the store's list, as its server last said.
+    member: bool,
+}
+
+/// All drives of a store.
+pub struct Drives {
+    shape: Shape,
+    directory: PathBuf,
+    drives: Vec<Drive>,
+    /// Members that the next start may not find.
+    lost_now: u64,
+    /// Its copy stands where another was: as long as that is so, nothing is done to it.
+    copied: Option<usize>,
+}
+
+impl Drives {
+    /// Makes a store in this directory.
+    pub fn make(directory: &Path, shape: Shape) -> Drives {
+        fs::create_dir_all(directory.join("away")).expect("made");
+        let drive = |number: u64| Drive {
+            path: directory.join(format!("drive{number}")),
+            away: None,
+            stand_in: None,
+            missed: false,
+            damaged: false,
+            member: true,
+        };
+        let drives: Vec<Drive> = (0..shape.drives).map(drive).collect();
+        init(&drives.iter().map(|drive| drive.path.clone()).collect::<Vec<_>>(), shape).expect(0);
+        Drives { shape, directory: directory.to_owned(), drives, lost_now: 0, copied: None }
+    }
+
+    /// What a server is told: every place where a drive is or was.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.drives.iter().map(|drive| drive.path.clone()).collect()
+    }
+
+    /// Those that are there.
+    pub fn paths_there(&self) -> Vec<PathBuf> {
+        self.drives.iter().filter(|drive| drive.away.is_none()).map(|drive| drive.path.clone()).collect()
+    }
+
+    /// Those that are there, without as many as may fail.
+    pub fn without_some(&self, random: &mut Random) -> Vec<PathBuf> {
+        let mut whole = self.whole();
+        for _ in 0..self.failures_left().min(whole.len() as u64) {
+            whole.swap_remove(random.below(whole.len() as u64) as usize);
+        }
+        let stays = |(number, drive): (usize, &Drive)| {
+            let there = drive.away.is_none();
+            let harmed_or_out = drive.damaged || !drive.member || self.copied == Some(number);
+            (there && (harmed_or_out || whole.contains(&number))).then(|| drive.path.clone())
+        };
+        self.drives.iter().enumerate().filter_map(stays).collect()
+    }
+
+    /// Drives that count as failed.
+    pub fn out_of_order(&self) -> u64 {
+        self.drives.iter().filter(|drive| drive.missed || drive.damaged).count() as u64
+    }
+
+    /// How many more may fail.
+    pub fn failures_left(&self) -> u64 {
+        self.shape.parity - self.out_of_order()
+    }
+
+    /// So few members are left that none may go.
+    pub fn is_worn(&self) -> bool {
+        self.members() <= self.members_min()
+    }
+
+    /// Nothing lives any more: what was done to drives harms nobody now.
+    pub fn all_is_gone(&mut self) {
+        for drive in &mut self.drives {
+            (drive.missed, drive.damaged) = (false, false);
+        }
+    }
+
+    fn members(&self) -> u64 {
+        self.drives.iter().filter(|drive| drive.member).count() as u64
+    }
+
+    /// Members that the next start needs: so many that it writes, more than half of those that are listed, all of these but m.
+    fn members_min(&self) -> u64 {
+        let members = self.members();
+        (DATA_MIN + self.shape.parity).max(members / 2 + 1).max(members.saturating_sub(self.shape.parity))
+    }
+
+    /// Whether one more member may be harmed so that the next start does not find it.
+    fn may_lose_one(&self) -> bool {
+        self.failures_left() > 0 && self.members() > self.members_min() + self.lost_now
+    }
+
+    /// Drives that are there and as they should be.
+    fn whole(&self) -> Vec<usize> {
+        let whole = |drive: &Drive| drive.member && drive.away.is_none() && !drive.damaged;
+        (0..self.drives.len()).filter(|n| whole(&self.drives[*n]) && self.copied != Some(*n)).collect()
+    }
+
+    fn any(candidates: &[usize], random: &mut Random) -> usize {
+        candidates[random.below(candidates.len() as u64) as usize]
+    }
+
+    /// Does something to drives, or nothing.
+    pub fn harm(&mut self, foreign: &Path, random: &mut Random, totals: &mut Totals) {
+        for _ in 0..=random.below(2) {
+            match random.below(100) {
+                0..10 => {}
+                10..35 => self.bring_back(random, totals),
+                35..60 if self.may_lose_one() => self.take_away(random, foreign, totals),
+                60..75 if self.may_lose_one() => self.overwrite_all(random, totals),
+                _ if self.failures_left() > 0 => self.overwrite_part(random, totals),
+                _ => {}
+            }
+        }
+    }
+
+    /// Overwrites a part of a drive while a server uses it.
+    pub fn harm_while_used(&mut self, random: &mut Random, totals: &mut Totals) {
+        if self.failures_left() > 0 {
+            self.overwrite_part(random, totals);
+            totals.corrupted_while_used += 1;
+        }
+    }
+
+    fn take_away(&mut self, random: &mut Random, foreign: &Path, totals: &mut Totals) {
+        let number = Self::any(&self.whole(), random);
+        let away = self.directory.join("away").join(format!("drive{number}"));
+        fs::rename(&self.drives[number].path, &away).expect("moved");
+        self.lost_now += 1;
+        totals.removed += 1;
+        let drive = &mut self.drives[number];
+        (drive.away, drive.missed) = (Some(away), true);
+        if random.percent(60) {
+            let other = Self::any(&self.whole(), random);
+            let copied = self.drives[other].path.clone();
+            let drive = &mut self.drives[number];
+            let stand_in = StandIn::put(&drive.path, self.shape, foreign, &copied, random);
+            self.copied = stand_in.refused().and(Some(other));
+            drive.stand_in = Some(stand_in);
+            totals.replaced += 1;
+        }
+    }
+
+    fn bring_back(&mut self, random: &mut Random, totals: &mut Totals) {
+        let away: Vec<usize> = (0..self.drives.len()).filter(|n| self.drives[*n].away.is_some()).collect();
+        if away.is_empty() {
+            return;
+        }
+        let number = Self::any(&away, random);
+        let drive = &mut self.drives[number];
+        drive.stand_in = None;
+        fs::rename(drive.away.take().expect("chosen for it"), &drive.path).expect("moved");
+        totals.returned += 1;
+        // Now and then it is not what it was; then what was missed is wrong now.
+        let damaged = random.percent(25);
+        drive.damaged |= damaged && drive.missed;
+        drive.missed = false;
+        if damaged {
+            let offset_bytes = random.below(2 * SUPERBLOCKS_BYTES);
+            self.overwrite_from(number, offset_bytes, random, totals);
+        }
+    }
+
+    fn overwrite_all(&mut self, random: &mut Random, totals: &mut Totals) {
+        let number = Self::any(&self.whole(), random);
+        overwrite(&self.drives[number].path, 0, self.shape.drive_mebibytes << 20, random);
+        self.drives[number].damaged = true;
+        self.lost_now += 1;
+        totals.overwritten += 1;
+    }
+
+    /// Random bytes over a part; over the superblocks too when the store can do without the drive.
+    fn overwrite_part(&mut self, random: &mut Random, totals: &mut Totals) {
+        let number = Self::any(&self.whole(), random);
+        let drive_bytes = self.shape.drive_mebibytes << 20;
+        let superblocks = self.may_lose_one() && random.percent(30);
+        let offset_bytes = match superblocks {
+            true => random.below(SUPERBLOCKS_BYTES),
+            false => SUPERBLOCKS_BYTES + random.below(drive_bytes - SUPERBLOCKS_BYTES),
+        };
+        self.overwrite_from(number, offset_bytes, random, totals);
+        self.drives[number].damaged = true;
+        self.lost_now += u64::from(superblocks);
+    }
+
+    /// From some blocks to nearly everything, each size as likely.
+    fn overwrite_from(&self, number: usize, offset_bytes: u64, random: &mut Random, totals: &mut Totals) {
+        let longest = 4096 << random.below(14);
+        let bytes = (1 + random.below(longest)).min((self.shape.drive_mebibytes << 20) - offset_bytes);
+        overwrite(&self.drives[number].path, offset_bytes, bytes, random);
+        totals.corrupted += 1;
+    }
+
+    /// The next thing that keeps the store from being started, taken away.
+    pub fn take_refused(&mut self) -> Option<StandIn> {
+        let drive = self.drives.iter_mut().find(|d| d.stand_in.as_ref().is_some_and(|s| s.refused().is_some()))?;
+        drive.stand_in.take()
+    }
+
+    /// Takes in who is a member, as the server says, and sees that it says what it did not use.
+    pub fn compare(&mut self, status: &Value) {
+        let warnings = status["warnings"].to_string();
+        (self.lost_now, self.copied) = (0, None);
+        let told = status["drives"].as_array().expect("a list");
+        for (drive, told) in self.drives.iter_mut().zip(told) {
+            drive.member = told["state"] == "member";
+            if drive.away.is_some() {
+                assert!(!drive.member, "a drive that is away is none: {told}");
+                let path = drive.path.display().to_string();
+                assert!(warnings.contains(&path), "{path} is not in {warnings}");
+            }
+            if let Some(stand_in) = &drive.stand_in {
+                let words = stand_in.ignored();
+                assert!(warnings.contains(words), "{words:?} is not in {warnings}");
+            }
+        }
+    }
+
+    /// What was done to the drives, for a failure.
+    pub fn describe(&self) -> String {
+        let word = |drive: &Drive| match (drive.away.is_some(), drive.damaged, drive.member) {
+            (true, damaged, _) => {
+                if damaged {
+                    "away, damaged"
+                } else {
+                    "away"
+                }
+            }
+            (false, true, true) => "damaged",
+            (false, true, false) => "damaged, out",
+            (false, false, true) => "whole",
+            (false, false, false) => "out",
+        };
+        self.drives.iter().map(word).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// `forebay init`, for small drives with many slots.
+pub fn init(paths: &[PathBuf], shape: Shape) -> Ran {
+    let (data, parity) = (shape.data.to_string(), shape.parity.to_string());
+    let (data_min, size) = (DATA_MIN.to_string(), format!("{}MiB", shape.drive_mebibytes));
+    let options = ["init", "--data", &data, "--parity", &parity, "--data-min", &data_min, "--drive-bytes", &size];
+    let more = ["--slot-bytes", "2MiB", "--lanes", "2", "--json"];
+    let words = options.iter().chain(&more).map(std::ffi::OsStr::new);
+    forebay(words.chain(paths.iter().map(|path| path.as_os_str())))
+}
+
+/// Random bytes over a part of a file.
+pub fn overwrite(path: &Path, mut offset_bytes: u64, bytes: u64, random: &mut Random) {
+    let file = OpenOptions::new().write(true).open(path).expect("opened");
+    let mut left = bytes;
+    while left > 0 {
+        let part = random.bytes(left.min(1 << 20) as usize);
+        file.write_all_at(&part, offset_bytes).expect("written");
+        (offset_bytes, left) = (offset_bytes + part.len() as u64, left - part.len() as u64);
+    }
+}

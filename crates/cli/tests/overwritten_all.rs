@@ -1,0 +1,263 @@
+//! Random bytes over any one drive of 4+1, and any two of 8+2: while the server is stopped, and while it serves. Every read is right, and the
+//! server says what it met.
+//!
+//! The short form overwrites some drives, the long one (`FOREBAY_TEST_ALL`) each one and each two. All is seeded; `FOREBAY_KILL_SEED`
+//! chooses other bytes.
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use common::load::{Random, from_environment, long_form, payload, verify};
+use common::{Server, forebay, scratch};
+use forebay_client::Client;
+use forebay_types::FragmentId;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Fragments that are there before anything happens; over several segments.
+const FRAGMENTS: u64 = 6_000;
+
+/// Fragments that are put by one client at a time.
+const MORE: u64 = 1_000;
+
+/// The superblocks lie before this, what a drive holds of the data behind it.
+const SUPERBLOCKS_BYTES: u64 = 128 << 10;
+
+/// What a run of the test did.
+#[derive(Debug, Default)]
+struct Totals {
+    drives_overwritten: u64,
+    acknowledged: u64,
+    verified: u64,
+    /// As the servers counted. Of a single drive nothing may be met: where it holds parity alone no read comes upon it.
+    units_damaged_before: u64,
+    units_damaged_serving: u64,
+    read_degraded: u64,
+}
+
+/// A store with data, and copies of its drives as they were.
+struct Store {
+    directory: TempDir,
+    paths: Vec<PathBuf>,
+    ids: Vec<FragmentId>,
+    random: Random,
+    totals: Totals,
+}
+
+fn ids(run: u32, count: u64) -> Vec<FragmentId> {
+    (0..count).map(|number| FragmentId::new(run, number / 8, (number % 8) as u32)).collect()
+}
+
+/// All of them are acknowledged when it returns.
+fn put(client: &mut Client, ids: &[FragmentId]) {
+    for id in ids {
+        client.put(*id, 8, &payload(*id)).expect("taken");
+    }
+    client.flush().expect("answered");
+    let mut results = Vec::new();
+    client.take_put_results(&mut results);
+    assert!(results.iter().all(|result| result.outcome.is_acknowledged()), "{:?}", results.first());
+    assert_eq!(results.len(), ids.len());
+}
+
+fn status(client: &mut Client) -> Value {
+    serde_json::from_str(&client.status().expect("answered")).expect("JSON")
+}
+
+/// A counter of all lanes.
+fn counter(status: &Value, name: &str) -> u64 {
+    status["totals"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
+impl Store {
+    fn make(data: u32, parity: u32, seed: u64) -> Store {
+        let directory = scratch();
+        let paths: Vec<PathBuf> =
+            (0..data + parity).map(|number| directory.path().join(format!("drive{number}"))).collect();
+        let (data, parity) = (data.to_string(), parity.to_string());
+        let options = ["init", "--data", &data, "--parity", &parity, "--drive-bytes", "24MiB", "--slot-bytes", "1MiB"];
+        let words = options.iter().map(std::ffi::OsStr::new).chain(["--lanes", "2"].iter().map(std::ffi::OsStr::new));
+        forebay(words.chain(paths.iter().map(|path| path.as_os_str()))).expect(0);
+        // All is read from the drives, and none is judged by its speed.
+        let config = "[store]\ndrive-timeout-ms = 60000\ncache-bytes = 0\n";
+        fs::write(directory.path().join("forebay.toml"), config).expect("written");
+        let (ids, totals) = (ids(1, FRAGMENTS), Totals::default());
+        let mut store = Store { directory, paths, ids, random: Random(seed), totals };
+        let server = store.serve();
+        put(&mut server.client("test"), &store.ids);
+        store.totals.acknowledged += FRAGMENTS;
+        server.terminate().expect(0);
+        for path in &store.paths {
+            fs::copy(path, copy_of(path)).expect("copied");
+        }
+        store
+    }
+
+    /// All drives as they were.
+    fn restore(&self) {
+        for path in &self.paths {
+            fs::copy(copy_of(path), path).expect("copied");
+        }
+    }
+
+    fn serve(&self) -> Server {
+        let config = self.directory.path().join("forebay.toml").display().to_string();
+        let started = Server::start_at("127.0.0.1:0", &["--config", &config], &self.paths);
+        let mut server = started.unwrap_or_else(|ran| panic!("it did not start: {ran:?}"));
+        server.collect_log();
+        server
+    }
+
+    /// Random bytes from here to the end of each of these drives.
+    fn overwrite(&mut self, drives: &[usize], from_bytes: u64) {
+        for drive in drives {
+            let file = OpenOptions::new().write(true).open(&self.paths[*drive]).expect("opened");
+            let drive_bytes = file.metadata().expect("a file").len();
+            let mut offset_bytes = from_bytes;
+            while offset_bytes < drive_bytes {
+                let part = self.random.bytes((drive_bytes - offset_bytes).min(1 << 20) as usize);
+                file.write_all_at(&part, offset_bytes).expect("written");
+                offset_bytes += part.len() as u64;
+            }
+            self.totals.drives_overwritten += 1;
+        }
+    }
+
+    /// Everything that was acknowledged is right, and nothing is told to be lost.
+    fn verify(&mut self, client: &mut Client, more: &[FragmentId]) -> Value {
+        self.totals.verified += verify(client, &self.ids) + verify(client, more);
+        let status = status(client);
+        assert_eq!((counter(&status, "fragments_lost"), &status["totals"]["flushes_lost"]), (0, &0.into()), "{status}");
+        status
+    }
+
+    /// The drives are not there any more: the server names them, and computes what they held.
+    fn expect_absent(&mut self, drives: &[usize], more: &[FragmentId]) {
+        let server = self.serve();
+        let warnings = server.ready["warnings"].to_string();
+        let status = self.verify(&mut server.client("test"), more);
+        for drive in drives {
+            let path = self.paths[*drive].display().to_string();
+            assert!(warnings.contains(&path), "{path} is not in {warnings}");
+            assert_eq!(status["drives"][drive]["state"], "absent", "{status}");
+        }
+        self.totals.read_degraded += counter(&status, "fragments_read_degraded");
+        server.kill();
+    }
+
+    fn while_stopped(&mut self, drives: &[usize]) {
+        self.restore();
+        self.overwrite(drives, 0);
+        let server = self.serve();
+        let mut client = server.client("test");
+        self.verify(&mut client, &[]);
+        let more = ids(2, MORE);
+        put(&mut client, &more);
+        self.totals.acknowledged += MORE;
+        server.kill();
+        self.expect_absent(drives, &more);
+    }
+
+    /// What identifies the drives is left, so that they are believed to be whole.
+    fn while_stopped_but_for_superblocks(&mut self, drives: &[usize]) {
+        self.restore();
+        self.overwrite(drives, SUPERBLOCKS_BYTES);
+        let server = self.serve();
+        let mut client = server.client("test");
+        let more = ids(2, MORE);
+        put(&mut client, &more);
+        self.totals.acknowledged += MORE;
+        let status = self.verify(&mut client, &more);
+        self.totals.units_damaged_before += counter(&status, "units_damaged");
+        server.kill();
+        let server = self.serve();
+        self.verify(&mut server.client("test"), &more);
+        server.kill();
+    }
+
+    /// Somebody reads, and somebody writes, all the time.
+    fn while_it_serves(&mut self, drives: &[usize]) {
+        self.restore();
+        let server = self.serve();
+        let (over, all) = (AtomicBool::new(false), self.ids.clone());
+        let more = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (mut client, mut verified) = (server.client("reader"), 0);
+                while verified == 0 || !over.load(Relaxed) {
+                    verified += verify(&mut client, &all);
+                }
+                verified
+            });
+            let writer = scope.spawn(|| {
+                let mut client = server.client("writer");
+                let (mut more, mut run) = (Vec::new(), 2);
+                while more.is_empty() || !over.load(Relaxed) {
+                    let ids = ids(run, MORE);
+                    put(&mut client, &ids);
+                    more.extend(ids);
+                    run += 1;
+                }
+                more
+            });
+            self.overwrite(drives, 0);
+            over.store(true, Relaxed);
+            self.totals.verified += reader.join().expect("every read is right");
+            writer.join().expect("every put is acknowledged")
+        });
+        self.totals.acknowledged += more.len() as u64;
+        let status = self.verify(&mut server.client("test"), &more);
+        self.totals.units_damaged_serving += counter(&status, "units_damaged");
+        server.kill();
+        self.expect_absent(drives, &more);
+    }
+
+    fn all(&mut self, drives: &[usize]) {
+        self.while_stopped(drives);
+        self.while_stopped_but_for_superblocks(drives);
+        self.while_it_serves(drives);
+    }
+
+    fn finish(self) {
+        println!("{:?}", self.totals);
+        let Totals { units_damaged_before, units_damaged_serving, read_degraded, .. } = self.totals;
+        assert!(units_damaged_before > 0 && units_damaged_serving > 0 && read_degraded > 0);
+    }
+}
+
+fn copy_of(path: &Path) -> PathBuf {
+    path.with_extension("copy")
+}
+
+fn seed() -> u64 {
+    from_environment("FOREBAY_KILL_SEED").unwrap_or(1)
+}
+
+#[test]
+fn random_bytes_over_any_one_drive_of_4_and_1_change_no_answer() {
+    println!("seed {}", seed());
+    let mut store = Store::make(4, 1, seed());
+    // Two that follow each other: one at least holds data.
+    let few = [seed() % 5, (seed() + 1) % 5].map(|drive| drive as usize);
+    (0..5).filter(|drive| long_form() || few.contains(drive)).for_each(|drive| store.all(&[drive]));
+    store.finish();
+}
+
+#[test]
+fn random_bytes_over_any_two_drives_of_8_and_2_change_no_answer() {
+    println!("seed {}", seed());
+    let mut store = Store::make(8, 2, seed());
+    let pairs: Vec<[usize; 2]> = (0..10).flat_map(|second| (0..second).map(move |first| [first, second])).collect();
+    // Two that have no drive in common: one at least holds data.
+    let first = (seed() % 10) as usize;
+    let few = [[first, (first + 1) % 10], [(first + 2) % 10, (first + 3) % 10]].map(|mut pair| {
+        pair.sort_unstable();
+        pair
+    });
+    let chosen = pairs.iter().filter(|pair| long_form() || few.contains(*pair));
+    chosen.for_each(|pair| store.all(pair));
+    store.finish();
+}
