@@ -181,6 +181,29 @@ impl AcceptedEvents {
         taken
     }
 
+    /// What `old` says of an event is said by a record in `new` too, and with `rest` by nothing in `old` any more. Gives how many records in
+    /// `old` are needed no longer; `None` when there were none, and nothing is entered.
+    pub(crate) fn copy_record(
+        &mut self,
+        key: EventKey,
+        old: SegmentIndex,
+        new: SegmentIndex,
+        rest: bool,
+    ) -> Option<usize> {
+        let accepted = self.events.get_mut(&key)?;
+        let there = accepted.records().filter(|segment| *segment == old).count();
+        if there == 0 {
+            return None;
+        }
+        let before = accepted.heap_bytes();
+        let gone = if rest { there } else { 0 };
+        let kept: Vec<SegmentIndex> = accepted.records().filter(|segment| gone == 0 || *segment != old).collect();
+        (accepted.first, accepted.others) = (None, ThinVec::new());
+        kept.into_iter().chain([new]).for_each(|segment| accepted.add_record(Some(segment)));
+        self.heap_bytes = self.heap_bytes + accepted.heap_bytes() - before;
+        Some(gone)
+    }
+
     /// The acceptance of an event, as a record in `segment` unless a checkpoint has it. Gives back whether the record is needed.
     pub(crate) fn accept(
         &mut self,

@@ -375,6 +375,19 @@ pub struct ScrubStatus {
     pub units_lost: u64,
 }
 
+/// What was moved to make room since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CompactionStatus {
+    /// Whether a segment is being emptied.
+    pub is_running: bool,
+    /// Fragments that lie elsewhere now.
+    pub fragments_moved: u64,
+    /// Their bytes, and those of copies that were not needed any more when they were durable.
+    pub bytes_moved: u64,
+    /// Segments that are not emptied because something in them cannot be read.
+    pub segments_stuck: u64,
+}
+
 /// What a lane knows of a drive: what it has there, and what was found wrong since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriveHealth {
@@ -455,6 +468,8 @@ pub struct LaneStatus {
     pub rebuild: RebuildStatus,
     /// What was looked at.
     pub scrub: ScrubStatus,
+    /// What was moved to make room.
+    pub compaction: CompactionStatus,
     /// Drives that hold something alive, or on which something was found wrong since the start.
     pub drive_health: Vec<DriveHealth>,
     /// Counters since the start.

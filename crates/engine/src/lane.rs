@@ -8,6 +8,7 @@ mod background;
 mod carry;
 mod checkpoint;
 mod close;
+mod compact;
 mod durable;
 mod failure;
 mod memory;

@@ -44,8 +44,9 @@ mod survey;
 mod task;
 
 pub use api::{
-    AcceptedEvent, AcceptedPage, Admission, DriveHealth, DriveInfo, EventView, Fetch, LaneConfig, LaneCounters,
-    LaneEvent, LaneStatus, LeasedEvent, Membership, Put, RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
+    AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventView, Fetch, LaneConfig,
+    LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, Put, RebuildStatus, Reply, RunView, ScrubStatus,
+    StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::Control;

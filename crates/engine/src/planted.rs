@@ -71,6 +71,10 @@ mistakes!(
     LossForgotten = "loss-forgotten",
     /// A segment is freed while it is read.
     FreedDuringRead = "freed-during-read",
+    /// A copy counts before it is durable.
+    CopyBeforeDurable = "copy-before-durable",
+    /// A copy of a fragment brings its event back that was deleted meanwhile.
+    CopyRevives = "copy-revives",
     /// The slot in which a shard is made anew counts as free meanwhile.
     RebuildIntoFreedSlot = "rebuild-into-freed-slot",
     /// A segment counts as whole when it was made anew in part.

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use forebay_format::{FlushHeader, RowGeometry, SegmentId, ShardPlace};
+use forebay_format::{FlushHeader, RowGeometry, SegmentId, ShardPlace, TableEntry};
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, crc32c};
@@ -12,6 +12,7 @@ use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, crc32c};
 use crate::flush::codec;
 use crate::io::Io;
 use crate::planted::{Planted, planted};
+use crate::recovery::decode_table;
 use crate::segments::FlushSpan;
 
 /// Where a shard lies and whether its drive answers.
@@ -119,7 +120,7 @@ impl Reader {
     }
 
     /// The bytes alone, from the drives that hold them; `None` when one does not answer.
-    async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
+    pub(crate) async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
         let extents: Vec<_> = self.geometry(span.data_bytes).locate(range.clone()).collect();
         if extents.iter().any(|extent| !self.segment.shards[usize::from(extent.shard)].answers) {
             return None;
@@ -171,6 +172,33 @@ impl Reader {
             Err(RowsError::Unavailable) => failed(ReadOutcome::Unavailable),
             Err(RowsError::Lost) => failed(ReadOutcome::Lost),
         }
+    }
+
+    /// The records of a flush; `None` when its table cannot be read.
+    pub(crate) async fn table(&self, span: FlushSpan) -> Option<Vec<TableEntry>> {
+        let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
+        let header = agreed(&headers)?.clone();
+        drop(headers);
+        let table = self.flush_table(span, &header).await?;
+        Some(decode_table(&table).collect())
+    }
+
+    /// The table of a flush without reading its data.
+    pub(crate) async fn flush_table(&self, span: FlushSpan, header: &FlushHeader) -> Option<Vec<u8>> {
+        if header.has_inline_table() {
+            let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
+            return headers.iter().flatten().find_map(|(h, bytes)| {
+                let table = h.inline_table(bytes).filter(|table| header.decode_table(table).is_ok());
+                table.map(<[u8]>::to_vec).filter(|_| h.digest == header.digest)
+            });
+        }
+        let range = header.table_offset_bytes..header.table_offset_bytes + u64::from(header.table_bytes);
+        if range.end > header.data_bytes {
+            return None;
+        }
+        let report = self.record(span, range, header.table_crc).await;
+        let found = report.outcome == ReadOutcome::Found;
+        (found && header.decode_table(&report.payload).is_ok()).then_some(report.payload)
     }
 
     fn geometry(&self, data_bytes: u64) -> RowGeometry {

@@ -384,14 +384,14 @@ impl Recovery {
         header_on_all: bool,
         walked: &mut Walked,
     ) -> FlushFate {
-        if durable && let Some(table) = self.flush_table(reader, span, header).await {
+        if durable && let Some(table) = reader.flush_table(span, header).await {
             walked.flushes.push((span, table));
             return FlushFate::Stays;
         }
         match reader.rows(header, 0..header.rows).await {
             Ok(rows) => {
                 let table = match header.has_inline_table() {
-                    true => self.flush_table(reader, span, header).await,
+                    true => reader.flush_table(span, header).await,
                     false => table_in(&rows.data, header),
                 };
                 let Some(table) = table else {
@@ -426,24 +426,6 @@ impl Recovery {
                 FlushFate::Discarded
             }
         }
-    }
-
-    /// The table of a flush without reading its data.
-    async fn flush_table(&self, reader: &Reader, span: FlushSpan, header: &FlushHeader) -> Option<Vec<u8>> {
-        if header.has_inline_table() {
-            let headers = reader.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
-            return headers.iter().flatten().find_map(|(h, bytes)| {
-                let table = h.inline_table(bytes).filter(|table| header.decode_table(table).is_ok());
-                table.map(<[u8]>::to_vec).filter(|_| h.digest == header.digest)
-            });
-        }
-        let range = header.table_offset_bytes..header.table_offset_bytes + u64::from(header.table_bytes);
-        if range.end > header.data_bytes {
-            return None;
-        }
-        let report = reader.record(span, range, header.table_crc).await;
-        let found = report.outcome == forebay_types::ReadOutcome::Found;
-        (found && header.decode_table(&report.payload).is_ok()).then_some(report.payload)
     }
 
     /// Enters the records of a segment.

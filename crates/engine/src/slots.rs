@@ -220,6 +220,24 @@ impl Slots {
         after_losses(self.free.iter().map(|(drive, free)| free.len() + planned(*drive)).collect(), width, data_min)
     }
 
+    /// Segments that can be opened so that what lies on any one drive could still be made anew on the others, `missing` more shards being to be
+    /// made anyway. With no more drives than a segment has shards that needs a further drive, which brings its own slots: nothing is kept for it.
+    pub(crate) fn left_after_rebuild(&self, width: Width, missing: usize) -> usize {
+        let mut drives: Vec<(usize, usize)> =
+            self.free.iter().map(|(drive, free)| (self.total[drive] as usize - free.len(), free.len())).collect();
+        let mut to_make = missing;
+        if drives.len() > width.shards() {
+            drives.sort_unstable();
+            // What is planned is not used yet, but will be when it comes to that.
+            let (used, _) = drives.pop().expect("there are drives");
+            to_make += used;
+        }
+        let free: Vec<usize> = drives.into_iter().map(|(_, free)| free).collect();
+        let fits = |segments: usize| free.iter().sum::<usize>() >= segments * width.shards() + to_make;
+        let most = segments_on(free.iter().copied(), width.shards());
+        (0..=most).rev().find(|segments| fits(*segments)).unwrap_or(0)
+    }
+
     /// The same of a lane in which nothing is stored.
     pub(crate) fn total_after_losses(&self, width: Width, data_min: u8) -> usize {
         after_losses(self.total.values().map(|slots| *slots as usize).collect(), width, data_min)

@@ -153,6 +153,7 @@ mod tests {
             segments_unreadable: 0,
             rebuild: Default::default(),
             scrub: Default::default(),
+            compaction: Default::default(),
             drive_health: Vec::new(),
             counters: LaneCounters { fragment_bytes_stored: stored, ..LaneCounters::default() },
         }

@@ -7,14 +7,16 @@
 use std::future::Future;
 use std::time::Duration;
 
+use forebay_format::TableEntry;
 use forebay_types::Time;
 
 use super::{Lane, Read, State};
 use crate::check::{FlushCheck, FlushPlace};
 use crate::read::Reader;
 use crate::repair::Repaired;
-use crate::segments::SegmentIndex;
+use crate::segments::{FlushSpan, SegmentIndex};
 
+use super::compact::{Compaction, Live};
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
 
@@ -32,6 +34,7 @@ pub(super) struct Background {
     asked_until: Time,
     pub(super) rebuild: Rebuild,
     pub(super) scrub: Scrub,
+    pub(super) compaction: Compaction,
 }
 
 /// What a step came to.
@@ -42,6 +45,10 @@ pub(super) enum Stepped {
     Checked(FlushPlace, FlushCheck, Mend),
     /// What was found damaged in it was written again.
     Mended(FlushCheck, Repaired),
+    /// The table of a flush was read, if it could be.
+    Tabled(FlushSpan, Option<Vec<TableEntry>>),
+    /// What lives of a flush was read.
+    Lives(Vec<Live>),
 }
 
 /// A step that is over.
@@ -62,8 +69,9 @@ impl Lane {
         if !matches!(self.state, State::Serving) || self.writer.frozen {
             return;
         }
+        self.write_copies();
         while self.may_step() {
-            if !(self.mend_on() || self.rebuild_on() || self.scrub_on()) {
+            if !(self.mend_on() || self.rebuild_on() || self.compact_on() || self.scrub_on()) {
                 break;
             }
         }
@@ -85,8 +93,8 @@ impl Lane {
         }
         let rested = self.background.rests_until.max(self.now);
         let step = match self.background.running {
-            0 if self.has_to_mend() || self.has_to_rebuild() => Some(rested),
-            0 => self.next_scrub().map(|at| at.max(rested)),
+            0 if self.has_to_mend() || self.has_to_rebuild() || self.has_to_compact() => Some(rested),
+            0 => [self.next_scrub(), self.next_compaction()].into_iter().flatten().min().map(|at| at.max(rested)),
             _ => None,
         };
         [step, self.next_tell()].into_iter().flatten().min()
@@ -118,6 +126,8 @@ impl Lane {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
             Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
+            Stepped::Tabled(span, table) => self.flush_is_tabled(segment, span, table),
+            Stepped::Lives(live) => self.flush_lives(segment, live),
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) struct Carried {
     waiting: Vec<Waiting>,
     /// In the checkpoint that is on its way.
     writing: Vec<Waiting>,
+    /// Ascending.
     moving: Vec<Moving>,
 }
 
@@ -67,6 +68,11 @@ impl Carried {
     pub(super) fn bytes(&self) -> usize {
         tree_bytes(self.events.len(), size_of::<(EventKey, DecisionSet)>())
             + tree_bytes(self.sets.len(), size_of::<(DecisionSet, usize)>())
+    }
+
+    /// Whether a checkpoint that is on its way takes an event's records in.
+    pub(super) fn is_moving(&self, key: EventKey) -> bool {
+        self.moving.binary_search_by_key(&key, |moving| moving.key).is_ok()
     }
 
     /// Whether no decision waits for a checkpoint.

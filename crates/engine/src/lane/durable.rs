@@ -4,6 +4,7 @@ use forebay_format::{RECORD_INCOMPLETE, RecordKind, RowGeometry, TableEntry};
 use forebay_types::{DecideOutcome, DriveNumber, EventKey};
 
 use super::Lane;
+use super::compact::copied_from;
 use super::write::{InFlight, Waiter};
 use crate::accepted::StreamSet;
 use crate::api::{Reply, Token};
@@ -67,15 +68,19 @@ impl Lane {
         let less_parity = segment.parity_shards < self.config.geometry.parity_shards;
         let fragments_before = self.counters.fragments_stored;
         let table = std::mem::take(&mut sealed.table);
-        for entry in decode_table(&table) {
-            self.record_is_durable(Some(index), &entry, degraded);
+        let copies = copied_from(&waiters);
+        for (at, entry) in decode_table(&table).enumerate() {
+            match copies.get(&at) {
+                Some(copy) => self.copy_counts(*copy, index, span.position + entry.offset_units, &entry),
+                None => self.record_is_durable(Some(index), &entry, degraded),
+            }
         }
         if less_parity {
             self.counters.fragments_stored_less_parity += self.counters.fragments_stored - fragments_before;
         }
         for (waiter, records) in waiters {
             self.replies.extend(match waiter {
-                Waiter::Put(Token::NONE) | Waiter::Decision(Token::NONE) => None,
+                Waiter::Put(Token::NONE) | Waiter::Decision(Token::NONE) | Waiter::Copy(_) => None,
                 Waiter::Put(token) => Some(Reply::Stored { token, records }),
                 Waiter::Decision(token) => Some(Reply::Decided { token, outcome: DecideOutcome::Done }),
             });

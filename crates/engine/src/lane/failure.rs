@@ -232,7 +232,7 @@ impl Lane {
         }
         let refused_put = |token| Reply::Refused { token, records: 1, outcome: PutOutcome::Unavailable };
         match refused.waiter {
-            Waiter::Put(Token::NONE) | Waiter::Decision(Token::NONE) => {}
+            Waiter::Put(Token::NONE) | Waiter::Decision(Token::NONE) | Waiter::Copy(_) => {}
             Waiter::Put(token) => self.replies.push_back(refused_put(token)),
             Waiter::Decision(token) => {
                 self.replies.push_back(Reply::Decided { token, outcome: DecideOutcome::Unavailable });
@@ -273,7 +273,9 @@ fn replay_of(
         waiter: waiters.next().expect("someone waits for each record"),
         repeated: Vec::new(),
     };
-    let mut records: Vec<Replay> = decode_table(table).map(replay).collect();
+    let records = decode_table(table).map(replay);
+    // A copy is not missed: what it was made of lies where it lay.
+    let mut records: Vec<Replay> = records.filter(|replay| !matches!(replay.waiter, Waiter::Copy(_))).collect();
     if let Some(last) = records.last_mut() {
         last.repeated = repeated;
     }

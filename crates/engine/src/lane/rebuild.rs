@@ -62,6 +62,8 @@ pub(super) struct Rebuild {
     stuck: BTreeSet<SegmentId>,
     /// Since the drives changed a checkpoint was begun, or has become durable, on those that are members now.
     listed: Listed,
+    /// Of the shards that are missing, those for which there is a drive.
+    shards_possible: usize,
     status: RebuildStatus,
 }
 
@@ -85,6 +87,7 @@ impl Lane {
         let rebuild = &mut self.background.rebuild;
         rebuild.stuck.clear();
         (rebuild.stale, rebuild.listed) = (true, Listed::No);
+        self.compaction_may_try_again();
         if self.background.rebuild.current.as_ref().is_some_and(|c| !self.all_home(c.targets.iter().map(|t| t.1)))
             && let Some(current) = &mut self.background.rebuild.current
         {
@@ -129,7 +132,8 @@ impl Lane {
         self.background.rebuild.stale = false;
         let listed: BTreeSet<SegmentIndex> = self.background.rebuild.moved.iter().map(|moved| moved.segment).collect();
         let current = self.background.rebuild.current.as_ref().map(|current| current.segment);
-        let (mut queue, mut bytes, mut shards) = (Vec::new(), 0, 0);
+        let (mut queue, mut bytes, mut shards, mut possible) = (Vec::new(), 0, 0, 0);
+        let members = self.members().len();
         for (index, segment) in self.segments.iter() {
             let rests = segment.live_records > 0 && !segment.writing && segment.state != SegmentState::Open;
             if !rests || listed.contains(&index) || current == Some(index) {
@@ -142,13 +146,20 @@ impl Lane {
                     - usize::from(segment.data_shards).min(segment.shards.len() - missing);
                 queue.push((left, segment.id.epoch, segment.id.counter, index, segment.id));
                 shards += missing as u64;
+                possible += missing.min((members + missing).saturating_sub(segment.shards.len()));
                 bytes += missing as u64 * shard_bytes(segment);
             }
         }
         queue.sort_unstable_by_key(|(left, epoch, counter, ..)| (*left, *epoch, *counter));
         let rebuild = &mut self.background.rebuild;
+        rebuild.shards_possible = possible;
         rebuild.queue = queue.into_iter().map(|(_, _, _, index, id)| (index, id)).collect();
         (rebuild.status.shards_missing, rebuild.status.bytes_left, rebuild.no_slot_at) = (shards, bytes, None);
+    }
+
+    /// Shards that are to be made anew on the members that there are.
+    pub(super) fn shards_to_make(&self) -> usize {
+        self.background.rebuild.shards_possible
     }
 
     /// Starts one step of a rebuild; whether there was one to start.
@@ -344,6 +355,8 @@ impl Lane {
             let status = &mut self.background.rebuild.status;
             status.segments_rebuilt += 1;
             status.shards_missing = status.shards_missing.saturating_sub(one.targets.len() as u64);
+            let possible = &mut self.background.rebuild.shards_possible;
+            *possible = possible.saturating_sub(one.targets.len());
             self.segments.move_shards(one.segment, one.shards);
             self.segments.get_mut(one.segment).pins -= 1;
             if self.lacks_shards(one.segment) {

@@ -15,6 +15,9 @@
 //! there are enough again: nothing is on its way that a crash could tear, and the next start needs no segment. So every writer other than recovery
 //! starts with the whole reserve free, and the argument holds after each crash as it did before the first.
 //!
+//! With more drives than a segment has shards, fragments also leave free what making the shards of one lost drive anew takes on the others, and
+//! what shards that are missing already take.
+//!
 //! A process that is killed after each start leaves one segment with little in it each time. Fragments may take segments only as long as the
 //! reserve is free, so that ends in a full lane as described, and deleting its events empties it.
 
@@ -34,6 +37,8 @@ pub(super) struct Space {
     reserve: usize,
     /// Free segments, when the drives fail that may fail.
     left: usize,
+    /// Free segments, when what lies on a drive that fails is to be made anew on the others.
+    left_for_fragments: usize,
     total: usize,
 }
 
@@ -41,8 +46,8 @@ impl Space {
     /// Whether a segment may be opened.
     pub(super) fn admits(&self, purpose: Purpose) -> bool {
         match purpose {
-            Purpose::Fragment => self.left > self.kept_from_fragments(),
-            Purpose::Decision => self.left > self.reserve,
+            Purpose::Fragment => self.free_for_fragments() > 0,
+            Purpose::Decision | Purpose::Copy => self.left > self.reserve,
             Purpose::Again => true,
         }
     }
@@ -54,7 +59,12 @@ impl Space {
 
     /// Free segments that fragments may take.
     pub(super) fn free_for_fragments(&self) -> usize {
-        self.left.saturating_sub(self.kept_from_fragments())
+        self.left.min(self.left_for_fragments).saturating_sub(self.kept_from_fragments())
+    }
+
+    /// All segments.
+    pub(super) fn total(&self) -> usize {
+        self.total
     }
 
     /// Whether what recovery may need is free.
@@ -84,6 +94,7 @@ impl Lane {
             undurable_bytes_max: segments * usable_bytes,
             reserve: (segments + parity).min(total.saturating_sub(1)),
             left: self.slots.left_after_losses(width, geometry.data_shards_min),
+            left_for_fragments: self.slots.left_after_rebuild(width, self.shards_to_make()),
             total,
         }
     }

@@ -52,6 +52,7 @@ impl Lane {
             segments_unreadable: self.segments_unreadable,
             rebuild: self.rebuild_status(),
             scrub: self.scrub_status(),
+            compaction: self.compaction_status(),
             drive_health: self.drive_health(),
             counters: self.counters.clone(),
         }

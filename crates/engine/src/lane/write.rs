@@ -12,6 +12,7 @@ use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, flus
 use crate::io::Owner;
 use crate::lane::checkpoint::next_segment_id;
 use crate::lane::close::{Closing, closing_bytes};
+use crate::lane::compact::CopyOf;
 use crate::segments::{FlushSpan, Segment, SegmentIndex};
 use crate::slots::Width;
 
@@ -22,6 +23,8 @@ pub(super) enum Purpose {
     Decision,
     /// It is written once more, after a crash or the loss of a drive.
     Again,
+    /// It is moved, to make room; it stays where it is until it is durable.
+    Copy,
 }
 
 /// Why a record cannot be written.
@@ -38,6 +41,8 @@ pub(super) enum Refusal {
 pub(super) enum Waiter {
     Put(Token),
     Decision(Token),
+    /// Nobody: the record is a copy.
+    Copy(CopyOf),
 }
 
 /// A flush that takes records.
@@ -129,7 +134,9 @@ impl Lane {
             match filling.flush.add(record, payload) {
                 Ok(position) => {
                     match filling.waiters.last_mut() {
-                        Some((last, records)) if *last == waiter && matches!(waiter, Waiter::Put(_)) => *records += 1,
+                        Some((last, records)) if *last == waiter && !matches!(waiter, Waiter::Decision(_)) => {
+                            *records += 1;
+                        }
                         _ => filling.waiters.push((waiter, 1)),
                     }
                     return Ok((filling.segment, filling.position + position));

@@ -63,6 +63,7 @@ pub struct Totals {
     pub drives_made_up_for: u64,
     pub segments_rebuilt: u64,
     pub mended: u64,
+    pub fragments_moved: u64,
 }
 
 impl Totals {
@@ -86,6 +87,7 @@ impl Totals {
         self.drives_made_up_for += other.drives_made_up_for;
         self.segments_rebuilt += other.segments_rebuilt;
         self.mended += other.mended;
+        self.fragments_moved += other.fragments_moved;
     }
 
     /// A test that never met a fault has shown nothing.
@@ -109,6 +111,7 @@ impl Totals {
             self.drives_made_up_for,
             self.segments_rebuilt,
             self.mended,
+            self.fragments_moved,
         ];
         assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
     }

@@ -153,7 +153,7 @@ impl Core {
             Kind::Hello => Err(greeted_already().into()),
             Kind::InjectFault | Kind::ChangeDrive => Err(error(
                 ErrorCode::Refused,
-                "drives are changed on a control connection (lane 65535), not on that of a lane",
+                "drives are made to fail, and changed, on a control connection (lane 65535), not on that of a lane",
             )
             .into()),
             _ => Err(unknown_kind(header.kind).into()),

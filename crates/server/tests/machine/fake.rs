@@ -194,6 +194,7 @@ impl LaneRequests for FakeLane {
             segments_unreadable: 0,
             rebuild: Default::default(),
             scrub: Default::default(),
+            compaction: Default::default(),
             drive_health: Vec::new(),
             counters: self.counters.clone(),
         }

@@ -1,0 +1,370 @@
+//! Making room: what lives in segments with little alive is written once more elsewhere, and their slots come free.
+//!
+//! What it costs is what lives in a segment; what it brings is a segment's slots. So the segment with least alive comes first, and the less room
+//! is left, the more may live in it. While there is plenty of room nothing is moved: most events die by themselves.
+//!
+//! A copy is a record as any other. Until it is durable the index has the old place, where the bytes still are; then, if the event still lives,
+//! the new one. A copy that is lost with a drive or in a crash is not missed, and of two that are found one counts. Deletions count whatever
+//! is met after them, so that no copy outranks a later one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use forebay_format::{RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TableEntry};
+use forebay_types::{EventKey, Time};
+
+use super::Lane;
+use super::background::Stepped;
+use super::write::{Purpose, Refusal, Waiter};
+use crate::api::CompactionStatus;
+use crate::flush::NewRecord;
+use crate::index::FragmentEntry;
+use crate::planted::{Planted, planted};
+use crate::read::Reader;
+use crate::segments::{FlushSpan, POSITION_BYTES, Segment, SegmentIndex};
+
+/// With more of the lane free than this nothing is moved, in percent.
+const FREE_PERCENT_ENOUGH: u64 = 50;
+
+/// So much of a segment may live at most, in percent of its slots, when nothing is free.
+const ALIVE_PERCENT_MAX: u64 = 80;
+
+/// Segments are compared so often when none was worth it.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What lives of a flush, and is to be written once more.
+pub(super) enum Live {
+    /// A fragment, and what it holds; `None` when that cannot be read.
+    Fragment(TableEntry, Option<Vec<u8>>),
+    /// What was decided on an event: the acceptance.
+    Acceptance(EventKey),
+    /// And the releases so far, in one record behind the acceptance.
+    Releases(EventKey),
+}
+
+/// What a copy stands for, for the time when it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyOf {
+    /// A fragment, or the acceptance of an event that has releases: the records there are needed until the copy of those is durable too.
+    Part(SegmentIndex),
+    /// All that is left of what this segment says of an event.
+    Rest(SegmentIndex),
+}
+
+/// A segment that is emptied.
+struct Compacting {
+    segment: SegmentIndex,
+    id: SegmentId,
+    /// Flushes that are still to be read.
+    left: VecDeque<FlushSpan>,
+}
+
+/// What is moved.
+#[derive(Default)]
+pub(super) struct Compaction {
+    current: Option<Compacting>,
+    /// A flush is read.
+    reading: bool,
+    /// What was read and is not written yet, and where it lies.
+    ready: VecDeque<(SegmentIndex, SegmentId, Live)>,
+    looked_at: Option<Time>,
+    /// Segments of which something cannot be read.
+    stuck: BTreeSet<SegmentId>,
+    status: CompactionStatus,
+}
+
+impl Lane {
+    /// So much of a segment's slots may live when it is to be emptied, in percent; none while there is room enough.
+    fn alive_percent_worth(&self) -> Option<u64> {
+        let space = self.space(self.width()?);
+        let total = space.total().max(1) as u64;
+        let free = (space.free_for_fragments() as u64 * 100 / total).min(100);
+        let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
+        Some(missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH)
+    }
+
+    /// The segment that costs least for what it brings.
+    fn segment_worth(&self) -> Option<SegmentIndex> {
+        let limit = self.alive_percent_worth()?;
+        let slots_bytes = |segment: &Segment| u64::from(segment.data_shards) * self.config.geometry.slot_bytes;
+        let candidate = |(_, segment): &(SegmentIndex, &Segment)| {
+            let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
+            rests
+                && segment.live_records > 0
+                && segment.live_bytes * 100 <= limit * slots_bytes(segment)
+                && !self.background.compaction.stuck.contains(&segment.id)
+        };
+        let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);
+        self.segments.iter().filter(candidate).min_by_key(|(_, segment)| cost(segment)).map(|(index, _)| index)
+    }
+
+    pub(super) fn has_to_compact(&self) -> bool {
+        let compaction = &self.background.compaction;
+        compaction.current.is_some() && !compaction.reading && compaction.ready.is_empty()
+    }
+
+    /// When segments are compared next.
+    pub(super) fn next_compaction(&self) -> Option<Time> {
+        let compaction = &self.background.compaction;
+        let rests = compaction.current.is_none() && compaction.ready.is_empty();
+        rests.then(|| compaction.looked_at.map_or(self.now, |at| at + LOOK))
+    }
+
+    /// Starts to read the next flush of a segment that is emptied; whether there was one.
+    pub(super) fn compact_on(&mut self) -> bool {
+        if self.background.compaction.reading || !self.background.compaction.ready.is_empty() {
+            return false;
+        }
+        if self.background.compaction.current.is_none() && !self.begin_compacting() {
+            return false;
+        }
+        let current = self.background.compaction.current.as_mut().expect("begun just now");
+        let (segment, id) = (current.segment, current.id);
+        let alive = self.segments.find(segment).is_some_and(|s| s.id == id && s.live_records > 0);
+        let Some(span) = current.left.pop_front().filter(|_| alive) else {
+            self.background.compaction.current = None;
+            return true;
+        };
+        self.background.compaction.reading = true;
+        self.start_step(segment, move |reader| async move { Stepped::Tabled(span, reader.table(span).await) });
+        true
+    }
+
+    fn begin_compacting(&mut self) -> bool {
+        if self.next_compaction().is_none_or(|at| at > self.now) {
+            return false;
+        }
+        self.background.compaction.looked_at = Some(self.now);
+        let Some(segment) = self.segment_worth() else { return false };
+        let known = self.segments.get(segment);
+        let (id, left) = (known.id, known.flushes.iter().copied().collect());
+        self.background.compaction.current = Some(Compacting { segment, id, left });
+        self.background.compaction.looked_at = None;
+        true
+    }
+
+    /// The table of a flush is here: what lives of it is read.
+    pub(super) fn flush_is_tabled(&mut self, segment: SegmentIndex, span: FlushSpan, table: Option<Vec<TableEntry>>) {
+        let Some(table) = table else { return self.cannot_compact(segment) };
+        let (mut fragments, mut decided) = (Vec::new(), BTreeSet::new());
+        for entry in table.into_iter().filter(|entry| self.lives_in(segment, &span, entry)) {
+            match entry.kind {
+                RecordKind::Fragment => fragments.push(entry),
+                _ => drop(decided.insert(entry.key())),
+            }
+        }
+        if fragments.is_empty() && decided.is_empty() {
+            self.background.compaction.reading = false;
+            return;
+        }
+        let decisions = |key: EventKey| [Live::Acceptance(key), Live::Releases(key)];
+        let decided: Vec<Live> = decided.into_iter().flat_map(decisions).collect();
+        self.start_step(segment, move |reader| async move {
+            let mut live = reader.live(span, fragments).await;
+            live.extend(decided);
+            Stepped::Lives(live)
+        });
+    }
+
+    /// Whether a record of a flush is one that counts.
+    fn lives_in(&self, segment: SegmentIndex, span: &FlushSpan, entry: &TableEntry) -> bool {
+        let key = entry.key();
+        match entry.kind {
+            RecordKind::Fragment => {
+                let known = self.index.event(key).and_then(|event| event.fragment(entry.source));
+                known.is_some_and(|known| {
+                    known.segment == segment && known.position == span.position + entry.offset_units
+                })
+            }
+            RecordKind::Accept | RecordKind::Release => {
+                self.accepted.get(key).is_some_and(|accepted| accepted.records().any(|at| at == segment))
+            }
+            RecordKind::Reject | RecordKind::Delete => false,
+        }
+    }
+
+    /// What lives of a flush is here: it is written as soon as there is room.
+    pub(super) fn flush_lives(&mut self, segment: SegmentIndex, live: Vec<Live>) {
+        self.background.compaction.reading = false;
+        if live.iter().any(|live| matches!(live, Live::Fragment(_, None))) {
+            return self.cannot_compact(segment);
+        }
+        let id = self.segments.get(segment).id;
+        self.background.compaction.ready.extend(live.into_iter().map(|live| (segment, id, live)));
+        self.write_copies();
+    }
+
+    /// A segment of which something cannot be read stays where it is, until the drives are others.
+    fn cannot_compact(&mut self, segment: SegmentIndex) {
+        let id = self.segments.get(segment).id;
+        let compaction = &mut self.background.compaction;
+        compaction.stuck.insert(id);
+        (compaction.current, compaction.reading) = (None, false);
+    }
+
+    pub(super) fn compaction_may_try_again(&mut self) {
+        self.background.compaction.stuck.clear();
+    }
+
+    /// Appends what was read, as far as there is room.
+    pub(super) fn write_copies(&mut self) {
+        while let Some((old, id, live)) = self.background.compaction.ready.pop_front() {
+            if self.segments.find(old).is_none_or(|segment| segment.id != id) {
+                continue;
+            }
+            let Some((record, copy)) = self.copy_of(old, &live) else { continue };
+            let payload = if let Live::Fragment(_, Some(payload)) = &live { &payload[..] } else { &[] };
+            match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
+                Ok((segment, position)) => {
+                    self.background.compaction.status.bytes_moved += payload.len() as u64;
+                    if let (true, Live::Fragment(entry, _)) = (planted(Planted::CopyBeforeDurable), &live) {
+                        self.copy_counts(copy, segment, position, entry);
+                    }
+                }
+                Err(Refusal::ChecksumMismatch) => self.cannot_compact(old),
+                Err(Refusal::Busy) => {
+                    self.background.compaction.ready.push_front((old, id, live));
+                    return;
+                }
+                Err(Refusal::NoSpace | Refusal::Unavailable) => {
+                    // What was read is not lost by that: it lies where it lay.
+                    self.background.compaction.ready.clear();
+                    self.background.compaction.current = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The record that is to be written for something that lived in `old`, if it still does.
+    fn copy_of(&self, old: SegmentIndex, live: &Live) -> Option<(NewRecord, CopyOf)> {
+        let (key, is_release) = match live {
+            Live::Fragment(entry, _) => {
+                let known = self.index.event(entry.key()).and_then(|event| event.fragment(entry.source))?;
+                let record = NewRecord {
+                    kind: entry.kind,
+                    flags: entry.flags,
+                    expected: entry.expected,
+                    run: entry.run,
+                    event: entry.event,
+                    source: entry.source.0,
+                    crc: entry.crc,
+                };
+                return (known.segment == old).then_some((record, CopyOf::Part(old)));
+            }
+            Live::Acceptance(key) => (*key, false),
+            Live::Releases(key) => (*key, true),
+        };
+        let accepted = self.accepted.get(key).filter(|accepted| accepted.records().any(|segment| segment == old))?;
+        let streams = if is_release { accepted.released } else { accepted.streams };
+        if streams.is_empty() {
+            return None;
+        }
+        let (source, crc) = streams.to_record();
+        let flags = if accepted.incomplete && !is_release { RECORD_INCOMPLETE } else { 0 };
+        let kind = if is_release { RecordKind::Release } else { RecordKind::Accept };
+        let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc };
+        let rest = is_release || accepted.released.is_empty() || accepted.streams.is_empty();
+        Some((record, if rest { CopyOf::Rest(old) } else { CopyOf::Part(old) }))
+    }
+
+    /// A copy is durable: if its event still lives, it counts from now on and the old place does not.
+    pub(super) fn copy_counts(&mut self, copy: CopyOf, new: SegmentIndex, position: u32, entry: &TableEntry) {
+        let (CopyOf::Part(old) | CopyOf::Rest(old)) = copy;
+        let key = entry.key();
+        if entry.kind != RecordKind::Fragment {
+            if self.carried.is_moving(key) {
+                // A checkpoint that is on its way takes the records that there were when it was begun.
+                return;
+            }
+            if let Some(gone) = self.accepted.copy_record(key, old, new, matches!(copy, CopyOf::Rest(_))) {
+                self.segments.revive(new, 0);
+                (0..gone).for_each(|_| self.segments.bury(old, 0));
+            }
+            return;
+        }
+        if planted(Planted::CopyRevives) && self.index.event(key).is_none() {
+            let (source, bytes, crc) = (entry.source, entry.bytes, entry.crc);
+            let fragment = FragmentEntry { source, segment: new, position, bytes, crc };
+            self.index.insert(key, entry.expected, fragment);
+            self.segments.revive(new, entry.bytes);
+            self.fragment_bytes += u64::from(entry.bytes);
+        }
+        let Some(event) = self.index.event_mut(key) else { return };
+        let Some(fragment) = event.fragment_mut(entry.source).filter(|fragment| fragment.segment == old) else {
+            return;
+        };
+        (fragment.segment, fragment.position) = (new, position);
+        self.segments.revive(new, entry.bytes);
+        self.segments.bury(old, entry.bytes);
+        self.background.compaction.status.fragments_moved += 1;
+    }
+
+    /// What was moved.
+    pub(super) fn compaction_status(&self) -> CompactionStatus {
+        let compaction = &self.background.compaction;
+        CompactionStatus {
+            segments_stuck: compaction.stuck.len() as u64,
+            is_running: compaction.current.is_some(),
+            ..compaction.status.clone()
+        }
+    }
+}
+
+impl Reader {
+    /// What these records of a flush hold, each checked; neighbours are read together.
+    async fn live(&self, span: FlushSpan, entries: Vec<TableEntry>) -> Vec<Live> {
+        let mut live: Vec<Live> = Vec::with_capacity(entries.len());
+        let mut at = 0;
+        while at < entries.len() {
+            let (mut range, mut end) = (entries[at].payload_range(), at + 1);
+            while let Some(next) = entries.get(end).map(TableEntry::payload_range)
+                && next.start <= range.end + GAP_BYTES
+                && next.end.max(range.end) - range.start <= PIECE_BYTES
+            {
+                (range.end, end) = (next.end.max(range.end), end + 1);
+            }
+            let piece = if range.is_empty() { Some(Vec::new()) } else { self.direct(span, range.clone()).await };
+            for entry in &entries[at..end] {
+                let payload = self.one_of(span, piece.as_deref(), range.start, entry).await;
+                live.push(Live::Fragment(*entry, payload));
+            }
+            at = end;
+        }
+        live
+    }
+
+    async fn one_of(&self, span: FlushSpan, piece: Option<&[u8]>, start: u64, entry: &TableEntry) -> Option<Vec<u8>> {
+        if entry.bytes == 0 {
+            return Some(Vec::new());
+        }
+        let range = entry.payload_range();
+        let bytes = piece.and_then(|piece| piece.get((range.start - start) as usize..(range.end - start) as usize));
+        if let Some(bytes) = bytes.filter(|bytes| forebay_types::crc32c(bytes) == entry.crc) {
+            return Some(bytes.to_vec());
+        }
+        let report = self.record(span, range, entry.crc).await;
+        (report.outcome == forebay_types::ReadOutcome::Found).then_some(report.payload)
+    }
+}
+
+/// Records that lie so near to each other are read together.
+const GAP_BYTES: u64 = 32 << 10;
+
+/// What is read at once, at most, unless a record is larger.
+const PIECE_BYTES: u64 = 256 << 10;
+
+const _: () = assert!(PIECE_BYTES.is_multiple_of(POSITION_BYTES));
+
+/// The records of a flush that are copies, and of what.
+pub(super) fn copied_from(waiters: &[(Waiter, u32)]) -> BTreeMap<usize, CopyOf> {
+    let mut copies = BTreeMap::new();
+    let mut at = 0;
+    for (waiter, records) in waiters {
+        if let Waiter::Copy(copy) = waiter {
+            copies.extend((at..at + *records as usize).map(|record| (record, *copy)));
+        }
+        at += *records as usize;
+    }
+    copies
+}
