@@ -216,26 +216,29 @@ impl Slots {
     /// Segments that can be opened although the drives fail that may: as many as `width` has parities. What is planned counts as free,
     /// and segments grow narrower when there are not enough drives for their width, down to `data_min`.
     pub(crate) fn left_after_losses(&self, width: Width, data_min: u8) -> usize {
-        let planned = |drive| self.planned.iter().flat_map(|p| &p.shards).filter(|place| place.drive == drive).count();
-        after_losses(self.free.iter().map(|(drive, free)| free.len() + planned(*drive)).collect(), width, data_min)
+        after_losses(self.free_with_plans().map(|(_, free)| free).collect(), width, data_min)
     }
 
     /// Segments that can be opened so that what lies on any one drive could still be made anew on the others, `missing` more shards being to be
     /// made anyway. With no more drives than a segment has shards that needs a further drive, which brings its own slots: nothing is kept for it.
     pub(crate) fn left_after_rebuild(&self, width: Width, missing: usize) -> usize {
-        let mut drives: Vec<(usize, usize)> =
-            self.free.iter().map(|(drive, free)| (self.total[drive] as usize - free.len(), free.len())).collect();
+        // What is planned is not used yet.
+        let drive = |(drive, free): (&DriveNumber, usize)| (self.total[drive] as usize - free, free);
+        let mut drives: Vec<(usize, usize)> = self.free_with_plans().map(drive).collect();
         let mut to_make = missing;
         if drives.len() > width.shards() {
             drives.sort_unstable();
-            // What is planned is not used yet, but will be when it comes to that.
-            let (used, _) = drives.pop().expect("there are drives");
-            to_make += used;
+            to_make += drives.pop().expect("there are drives").0;
         }
-        let free: Vec<usize> = drives.into_iter().map(|(_, free)| free).collect();
-        let fits = |segments: usize| free.iter().sum::<usize>() >= segments * width.shards() + to_make;
-        let most = segments_on(free.iter().copied(), width.shards());
-        (0..=most).rev().find(|segments| fits(*segments)).unwrap_or(0)
+        let free = drives.iter().map(|(_, free)| *free);
+        let room = free.clone().sum::<usize>().saturating_sub(to_make) / width.shards();
+        segments_on(free, width.shards()).min(room)
+    }
+
+    /// Free slots of each drive, those that are planned among them.
+    fn free_with_plans(&self) -> impl Iterator<Item = (&DriveNumber, usize)> + '_ {
+        let planned = |drive| self.planned.iter().flat_map(|p| &p.shards).filter(|place| place.drive == drive).count();
+        self.free.iter().map(move |(drive, free)| (drive, free.len() + planned(*drive)))
     }
 
     /// The same of a lane in which nothing is stored.
@@ -350,6 +353,24 @@ mod tests {
             ten.add_drive(DriveNumber(drive), 1, &BTreeSet::new());
         }
         assert_eq!((ten.plannable(5), ten.left_after_losses(width, 2)), (2, 1));
+    }
+
+    #[test]
+    fn room_is_kept_for_what_lies_on_one_drive() {
+        let width = Width { data: 4, parity: 1 };
+        let mut five = slots(5, 10);
+        assert_eq!(five.left_after_rebuild(width, 0), 10, "a further drive brings its own slots");
+        assert_eq!(five.left_after_rebuild(width, 12), 7, "what is missing takes room");
+        five.plan(4, width, 4096, ids());
+        assert_eq!(five.left_after_rebuild(width, 0), 10, "what is planned is not used");
+        let mut six = slots(6, 10);
+        let mut taken = 0;
+        while six.left_after_rebuild(width, 0) > 0 {
+            assert!(six.open_unlisted(width, 4096, || SegmentId { epoch: 1, nonce: 2, counter: 3 }).is_some());
+            taken += 1;
+        }
+        // Of 60 slots those of one drive are kept.
+        assert!((9..=10).contains(&taken), "{taken} segments of 5 shards");
     }
 
     #[test]
