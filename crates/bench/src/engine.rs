@@ -11,18 +11,19 @@ use serde_json::{Value, json};
 use crate::fio;
 use crate::measure::{Cost, measured, median};
 
-const DATA: u8 = 5;
-const PARITY: u8 = 1;
+pub(crate) const DATA: u8 = 5;
+pub(crate) const PARITY: u8 = 1;
 /// Sources of an event.
 const SOURCES: u64 = 100;
 
-struct Bench {
-    _directory: tempfile::TempDir,
+/// A store of files with one lane.
+pub(crate) struct Bench {
+    directory: tempfile::TempDir,
     paths: Vec<PathBuf>,
 }
 
 impl Bench {
-    fn new(directory: &Path, drive_bytes: u64) -> Self {
+    pub(crate) fn new(directory: &Path, drive_bytes: u64) -> Self {
         let directory = tempfile::TempDir::new_in(directory).expect("a directory can be made");
         let drives = DATA + PARITY;
         let paths: Vec<PathBuf> = (0..drives).map(|n| directory.path().join(format!("drive{n}"))).collect();
@@ -30,10 +31,15 @@ impl Bench {
         options.drive_bytes = Some(drive_bytes);
         options.lanes = Some(1);
         init(&paths, &options, &mut |_| {}).expect("a store can be made");
-        Bench { _directory: directory, paths }
+        Bench { directory, paths }
     }
 
-    fn open(&self, config: &StoreConfig) -> (LaneRunner, OpenedStoreRest) {
+    /// A place for a further drive.
+    pub(crate) fn further(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn open(&self, config: &StoreConfig) -> (LaneRunner, OpenedStoreRest) {
         let OpenedStore { runners, control, .. } = open(&self.paths, config).expect("the store opens");
         let mut runner = runners.into_iter().next().expect("one lane").start();
         while !runner.lane().is_serving() {
@@ -43,12 +49,13 @@ impl Bench {
     }
 }
 
-struct OpenedStoreRest {
-    control: forebay_store::ControlHandle,
+/// What is left of an opened store beside its lane.
+pub(crate) struct OpenedStoreRest {
+    pub(crate) control: forebay_store::ControlHandle,
 }
 
 /// Ends a lane as a crash would, and waits until its drives are free again.
-fn crash(runner: LaneRunner, rest: OpenedStoreRest) {
+pub(crate) fn crash(runner: LaneRunner, rest: OpenedStoreRest) {
     drop(runner);
     assert!(rest.control.wait_until(Duration::from_secs(60), |status| status.ended), "the control thread ends");
 }
@@ -58,7 +65,13 @@ fn fragment(number: u64, run: u32) -> FragmentId {
 }
 
 /// Puts `count` fragments as fast as the lane takes them, until all are durable.
-fn put_all(runner: &mut LaneRunner, run: u32, count: u64, payload: &[u8], pause: impl Fn(u64) -> Option<Duration>) {
+pub(crate) fn put_all(
+    runner: &mut LaneRunner,
+    run: u32,
+    count: u64,
+    payload: &[u8],
+    pause: impl Fn(u64) -> Option<Duration>,
+) {
     let crc = crc32c(payload);
     let mut stored = 0;
     for number in 0..count {
@@ -103,7 +116,7 @@ fn replies(runner: &mut LaneRunner) -> u64 {
     stored
 }
 
-fn delete_all(runner: &mut LaneRunner, run: u32, count: u64) {
+pub(crate) fn delete_all(runner: &mut LaneRunner, run: u32, count: u64) {
     for event in 0..count.div_ceil(SOURCES) {
         while let Admission::Busy = runner.lane().delete(Token::NONE, EventKey::new(run, event)) {
             runner.wait(Duration::from_millis(100));

@@ -9,6 +9,7 @@ mod iperf;
 mod measure;
 mod memory;
 mod process;
+mod rebuild;
 mod recovery;
 mod requests;
 mod server;
@@ -53,6 +54,12 @@ enum What {
     Curves,
     /// Memory of a server under load, with several lanes and sizes of fragments.
     Memory,
+    /// Making the shards of a lost drive anew: alone beside fio with the same mix, and beside puts at full rate.
+    Rebuild {
+        /// Bytes of fragments that are stored.
+        #[arg(long, default_value_t = 3 << 29)]
+        payload_bytes: u64,
+    },
     /// Opening a store of a million fragments after kill -9.
     Recovery {
         /// Fragments.
@@ -70,6 +77,7 @@ fn main() {
         What::Engine { fragment_bytes: 10 << 10, payload_bytes: 2 << 30 },
         What::Amplification,
         What::Recovery { fragments: 1_000_000, fragment_bytes: 10 << 10 },
+        What::Rebuild { payload_bytes: 3 << 29 },
         What::Server,
         What::Memory,
         What::Curves,
@@ -94,6 +102,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
             engine::throughput(directory, pairs, fragment_bytes, payload_bytes)
         }
         What::Amplification => engine::amplification(directory),
+        What::Rebuild { payload_bytes } => rebuild::rebuild(directory, pairs.min(5), payload_bytes),
         What::Recovery { fragments, fragment_bytes } => recovery::recovery(directory, pairs, fragments, fragment_bytes),
         What::Server => server::throughput(directory, pairs),
         What::Memory => memory::resident(directory),

@@ -15,8 +15,9 @@ use crate::check::FlushPlace;
 use crate::flush::codec;
 use crate::read::{Reader, agreed};
 
-/// Bytes of units that are read from each drive at once, or one unit when that is larger.
-const STEP_BYTES: u32 = 128 << 10;
+/// Bytes of units that are read from each drive at once, or one unit when that is larger. Pieces of memory of 128 KiB and more would be asked of the
+/// system one by one (`forebay_media::return_large_memory`), which costs more than what is done with them.
+const STEP_BYTES: u32 = 64 << 10;
 
 /// Which units of a shard are to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Repaired {
 
 /// Units of one shard in some rows.
 struct Units {
-    bytes: Vec<u8>,
+    bytes: AlignedBuffer,
     /// Row by row, whether it was read and has its sum.
     right: Vec<bool>,
 }
@@ -165,10 +166,7 @@ impl Reader {
         for (shard, read) in reads {
             let Some(read) = read else { continue };
             let found = match self.io.result(read).await {
-                Ok(buffer) => {
-                    let bytes = buffer.to_vec();
-                    Units { right: units_right(header, shard, rows.clone(), &bytes), bytes }
-                }
+                Ok(bytes) => Units { right: units_right(header, shard, rows.clone(), &bytes), bytes },
                 Err(_) => self.units_singly(header, shard, rows.clone()).await,
             };
             repaired.bytes_read += found.bytes.len() as u64;
@@ -179,22 +177,23 @@ impl Reader {
 
     /// A read of some units failed: each by itself.
     async fn units_singly(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Units {
-        let (mut bytes, mut right) = (Vec::new(), Vec::new());
-        for row in rows {
-            let unit_bytes = header.geometry().unit_bytes_of_row(row) as usize;
+        let geometry = header.geometry();
+        let start = |row: u32| (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
+        let last = rows.end - 1;
+        let mut bytes = AlignedBuffer::zeroed(start(last) + geometry.unit_bytes_of_row(last) as usize);
+        let mut right = Vec::new();
+        for row in rows.clone() {
+            let unit_bytes = geometry.unit_bytes_of_row(row) as usize;
             let read = match self.start_units(header, shard, row..row + 1) {
                 Some(read) => self.io.result(read).await.ok(),
                 None => None,
             };
             match read {
                 Some(buffer) => {
-                    bytes.extend_from_slice(&buffer[..unit_bytes]);
+                    bytes[start(row)..start(row) + unit_bytes].copy_from_slice(&buffer[..unit_bytes]);
                     right.extend(units_right(header, shard, row..row + 1, &buffer));
                 }
-                None => {
-                    bytes.resize(bytes.len() + unit_bytes, 0);
-                    right.push(false);
-                }
+                None => right.push(false),
             }
         }
         Units { bytes, right }

@@ -59,7 +59,7 @@ impl Default for StoreConfig {
             drive_timeout_ms: 1000,
             incomplete_after_ms: 5000,
             lease_attempts_max: 5,
-            background_percent: 30,
+            background_percent: 50,
             scrub_period_s: 7 * 86_400,
             media: MediaConfig::default(),
             parity_min: None,

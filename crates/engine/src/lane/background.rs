@@ -1,7 +1,7 @@
 //! Work that nobody waits for: mending what was found damaged, making lost shards anew, looking at everything once per period.
 //!
 //! It goes in steps of one flush. While nobody asks for anything, some steps are on their way at once, one after the other; while requests
-//! come, one at a time, and after each the lane rests for as long as its share of the time demands. Each step pins its segment: what it reads and
+//! come, fewer, and after each the lane rests for as long as its share of the time demands. Each step pins its segment: what it reads and
 //! writes is not freed meanwhile.
 
 use std::future::Future;
@@ -21,7 +21,10 @@ use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
 
 /// Steps at once while nobody asks for anything.
-const STEPS_IDLE: usize = 4;
+const STEPS_IDLE: usize = 12;
+
+/// Steps at once while requests come.
+const STEPS_ASKED: usize = 6;
 
 /// For so long after a request the lane counts as asked.
 const ASKED: Duration = Duration::from_millis(50);
@@ -82,7 +85,7 @@ impl Lane {
     fn may_step(&self) -> bool {
         let background = &self.background;
         let asked = self.now < background.asked_until && self.config.background_percent < 100;
-        let most = if asked { 1 } else { STEPS_IDLE };
+        let most = if asked { STEPS_ASKED } else { STEPS_IDLE };
         background.running < most && (!asked || background.rests_until <= self.now)
     }
 
