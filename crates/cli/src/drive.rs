@@ -28,8 +28,8 @@ The server goes on serving all the while. A drive that fails by itself is taken 
 then, unless there are more drives than a segment has shards: what it held is then made anew on the others at once.
 `forebay status` shows how far that is.
 
-Exit codes: 2 when the server refuses (it says why, and nothing was changed); 3 when it does not answer, or a new drive could
-not be put in.";
+Exit codes: 2 when the server refuses (it says why, and nothing was changed); 3 when it does not answer, or a new drive cannot
+be put in for now.";
 
 /// The options of `drive`.
 #[derive(Debug, Args)]
@@ -98,6 +98,7 @@ pub struct Replacement {
     total_bytes: u64,
     number: Option<u16>,
     reason: Option<String>,
+    is_retryable: bool,
 }
 
 /// A path means something to the server only when it does not depend on where a command is typed.
@@ -177,7 +178,8 @@ fn wait(client: &mut Client, drive: u16, path: &str, output: &Output) -> Result<
             }
             ("failed", _) => {
                 let why = found.reason.unwrap_or_default();
-                return Err(Failure::retry(format!("{path} was not put in for drive {drive}: {why}")));
+                let why = format!("{path} was not put in for drive {drive}: {why}");
+                return Err(if found.is_retryable { Failure::retry(why) } else { Failure::usage(why) });
             }
             (state, _) => {
                 let done = found.done_bytes.saturating_mul(1000) / found.total_bytes.max(1);

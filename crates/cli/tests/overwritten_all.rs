@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::load::{Random, from_environment, long_form, payload, verify};
+use common::load::{Random, from_environment, ids_of_run, long_form, put_all, verify};
 use common::{Server, forebay, scratch};
 use forebay_client::Client;
 use forebay_types::FragmentId;
@@ -48,22 +48,6 @@ struct Store {
     totals: Totals,
 }
 
-fn ids(run: u32, count: u64) -> Vec<FragmentId> {
-    (0..count).map(|number| FragmentId::new(run, number / 8, (number % 8) as u32)).collect()
-}
-
-/// All of them are acknowledged when it returns.
-fn put(client: &mut Client, ids: &[FragmentId]) {
-    for id in ids {
-        client.put(*id, 8, &payload(*id)).expect("taken");
-    }
-    client.flush().expect("answered");
-    let mut results = Vec::new();
-    client.take_put_results(&mut results);
-    assert!(results.iter().all(|result| result.outcome.is_acknowledged()), "{:?}", results.first());
-    assert_eq!(results.len(), ids.len());
-}
-
 fn status(client: &mut Client) -> Value {
     serde_json::from_str(&client.status().expect("answered")).expect("JSON")
 }
@@ -85,10 +69,10 @@ impl Store {
         // All is read from the drives, and none is judged by its speed.
         let config = "[store]\ndrive-timeout-ms = 60000\ncache-bytes = 0\n";
         fs::write(directory.path().join("forebay.toml"), config).expect("written");
-        let (ids, totals) = (ids(1, FRAGMENTS), Totals::default());
+        let (ids, totals) = (ids_of_run(1, FRAGMENTS), Totals::default());
         let mut store = Store { directory, paths, ids, random: Random(seed), totals };
         let server = store.serve();
-        put(&mut server.client("test"), &store.ids);
+        put_all(&mut server.client("test"), &store.ids);
         store.totals.acknowledged += FRAGMENTS;
         server.terminate().expect(0);
         for path in &store.paths {
@@ -155,8 +139,8 @@ impl Store {
         let server = self.serve();
         let mut client = server.client("test");
         self.verify(&mut client, &[]);
-        let more = ids(2, MORE);
-        put(&mut client, &more);
+        let more = ids_of_run(2, MORE);
+        put_all(&mut client, &more);
         self.totals.acknowledged += MORE;
         server.kill();
         self.expect_absent(drives, &more);
@@ -168,8 +152,8 @@ impl Store {
         self.overwrite(drives, SUPERBLOCKS_BYTES);
         let server = self.serve();
         let mut client = server.client("test");
-        let more = ids(2, MORE);
-        put(&mut client, &more);
+        let more = ids_of_run(2, MORE);
+        put_all(&mut client, &more);
         self.totals.acknowledged += MORE;
         let status = self.verify(&mut client, &more);
         self.totals.units_damaged_before += counter(&status, "units_damaged");
@@ -196,8 +180,8 @@ impl Store {
                 let mut client = server.client("writer");
                 let (mut more, mut run) = (Vec::new(), 2);
                 while more.is_empty() || !over.load(Relaxed) {
-                    let ids = ids(run, MORE);
-                    put(&mut client, &ids);
+                    let ids = ids_of_run(run, MORE);
+                    put_all(&mut client, &ids);
                     more.extend(ids);
                     run += 1;
                 }

@@ -134,7 +134,7 @@ fn notes(told: &Drives, of: impl Fn(&Drive) -> Health) -> Vec<String> {
             notes.push(format!("nothing lives on drive {} any more: it may be taken away", drive.number));
         }
     }
-    if let Some(Replacement { drive, path, state, done_bytes, total_bytes, number, reason }) = &told.replacement {
+    if let Some(Replacement { drive, path, state, done_bytes, total_bytes, number, reason, .. }) = &told.replacement {
         let number = number.map_or(String::new(), |number| format!(" as drive {number}"));
         let how_far = if *total_bytes > 0 && state != "done" {
             format!(", {} of {}", human_bytes(*done_bytes), human_bytes(*total_bytes))
