@@ -329,7 +329,8 @@ fn own_address() -> String {
     format!("127.{}.{middle}.{low}:0", 1 + high)
 }
 
-fn status(client: &mut Client) -> Value {
+/// What the server says of itself.
+pub(super) fn status(client: &mut Client) -> Value {
     serde_json::from_str(&client.status().expect("the server answers")).expect("JSON")
 }
 

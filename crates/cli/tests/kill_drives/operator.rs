@@ -9,6 +9,7 @@ use super::Totals;
 use super::common::Server;
 use super::common::load::Random;
 use super::drives::{Drive, Drives};
+use super::life::status;
 
 /// The time between two looks at a rebuild.
 const LOOK: Duration = Duration::from_millis(10);
@@ -82,8 +83,9 @@ impl Drives {
 
     /// Waits until everything lies on members, unless that needs another drive or space.
     fn wait_until_whole(&mut self, server: &Server, random: &mut Random, totals: &mut Totals) {
+        let mut client = server.client("operator");
         loop {
-            let status = server.status();
+            let status = status(&mut client);
             let rebuild = |lane: &Value| lane["rebuild"].clone();
             let lanes: Vec<Value> = status["lanes"].as_array().expect("a list").iter().map(rebuild).collect();
             assert!(lanes.iter().all(|lane| lane["segments_stuck"] == 0), "{}: {status}", self.describe());
