@@ -52,6 +52,8 @@ struct Totals {
     retired: u64,
     made_whole: u64,
     not_whole: u64,
+    /// Times that something was left to be made anew when the server died.
+    left_to_the_next: u64,
     /// Times that all was looked at, and what was mended by it.
     scrubs: u64,
     flushes_mended: u64,

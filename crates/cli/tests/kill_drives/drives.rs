@@ -154,7 +154,12 @@ impl Drives {
 
     /// Whether one more member may be harmed so that the next start does not find it.
     pub(super) fn may_lose_one(&self) -> bool {
-        self.failures_left() > 0 && self.members() > self.members_min() + self.lost_now
+        self.failures_left() > 0 && self.may_go()
+    }
+
+    /// Whether one member less is enough, while there is one to which nothing was done.
+    pub(super) fn may_go(&self) -> bool {
+        self.members() > self.members_min() + self.lost_now && !self.whole().is_empty()
     }
 
     /// Drives that are there and as they should be.

@@ -25,18 +25,27 @@ impl Drives {
         let out: Vec<usize> = (0..self.drives.len()).filter(|number| !self.drives[*number].member).collect();
         match random.below(100) {
             0..45 if self.is_short() => self.replace(server, Self::any(&out, random), random, totals),
-            45..55 => self.replace(server, Self::any(&self.whole(), random), random, totals),
-            55..65 if self.may_lose_one() => self.give_up(server, random, totals),
-            65..75 if self.may_lose_one() => self.retire(server, random, totals),
+            45..55 if !self.whole().is_empty() => {
+                self.replace(server, Self::any(&self.whole(), random), random, totals);
+            }
             _ => {}
-        }
-        // What is not whole when the server dies goes on with the next one.
-        if self.joining.is_none() && random.percent(60) {
-            self.wait_until_whole(server, random, totals);
         }
         if random.percent(40) {
             self.scrub(server, totals);
         }
+        // What is not whole when the server dies goes on with the next one.
+        if random.percent(60) {
+            self.wait_until_whole(server, random, totals);
+        }
+        match random.below(100) {
+            0..25 if self.may_lose_one() => self.give_up(server, random, totals),
+            25..50 if self.may_go() => self.retire(server, random, totals),
+            _ => {}
+        }
+        if random.percent(30) {
+            self.wait_until_whole(server, random, totals);
+        }
+        totals.left_to_the_next += u64::from(drive_command(server, &["list"])["whole"] != true);
     }
 
     fn replace(&mut self, server: &Server, number: usize, random: &mut Random, totals: &mut Totals) {
@@ -84,13 +93,13 @@ impl Drives {
     /// Waits until everything lies on members, unless that needs another drive or space.
     fn wait_until_whole(&mut self, server: &Server, random: &mut Random, totals: &mut Totals) {
         let mut client = server.client("operator");
-        loop {
+        while self.joining.is_none() {
             let status = status(&mut client);
             let rebuild = |lane: &Value| lane["rebuild"].clone();
             let lanes: Vec<Value> = status["lanes"].as_array().expect("a list").iter().map(rebuild).collect();
             assert!(lanes.iter().all(|lane| lane["segments_stuck"] == 0), "{}: {status}", self.describe());
             if drive_command(server, &["list"])["whole"] == true {
-                break;
+                return self.all_is_whole(random, totals);
             }
             if lanes.iter().any(|lane| lane["waits_for"].is_string()) {
                 totals.not_whole += 1;
@@ -98,6 +107,10 @@ impl Drives {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// Whatever was done to drives that are no members harms nobody any more, and they may be taken away.
+    fn all_is_whole(&mut self, random: &mut Random, totals: &mut Totals) {
         totals.made_whole += 1;
         for drive in self.drives.iter_mut().filter(|drive| !drive.member) {
             (drive.missed, drive.damaged, drive.empty) = (false, false, true);
