@@ -153,7 +153,7 @@ impl Core {
             Kind::Hello => Err(greeted_already().into()),
             Kind::InjectFault | Kind::ChangeDrive | Kind::Scrub => Err(error(
                 ErrorCode::Refused,
-                "drives are changed and looked at on a control connection (lane 65535), not on that of a lane",
+                "drives are changed and looked at on a control connection (lane 65535), not on that of a lane: nothing was done",
             )
             .into()),
             _ => Err(unknown_kind(header.kind).into()),
