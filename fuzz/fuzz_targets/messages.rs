@@ -107,6 +107,7 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::Ping) => message::<Ping>(frame),
         Some(Kind::InjectFault) => message::<InjectFault>(frame),
         Some(Kind::ChangeDrive) => message::<ChangeDrive>(frame),
+        Some(Kind::Scrub) => message::<Scrub>(frame),
         Some(Kind::HelloReply) => message::<HelloReply>(frame),
         Some(Kind::PutReply) => message::<PutReply>(frame),
         Some(Kind::DecideReply) => message::<DecideReply>(frame),

@@ -1,6 +1,7 @@
 //! `forebay drive`: the drives of a server that runs.
 
 mod list;
+mod scrub;
 
 use std::time::Duration;
 
@@ -23,13 +24,14 @@ Examples:
   forebay drive replace 3 /dev/sdh               put a new drive in for drive 3; what drive 3 held is made anew on it
   forebay drive retire 3                         take drive 3 out of use: it is read until nothing lives on it any more
   forebay drive fail 3                           give drive 3 up at once: it is neither written to nor read any more
+  forebay drive scrub                            look at every byte that is stored now, and mend what is damaged
 
 The server goes on serving all the while. A drive that fails by itself is taken out by itself; `replace` is what is left to do
 then, unless there are more drives than a segment has shards: what it held is then made anew on the others at once.
 `forebay status` shows how far that is.
 
-Exit codes: 2 when the server refuses (it says why, and nothing was changed); 3 when it does not answer, or a new drive could
-not be put in.";
+Exit codes: 1 when a scrub found what cannot be mended; 2 when the server refuses (it says why, and nothing was changed); 3 when it does not answer, or a new drive cannot
+be put in for now.";
 
 /// The options of `drive`.
 #[derive(Debug, Args)]
@@ -60,6 +62,12 @@ enum DriveSubcommand {
     Retire {
         /// The number of the drive, as `list` shows it
         drive: u16,
+    },
+    /// Look at every byte that is stored now, without waiting for its turn, and mend what is damaged
+    Scrub {
+        /// Do not wait until that is over
+        #[arg(long)]
+        no_wait: bool,
     },
     /// Put a new drive in for one that failed or is to go
     Replace {
@@ -98,6 +106,7 @@ pub struct Replacement {
     total_bytes: u64,
     number: Option<u16>,
     reason: Option<String>,
+    is_retryable: bool,
 }
 
 /// A path means something to the server only when it does not depend on where a command is typed.
@@ -134,6 +143,7 @@ pub fn run(command: &DriveCommand, output: &Output) -> Result<(), Failure> {
             ));
             Ok(())
         }
+        DriveSubcommand::Scrub { no_wait } => scrub::scrub(&mut client, *no_wait, output),
         DriveSubcommand::Replace { drive, path, force, no_wait } => {
             let change_to = DriveChange::Replace { path: path.clone(), force: *force };
             change(&mut client, *drive, change_to)?;
@@ -177,7 +187,8 @@ fn wait(client: &mut Client, drive: u16, path: &str, output: &Output) -> Result<
             }
             ("failed", _) => {
                 let why = found.reason.unwrap_or_default();
-                return Err(Failure::retry(format!("{path} was not put in for drive {drive}: {why}")));
+                let why = format!("{path} was not put in for drive {drive}: {why}");
+                return Err(if found.is_retryable { Failure::retry(why) } else { Failure::usage(why) });
             }
             (state, _) => {
                 let done = found.done_bytes.saturating_mul(1000) / found.total_bytes.max(1);

@@ -3,8 +3,9 @@
 //! twice: as a server gives it that goes on, and before that read-only on as few drives as the promise needs.
 //!
 //! The load: fragments that are put, read back after each start and deleted some rounds later; beside them a readout, a filter and a
-//! recorder whose events are compared with hashes that were taken before they were written. A drive that was lost stays out, so a store
-//! goes on until few drives are left, is emptied, and another one is made.
+//! recorder whose events are compared with hashes that were taken before they were written. Drives that are lost are replaced, others
+//! are given up or taken out of use; what they held is made anew, and what was overwritten is mended, and from then on as many may fail as before. When
+//! twice as many drives have been in a store as at first it is emptied, and another one is made.
 //!
 //! All is seeded: `FOREBAY_KILL_SEED` chooses other faults and moments, `FOREBAY_KILL_ROUNDS` their number. The short form has 6 rounds, the
 //! long one (`FOREBAY_TEST_ALL`) 40.
@@ -14,6 +15,8 @@ mod common;
 mod drives;
 #[path = "kill_drives/life.rs"]
 mod life;
+#[path = "kill_drives/operator.rs"]
+mod operator;
 #[path = "kill_drives/path.rs"]
 mod path;
 #[path = "kill_drives/replaced.rs"]
@@ -43,6 +46,17 @@ struct Totals {
     corrupted: u64,
     corrupted_while_used: u64,
     overwritten: u64,
+    /// New drives put in, drives given up and taken out of use; times that all was whole after that, and that it waited for a drive or space.
+    put_in: u64,
+    given_up: u64,
+    retired: u64,
+    made_whole: u64,
+    not_whole: u64,
+    /// Times that something was left to be made anew when the server died.
+    left_to_the_next: u64,
+    /// Times that all was looked at, and what was mended by it.
+    scrubs: u64,
+    flushes_mended: u64,
     /// Fragments, and those unanswered at a kill.
     acknowledged: u64,
     unanswered: u64,

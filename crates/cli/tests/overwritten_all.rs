@@ -1,5 +1,5 @@
 //! Random bytes over any one drive of 4+1, and any two of 8+2: while the server is stopped, and while it serves. Every read is right, and the
-//! server says what it met.
+//! server says what it met, and where. When all was looked at, it is mended: then the drives that were overwritten are relied upon.
 //!
 //! The short form overwrites some drives, the long one (`FOREBAY_TEST_ALL`) each one and each two. All is seeded; `FOREBAY_KILL_SEED`
 //! chooses other bytes.
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::load::{Random, from_environment, long_form, payload, verify};
+use common::load::{Random, from_environment, ids_of_run, long_form, put_all, verify};
 use common::{Server, forebay, scratch};
 use forebay_client::Client;
 use forebay_types::FragmentId;
@@ -37,31 +37,19 @@ struct Totals {
     units_damaged_before: u64,
     units_damaged_serving: u64,
     read_degraded: u64,
+    flushes_mended: u64,
+    /// Read where drives that had been overwritten are needed.
+    verified_mended: u64,
 }
 
 /// A store with data, and copies of its drives as they were.
 struct Store {
     directory: TempDir,
     paths: Vec<PathBuf>,
+    parity: u32,
     ids: Vec<FragmentId>,
     random: Random,
     totals: Totals,
-}
-
-fn ids(run: u32, count: u64) -> Vec<FragmentId> {
-    (0..count).map(|number| FragmentId::new(run, number / 8, (number % 8) as u32)).collect()
-}
-
-/// All of them are acknowledged when it returns.
-fn put(client: &mut Client, ids: &[FragmentId]) {
-    for id in ids {
-        client.put(*id, 8, &payload(*id)).expect("taken");
-    }
-    client.flush().expect("answered");
-    let mut results = Vec::new();
-    client.take_put_results(&mut results);
-    assert!(results.iter().all(|result| result.outcome.is_acknowledged()), "{:?}", results.first());
-    assert_eq!(results.len(), ids.len());
 }
 
 fn status(client: &mut Client) -> Value {
@@ -78,17 +66,18 @@ impl Store {
         let directory = scratch();
         let paths: Vec<PathBuf> =
             (0..data + parity).map(|number| directory.path().join(format!("drive{number}"))).collect();
-        let (data, parity) = (data.to_string(), parity.to_string());
-        let options = ["init", "--data", &data, "--parity", &parity, "--drive-bytes", "24MiB", "--slot-bytes", "1MiB"];
+        let (data_text, parity_text) = (data.to_string(), parity.to_string());
+        let options =
+            ["init", "--data", &data_text, "--parity", &parity_text, "--drive-bytes", "24MiB", "--slot-bytes", "1MiB"];
         let words = options.iter().map(std::ffi::OsStr::new).chain(["--lanes", "2"].iter().map(std::ffi::OsStr::new));
         forebay(words.chain(paths.iter().map(|path| path.as_os_str()))).expect(0);
         // All is read from the drives, and none is judged by its speed.
         let config = "[store]\ndrive-timeout-ms = 60000\ncache-bytes = 0\n";
         fs::write(directory.path().join("forebay.toml"), config).expect("written");
-        let (ids, totals) = (ids(1, FRAGMENTS), Totals::default());
-        let mut store = Store { directory, paths, ids, random: Random(seed), totals };
+        let (ids, totals) = (ids_of_run(1, FRAGMENTS), Totals::default());
+        let mut store = Store { directory, paths, parity, ids, random: Random(seed), totals };
         let server = store.serve();
-        put(&mut server.client("test"), &store.ids);
+        put_all(&mut server.client("test"), &store.ids);
         store.totals.acknowledged += FRAGMENTS;
         server.terminate().expect(0);
         for path in &store.paths {
@@ -105,8 +94,13 @@ impl Store {
     }
 
     fn serve(&self) -> Server {
+        self.serve_on(&[], &self.paths)
+    }
+
+    fn serve_on(&self, options: &[&str], paths: &[PathBuf]) -> Server {
         let config = self.directory.path().join("forebay.toml").display().to_string();
-        let started = Server::start_at("127.0.0.1:0", &["--config", &config], &self.paths);
+        let options: Vec<&str> = ["--config", &config].into_iter().chain(options.iter().copied()).collect();
+        let started = Server::start_at("127.0.0.1:0", &options, paths);
         let mut server = started.unwrap_or_else(|ran| panic!("it did not start: {ran:?}"));
         server.collect_log();
         server
@@ -155,8 +149,8 @@ impl Store {
         let server = self.serve();
         let mut client = server.client("test");
         self.verify(&mut client, &[]);
-        let more = ids(2, MORE);
-        put(&mut client, &more);
+        let more = ids_of_run(2, MORE);
+        put_all(&mut client, &more);
         self.totals.acknowledged += MORE;
         server.kill();
         self.expect_absent(drives, &more);
@@ -168,14 +162,68 @@ impl Store {
         self.overwrite(drives, SUPERBLOCKS_BYTES);
         let server = self.serve();
         let mut client = server.client("test");
-        let more = ids(2, MORE);
-        put(&mut client, &more);
+        let more = ids_of_run(2, MORE);
+        put_all(&mut client, &more);
         self.totals.acknowledged += MORE;
         let status = self.verify(&mut client, &more);
         self.totals.units_damaged_before += counter(&status, "units_damaged");
         server.kill();
         let server = self.serve();
         self.verify(&mut server.client("test"), &more);
+        self.mend(&server, drives);
+        server.terminate().expect(0);
+        let words = ["doctor", "--json"].iter().map(std::ffi::OsStr::new);
+        let ran = forebay(words.chain(self.paths.iter().map(|path| path.as_os_str()))).expect(0);
+        assert_eq!(ran.json()["verdict"], "whole");
+        self.rely_on(drives, &more);
+    }
+
+    /// Has the server look at everything: it finds damage on these drives, on no other, and mends all.
+    fn mend(&mut self, server: &Server, drives: &[usize]) {
+        let told = server.run(&["drive", "scrub", "--json"]).expect(0).json();
+        assert_eq!((&told["flushes_not_mended"], &told["units_lost"]), (&0.into(), &0.into()), "{told}");
+        self.totals.flushes_mended += told["flushes_mended"].as_u64().expect("a number");
+        let list = server.run(&["drive", "list", "--json"]).expect(0).json();
+        for (number, drive) in list["drives"].as_array().expect("a list").iter().enumerate() {
+            let count = |name: &str| drive[name].as_u64().expect("a number");
+            let damaged = count("units_damaged") + count("units_unreadable") + count("headers_damaged");
+            assert_eq!(damaged > 0, drives.contains(&number), "drive {number}: {list}");
+            assert_eq!(count("mended") > 0, drives.contains(&number), "drive {number}: {list}");
+        }
+        // Nothing is left to find.
+        let again = server.run(&["drive", "scrub", "--json"]).expect(0).json();
+        assert!(again["segments_checked"].as_u64() > Some(0), "{again}");
+        assert_eq!(again["flushes_mended"], 0, "{again}");
+    }
+
+    /// Waits until a drive that was overwritten from its start says again what it is.
+    fn wait_for_superblock(&self, drive: usize) {
+        let magic = fs::read(copy_of(&self.paths[drive])).expect("read")[..8].to_vec();
+        let is_there = || {
+            let mut start = vec![0; SUPERBLOCKS_BYTES as usize];
+            let file = fs::File::open(&self.paths[drive]).expect("opened");
+            file.read_exact_at(&mut start, 0).expect("read");
+            start.chunks(4096).any(|block| block[..8] == magic[..])
+        };
+        while !is_there() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// Without as many others as may fail everything is right: these drives are as they were.
+    fn rely_on(&mut self, drives: &[usize], more: &[FragmentId]) {
+        let mut paths: Vec<PathBuf> = self.paths.clone();
+        for _ in 0..self.parity {
+            let others: Vec<PathBuf> =
+                paths.iter().filter(|path| !drives.iter().any(|drive| self.paths[*drive] == **path)).cloned().collect();
+            let other = &others[self.random.below(others.len() as u64) as usize];
+            paths.retain(|path| path != other);
+        }
+        let server = self.serve_on(&["--read-only"], &paths);
+        let before = self.totals.verified;
+        let status = self.verify(&mut server.client("test"), more);
+        self.totals.verified_mended += self.totals.verified - before;
+        assert_eq!((counter(&status, "units_damaged"), counter(&status, "reads_failed")), (0, 0), "{status}");
         server.kill();
     }
 
@@ -196,8 +244,8 @@ impl Store {
                 let mut client = server.client("writer");
                 let (mut more, mut run) = (Vec::new(), 2);
                 while more.is_empty() || !over.load(Relaxed) {
-                    let ids = ids(run, MORE);
-                    put(&mut client, &ids);
+                    let ids = ids_of_run(run, MORE);
+                    put_all(&mut client, &ids);
                     more.extend(ids);
                     run += 1;
                 }
@@ -211,8 +259,10 @@ impl Store {
         self.totals.acknowledged += more.len() as u64;
         let status = self.verify(&mut server.client("test"), &more);
         self.totals.units_damaged_serving += counter(&status, "units_damaged");
+        self.mend(&server, drives);
+        drives.iter().for_each(|drive| self.wait_for_superblock(*drive));
         server.kill();
-        self.expect_absent(drives, &more);
+        self.rely_on(drives, &more);
     }
 
     fn all(&mut self, drives: &[usize]) {
@@ -223,8 +273,11 @@ impl Store {
 
     fn finish(self) {
         println!("{:?}", self.totals);
-        let Totals { units_damaged_before, units_damaged_serving, read_degraded, .. } = self.totals;
+        let Totals {
+            units_damaged_before, units_damaged_serving, read_degraded, flushes_mended, verified_mended, ..
+        } = self.totals;
         assert!(units_damaged_before > 0 && units_damaged_serving > 0 && read_degraded > 0);
+        assert!(flushes_mended > 0 && verified_mended > 0);
     }
 }
 

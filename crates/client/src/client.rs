@@ -7,7 +7,9 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_protocol::{ChangeDrive, Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Status, StreamInfo, Streams};
+use forebay_protocol::{
+    ChangeDrive, Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Scrub, Status, StreamInfo, Streams,
+};
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, PutOutcome, ReadOutcome, crc32c};
 
@@ -249,6 +251,14 @@ impl Client {
     /// When the server refuses or gives no answer.
     pub fn change_drive(&mut self, change: ChangeDrive) -> Result<(), ClientError> {
         self.ask_one(LANE_CONTROL, Request::ChangeDrive(change)).map(drop)
+    }
+
+    /// Has every byte of what is stored looked at and mended where it is damaged; the status says how far that is.
+    ///
+    /// # Errors
+    /// When the server refuses or gives no answer.
+    pub fn scrub(&mut self) -> Result<(), ClientError> {
+        self.ask_one(LANE_CONTROL, Request::Scrub(Scrub)).map(drop)
     }
 
     fn lane_of(&self, key: EventKey) -> u16 {

@@ -373,6 +373,8 @@ pub struct ScrubStatus {
     pub flushes_not_mended: u64,
     /// Rows that are damaged on more drives than parity can mend.
     pub units_lost: u64,
+    /// Segments that an operator wants looked at and that are not, or not mended yet.
+    pub segments_asked: u64,
 }
 
 /// What was moved to make room since the start.

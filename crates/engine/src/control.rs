@@ -178,10 +178,14 @@ impl Control {
             return Err(format!("drive {drive} is no member of the store; nothing was changed"));
         }
         let gone = listed.iter().filter(|member| self.leaving.contains(member)).count();
-        let (left, needed) = (listed.len() - gone - 1, self.members_needed(listed.len()));
+        // A list that is valid is not enough: lanes that cannot write make nothing anew either.
+        let geometry = &self.durable.geometry;
+        let width = usize::from(geometry.data_shards_min) + usize::from(geometry.parity_shards);
+        let (left, needed) = (listed.len() - gone - 1, self.members_needed(listed.len()).max(width));
         if left < needed {
             return Err(format!(
-                "without drive {drive} {left} of {} members would be left and {needed} are needed for writing; nothing was changed. Put a                  new drive in first: `forebay drive replace`",
+                "without drive {drive} {left} of {} members would be left and {needed} are needed for writing; nothing was changed. Put a \
+                 new drive in first: `forebay drive replace`",
                 listed.len()
             ));
         }

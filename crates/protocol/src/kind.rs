@@ -73,6 +73,8 @@ numbered!(
         InjectFault = 0x000E;
         /// Take a drive out of the store, or put one in.
         ChangeDrive = 0x000F;
+        /// Look at all that is stored, and mend it.
+        Scrub = 0x0010;
         /// Answers Hello.
         HelloReply = 0x8001;
         /// Answers Put.
@@ -93,7 +95,7 @@ numbered!(
         RunsReply = 0x800B;
         /// Answers Status.
         StatusReply = 0x800C;
-        /// Answers Ping, InjectFault and ChangeDrive.
+        /// Answers Ping, InjectFault, ChangeDrive and Scrub.
         Done = 0x800D;
         /// Answers any request that could not be served as a whole; request 0 when it answers none.
         Error = 0xFFFF;

@@ -226,7 +226,7 @@ fn expected(kind: Kind) -> Vec<String> {
             |where the new one is = /dev/sdx"
             .to_owned(),
         Kind::Error => "error code = 0x8|bit 0 = 0x1|bytes of the sentence = 0xa|what happened = Try again.".to_owned(),
-        Kind::Streams | Kind::Runs | Kind::Status | Kind::Ping | Kind::Done => return Vec::new(),
+        Kind::Streams | Kind::Runs | Kind::Status | Kind::Ping | Kind::Scrub | Kind::Done => return Vec::new(),
     };
     text.split('|').map(str::to_owned).collect()
 }

@@ -237,6 +237,7 @@ proptest! {
         round_trip(&Runs)?;
         round_trip(&Status)?;
         round_trip(&Ping)?;
+        round_trip(&Scrub)?;
         round_trip(&Done)?;
         let mut bytes = Vec::new();
         StatusReply { json: json.clone() }.encode(1, &mut bytes);

@@ -10,7 +10,7 @@ use forebay_types::{DriveNumber, DriveUuid};
 use serde::Serialize;
 
 use crate::control::{ControlHandle, ControlStatus, Shared};
-use crate::init::{InitProgress, prepare_drive};
+use crate::init::{InitError, InitProgress, prepare_drive};
 
 /// The control part answers within what drives may take.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -45,6 +45,27 @@ pub struct Replacement {
     pub number: Option<u16>,
     /// Why it failed.
     pub reason: Option<String>,
+    /// Whether the same may succeed later, when it failed: the drive was in use, or something did not answer.
+    pub is_retryable: bool,
+}
+
+/// Why a drive was not replaced.
+struct NotReplaced {
+    reason: String,
+    is_retryable: bool,
+}
+
+impl From<InitError> for NotReplaced {
+    fn from(error: InitError) -> NotReplaced {
+        NotReplaced { reason: error.to_string(), is_retryable: error.is_retryable() }
+    }
+}
+
+/// The control part refused what was asked of it before, or a drive did not answer.
+impl From<String> for NotReplaced {
+    fn from(reason: String) -> NotReplaced {
+        NotReplaced { reason, is_retryable: true }
+    }
 }
 
 impl Replacement {
@@ -90,7 +111,10 @@ impl ControlHandle {
             let done = replace(&shared, drive, &path, size, force);
             shared.replacement(|replacement| match done {
                 Ok(number) => (replacement.state, replacement.number) = ("done", Some(number.0)),
-                Err(reason) => (replacement.state, replacement.reason) = ("failed", Some(reason)),
+                Err(NotReplaced { reason, is_retryable }) => {
+                    (replacement.state, replacement.reason) = ("failed", Some(reason));
+                    replacement.is_retryable = is_retryable;
+                }
             });
         };
         let thread = std::thread::Builder::new().name("forebay-replace".to_owned());
@@ -120,6 +144,7 @@ fn begin(status: &mut ControlStatus, drive: DriveNumber, path: &Path) -> Result<
         total_bytes: 0,
         number: None,
         reason: None,
+        is_retryable: false,
     });
     Ok(size)
 }
@@ -130,7 +155,7 @@ fn replace(
     path: &Path,
     (slots, bytes): (u32, u64),
     force: bool,
-) -> Result<DriveNumber, String> {
+) -> Result<DriveNumber, NotReplaced> {
     let mut progress = |progress: InitProgress| {
         let (state, done_bytes, total_bytes) = match progress {
             InitProgress::Looking { read_bytes, total_bytes } => ("looking", read_bytes, total_bytes),
@@ -141,8 +166,7 @@ fn replace(
         });
     };
     let (geometry, media) = (shared.geometry, shared.media);
-    let made = prepare_drive(path, (slots, bytes), &geometry, force, &media, &mut progress);
-    let made = made.map_err(|error| error.to_string())?;
+    let made = prepare_drive(path, (slots, bytes), &geometry, force, &media, &mut progress)?;
     shared.replacement(|replacement| replacement.state = "joining");
     let number = shared.carry_out(Command::Add { uuid: made.uuid, file: made.file, slots })?;
     let is_member = shared.status().drives.iter().any(|d| d.number == drive.0 && d.state == "member");

@@ -35,6 +35,7 @@ struct Drive {
 #[serde(default)]
 struct Lane {
     rebuild: Rebuild,
+    scrub: Scrub,
     drive_health: Vec<Health>,
 }
 
@@ -46,6 +47,12 @@ struct Rebuild {
     segments_stuck: u64,
     waits_for: Option<String>,
     is_whole: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Scrub {
+    segments_asked: u64,
 }
 
 /// What the lanes know of a drive; here summed over them.
@@ -128,13 +135,17 @@ fn notes(told: &Drives, of: impl Fn(&Drive) -> Health) -> Vec<String> {
             "{stuck} segments cannot be made whole without the drives that are out: put those back if they still work"
         ));
     }
-    let whole = !told.lanes.is_empty() && told.lanes.iter().all(|lane| lane.rebuild.is_whole);
+    let asked: u64 = told.lanes.iter().map(|lane| lane.scrub.segments_asked).sum();
+    if asked > 0 {
+        notes.push(format!("all that is stored is looked at, {asked} segments are left"));
+    }
+    let is_whole = is_whole(told, &of);
     for drive in told.drives.iter().filter(|drive| matches!(drive.state.as_str(), "retired" | "out" | "failed")) {
-        if whole && of(drive).segments_alive == 0 {
+        if is_whole {
             notes.push(format!("nothing lives on drive {} any more: it may be taken away", drive.number));
         }
     }
-    if let Some(Replacement { drive, path, state, done_bytes, total_bytes, number, reason }) = &told.replacement {
+    if let Some(Replacement { drive, path, state, done_bytes, total_bytes, number, reason, .. }) = &told.replacement {
         let number = number.map_or(String::new(), |number| format!(" as drive {number}"));
         let how_far = if *total_bytes > 0 && state != "done" {
             format!(", {} of {}", human_bytes(*done_bytes), human_bytes(*total_bytes))
@@ -147,10 +158,17 @@ fn notes(told: &Drives, of: impl Fn(&Drive) -> Health) -> Vec<String> {
     notes
 }
 
+/// Whether everything lies on members. Just after a drive was taken out a lane may not have heard of it.
+fn is_whole(told: &Drives, of: impl Fn(&Drive) -> Health) -> bool {
+    let lanes = !told.lanes.is_empty() && told.lanes.iter().all(|lane| lane.rebuild.is_whole);
+    lanes && told.drives.iter().all(|drive| drive.state == "member" || of(drive).segments_alive == 0)
+}
+
 /// The same for scripts.
 fn object(told: &Drives, health: &BTreeMap<u16, Health>) -> serde_json::Value {
+    let of = |drive: &Drive| health.get(&drive.number).cloned().unwrap_or_default();
     let drive = |drive: &Drive| {
-        let of = health.get(&drive.number).cloned().unwrap_or_default();
+        let of = of(drive);
         serde_json::json!({
             "number": drive.number,
             "state": drive.state,
@@ -167,6 +185,6 @@ fn object(told: &Drives, health: &BTreeMap<u16, Health>) -> serde_json::Value {
     };
     serde_json::json!({
         "drives": told.drives.iter().map(drive).collect::<Vec<_>>(),
-        "whole": told.lanes.iter().all(|lane| lane.rebuild.is_whole),
+        "whole": is_whole(told, of),
     })
 }

@@ -47,6 +47,23 @@ pub fn payload(id: FragmentId) -> Vec<u8> {
     random.bytes(count)
 }
 
+/// The first fragments of a run, eight of each event.
+pub fn ids_of_run(run: u32, count: u64) -> Vec<FragmentId> {
+    (0..count).map(|number| FragmentId::new(run, number / 8, (number % 8) as u32)).collect()
+}
+
+/// Puts fragments; all of them are acknowledged when it returns.
+pub fn put_all(client: &mut Client, ids: &[FragmentId]) {
+    for id in ids {
+        client.put(*id, 8, &payload(*id)).expect("taken");
+    }
+    client.flush().expect("answered");
+    let mut results = Vec::new();
+    client.take_put_results(&mut results);
+    assert!(results.iter().all(|result| result.outcome.is_acknowledged()), "{:?}", results.first());
+    assert_eq!(results.len(), ids.len());
+}
+
 /// Gives the number of results that there were.
 pub fn take_acknowledged(client: &mut Client, acknowledged: &mut Vec<FragmentId>) -> usize {
     let mut results: Vec<PutResult> = Vec::new();

@@ -1,7 +1,8 @@
 //! The drives of a store, what was done to them, and how much more may be done.
 //!
 //! The promise: what was acknowledged survives as long as at most m drives are out of order. A drive is out of order from when it is harmed
-//! until nothing lives any more of what lived then; one that was only away, until it is back.
+//! until nothing lives any more of what lived then, or all of that is whole again: one that is no member, when the server says that everything lies on
+//! members; a member, when a scrub has looked at everything. One that was only away or given up is in order when a start finds it.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -29,57 +30,73 @@ pub struct Shape {
 /// Fewer drives than data and parity never write, so narrower segments are allowed for.
 const DATA_MIN: u64 = 2;
 
-/// A drive.
-struct Drive {
-    path: PathBuf,
+/// A drive; its number is its place among all that the store has had.
+pub(super) struct Drive {
+    pub(super) path: PathBuf,
     /// Where its file is kept while it is away.
-    away: Option<PathBuf>,
+    pub(super) away: Option<PathBuf>,
     /// What stands where it was.
     stand_in: Option<StandIn>,
     /// What lives may be missing, because it is away.
-    missed: bool,
+    pub(super) missed: bool,
     /// What lives may be wrong on it.
-    damaged: bool,
+    pub(super) damaged: bool,
     /// In the store's list, as its server last said.
-    member: bool,
+    pub(super) member: bool,
+    /// Nothing lives on it, and nothing ever will.
+    pub(super) empty: bool,
+    /// Taken away for good.
+    pub(super) gone: bool,
+}
+
+impl Drive {
+    pub(super) fn at(path: PathBuf) -> Drive {
+        Drive {
+            path,
+            away: None,
+            stand_in: None,
+            missed: false,
+            damaged: false,
+            member: true,
+            empty: false,
+            gone: false,
+        }
+    }
 }
 
 /// All drives of a store.
 pub struct Drives {
     shape: Shape,
-    directory: PathBuf,
-    drives: Vec<Drive>,
+    pub(super) directory: PathBuf,
+    pub(super) drives: Vec<Drive>,
     /// Members that the next start may not find.
     lost_now: u64,
     /// Its copy stands where another was: as long as that is so, nothing is done to it.
     copied: Option<usize>,
+    /// A new drive, which may be a member by now or not.
+    pub(super) joining: Option<PathBuf>,
 }
 
 impl Drives {
     /// Makes a store in this directory.
     pub fn make(directory: &Path, shape: Shape) -> Drives {
         fs::create_dir_all(directory.join("away")).expect("made");
-        let drive = |number: u64| Drive {
-            path: directory.join(format!("drive{number}")),
-            away: None,
-            stand_in: None,
-            missed: false,
-            damaged: false,
-            member: true,
-        };
-        let drives: Vec<Drive> = (0..shape.drives).map(drive).collect();
+        let drives: Vec<Drive> =
+            (0..shape.drives).map(|number| Drive::at(directory.join(format!("drive{number}")))).collect();
         init(&drives.iter().map(|drive| drive.path.clone()).collect::<Vec<_>>(), shape).expect(0);
-        Drives { shape, directory: directory.to_owned(), drives, lost_now: 0, copied: None }
+        Drives { shape, directory: directory.to_owned(), drives, lost_now: 0, copied: None, joining: None }
     }
 
     /// What a server is told: every place where a drive is or was.
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.drives.iter().map(|drive| drive.path.clone()).collect()
+        let left = self.drives.iter().filter(|drive| !drive.gone);
+        left.map(|drive| drive.path.clone()).chain(self.joining.clone()).collect()
     }
 
     /// Those that are there.
     pub fn paths_there(&self) -> Vec<PathBuf> {
-        self.drives.iter().filter(|drive| drive.away.is_none()).map(|drive| drive.path.clone()).collect()
+        let there = self.drives.iter().filter(|drive| drive.away.is_none() && !drive.gone);
+        there.map(|drive| drive.path.clone()).chain(self.joining.clone()).collect()
     }
 
     /// Those that are there, without as many as may fail.
@@ -88,12 +105,14 @@ impl Drives {
         for _ in 0..self.failures_left().min(whole.len() as u64) {
             whole.swap_remove(random.below(whole.len() as u64) as usize);
         }
+        // Those on which nothing lives are not missed.
+        let empty_too = random.percent(50);
         let stays = |(number, drive): (usize, &Drive)| {
-            let there = drive.away.is_none();
+            let there = drive.away.is_none() && !drive.gone && !(drive.empty && empty_too);
             let harmed_or_out = drive.damaged || !drive.member || self.copied == Some(number);
             (there && (harmed_or_out || whole.contains(&number))).then(|| drive.path.clone())
         };
-        self.drives.iter().enumerate().filter_map(stays).collect()
+        self.drives.iter().enumerate().filter_map(stays).chain(self.joining.clone()).collect()
     }
 
     /// Drives that count as failed.
@@ -106,9 +125,9 @@ impl Drives {
         self.shape.parity - self.out_of_order()
     }
 
-    /// So few members are left that none may go.
+    /// So many drives have come and gone that another store may have its turn.
     pub fn is_worn(&self) -> bool {
-        self.members() <= self.members_min()
+        self.drives.len() as u64 >= 2 * self.shape.drives
     }
 
     /// Nothing lives any more: what was done to drives harms nobody now.
@@ -116,6 +135,11 @@ impl Drives {
         for drive in &mut self.drives {
             (drive.missed, drive.damaged) = (false, false);
         }
+    }
+
+    /// There are fewer members than at first.
+    pub(super) fn is_short(&self) -> bool {
+        self.members() < self.shape.drives
     }
 
     fn members(&self) -> u64 {
@@ -129,17 +153,22 @@ impl Drives {
     }
 
     /// Whether one more member may be harmed so that the next start does not find it.
-    fn may_lose_one(&self) -> bool {
-        self.failures_left() > 0 && self.members() > self.members_min() + self.lost_now
+    pub(super) fn may_lose_one(&self) -> bool {
+        self.failures_left() > 0 && self.may_go()
+    }
+
+    /// Whether one member less is enough, while there is one to which nothing was done.
+    pub(super) fn may_go(&self) -> bool {
+        self.members() > self.members_min() + self.lost_now && !self.whole().is_empty()
     }
 
     /// Drives that are there and as they should be.
-    fn whole(&self) -> Vec<usize> {
+    pub(super) fn whole(&self) -> Vec<usize> {
         let whole = |drive: &Drive| drive.member && drive.away.is_none() && !drive.damaged;
         (0..self.drives.len()).filter(|n| whole(&self.drives[*n]) && self.copied != Some(*n)).collect()
     }
 
-    fn any(candidates: &[usize], random: &mut Random) -> usize {
+    pub(super) fn any(candidates: &[usize], random: &mut Random) -> usize {
         candidates[random.below(candidates.len() as u64) as usize]
     }
 
@@ -245,8 +274,11 @@ impl Drives {
         let warnings = status["warnings"].to_string();
         (self.lost_now, self.copied) = (0, None);
         let told = status["drives"].as_array().expect("a list");
+        self.see_what_joined(told.len());
         for (drive, told) in self.drives.iter_mut().zip(told) {
             drive.member = told["state"] == "member";
+            // One that was given up is read again by the next server.
+            drive.missed &= drive.away.is_some();
             if drive.away.is_some() {
                 assert!(!drive.member, "a drive that is away is none: {told}");
                 let path = drive.path.display().to_string();
@@ -262,6 +294,7 @@ impl Drives {
     /// What was done to the drives, for a failure.
     pub fn describe(&self) -> String {
         let word = |drive: &Drive| match (drive.away.is_some(), drive.damaged, drive.member) {
+            _ if drive.gone => "gone",
             (true, damaged, _) => {
                 if damaged {
                     "away, damaged"

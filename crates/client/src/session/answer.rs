@@ -3,7 +3,7 @@
 use forebay_protocol::{
     Accepted, AcceptedReply, ChangeDrive, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent,
     GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Message, Ping, Release, RunInfo, Runs, RunsReply,
-    Status, StatusReply, StreamInfo, Streams, StreamsReply,
+    Scrub, Status, StatusReply, StreamInfo, Streams, StreamsReply,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
 
@@ -33,6 +33,7 @@ pub enum Request {
     Ping(Ping),
     InjectFault(InjectFault),
     ChangeDrive(ChangeDrive),
+    Scrub(Scrub),
 }
 
 impl Request {
@@ -56,6 +57,7 @@ impl Request {
             Request::Ping(_) => Kind::Ping,
             Request::InjectFault(_) => Kind::InjectFault,
             Request::ChangeDrive(_) => Kind::ChangeDrive,
+            Request::Scrub(_) => Kind::Scrub,
         }
     }
 
@@ -74,6 +76,7 @@ impl Request {
             Request::Ping(message) => message.encode(number, into),
             Request::InjectFault(message) => message.encode(number, into),
             Request::ChangeDrive(message) => message.encode(number, into),
+            Request::Scrub(message) => message.encode(number, into),
         }
     }
 }
@@ -97,7 +100,7 @@ pub enum Answer {
     Runs(Vec<RunInfo>),
     /// To Status: one JSON object.
     Status(String),
-    /// To Ping, InjectFault and ChangeDrive.
+    /// To Ping, InjectFault, ChangeDrive and Scrub.
     Done,
 }
 
@@ -154,7 +157,7 @@ impl Collector {
             Request::Streams(_) => Wanted::Streams,
             Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
             Request::Status(_) => Wanted::Status,
-            Request::Ping(_) | Request::InjectFault(_) | Request::ChangeDrive(_) => Wanted::Done,
+            Request::Ping(_) | Request::InjectFault(_) | Request::ChangeDrive(_) | Request::Scrub(_) => Wanted::Done,
         };
         Collector { wanted, damaged: None }
     }

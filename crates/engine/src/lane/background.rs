@@ -78,6 +78,7 @@ impl Lane {
                 break;
             }
         }
+        self.see_to_asked();
         self.list_what_moved();
         self.tell_damage();
     }

@@ -1,10 +1,10 @@
-//! Looking at every byte of every closed segment once per period, and mending what is damaged: what a scrub finds, and what a read met.
+//! Looking at every byte of every closed segment once per period, or when an operator asks for it, and mending what is damaged: what a scrub finds, and what a read met.
 //!
 //! What is damaged is written again where it lies: those units and headers alone that are not what they should be, with the bytes that the other
 //! shards give for them and the sums confirm. A mending write that is torn leaves damaged what was damaged before, nothing else. On what
 //! drives something was found is counted, and told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_format::{SegmentId, SegmentState};
@@ -49,6 +49,12 @@ pub(super) struct Scrub {
     /// Checked flushes whose damage is to be mended.
     found: VecDeque<(SegmentIndex, FlushPlace, FlushCheck)>,
     current: Option<Scrubbing>,
+    /// Segments that an operator wants looked at.
+    asked: BTreeSet<(SegmentIndex, SegmentId)>,
+    /// An operator asked, and what there is has not all been looked at and mended yet.
+    round_is_on: bool,
+    /// Steps on their way that mend.
+    mending: usize,
     looked_at: Option<Time>,
     drives: BTreeMap<DriveNumber, DriveHealth>,
     /// Found since it was told last.
@@ -67,6 +73,36 @@ impl Lane {
         }
     }
 
+    /// Has everything looked at that is stored now, whenever that was looked at last. What is written to now is closed for it. How far it is says
+    /// [`ScrubStatus::segments_asked`].
+    pub fn scrub_all(&mut self) {
+        if self.config.read_only || !self.is_serving() {
+            return;
+        }
+        if !self.writer.frozen {
+            self.retire_segment();
+        }
+        let alive = self.segments.iter().filter(|(_, segment)| segment.live_records > 0);
+        let scrub = &mut self.background.scrub;
+        scrub.asked = alive.map(|(index, segment)| (index, segment.id)).collect();
+        (scrub.round_is_on, scrub.looked_at) = (true, None);
+    }
+
+    /// Forgets of what was asked for that which died, and ends the round when nothing is left.
+    pub(super) fn see_to_asked(&mut self) {
+        let (scrub, segments) = (&mut self.background.scrub, &self.segments);
+        if !scrub.round_is_on {
+            return;
+        }
+        scrub.asked.retain(|(index, id)| segments.find(*index).is_some_and(|s| s.id == *id && s.live_records > 0));
+        let mended = scrub.found.is_empty() && scrub.mends.is_empty() && scrub.mending == 0;
+        scrub.round_is_on = !(scrub.asked.is_empty() && scrub.current.is_none() && mended);
+    }
+
+    fn is_asked_for(&self, index: SegmentIndex, id: SegmentId) -> bool {
+        self.background.scrub.asked.contains(&(index, id))
+    }
+
     pub(super) fn has_to_mend(&self) -> bool {
         let scrub = &self.background.scrub;
         !scrub.mends.is_empty() || !scrub.found.is_empty() || scrub.current.is_some()
@@ -80,6 +116,7 @@ impl Lane {
             if targets.is_empty() || self.segments.get(segment).live_records == 0 {
                 continue;
             }
+            self.background.scrub.mending += 1;
             self.start_step(segment, move |reader| async move {
                 let repaired = reader.repair(place, &targets).await;
                 Stepped::Mended(check, repaired)
@@ -129,15 +166,18 @@ impl Lane {
             return false;
         }
         self.background.scrub.looked_at = Some(self.now);
-        let due = self.segments.iter().filter(|(_, segment)| {
+        let period = self.config.scrub_period;
+        let due = self.segments.iter().filter(|(index, segment)| {
             let rests = segment.state != SegmentState::Open && !segment.writing && segment.live_records > 0;
-            rests && segment.scrub_at <= self.now
+            let period_is_over = !period.is_zero() && segment.scrub_at <= self.now;
+            rests && (period_is_over || self.is_asked_for(*index, segment.id))
         });
         let Some(index) = due.min_by_key(|(_, segment)| segment.scrub_at).map(|(index, _)| index) else { return false };
-        let period = self.config.scrub_period;
         let segment = self.segments.get_mut(index);
         segment.pins += 1;
         segment.scrub_at = self.now + period;
+        let id = segment.id;
+        self.background.scrub.asked.remove(&(index, id));
         let left = self.flush_places(index).into();
         self.background.scrub.current = Some(Scrubbing { segment: index, left, running: 0 });
         // There may be more that are due.
@@ -148,8 +188,10 @@ impl Lane {
     /// When segments that are due are looked for.
     pub(super) fn next_scrub(&self) -> Option<Time> {
         let period = self.config.scrub_period;
-        let on = !period.is_zero() && self.segments.len() > 0 && self.background.scrub.current.is_none();
-        on.then(|| self.background.scrub.looked_at.map_or(self.now, |looked_at| looked_at + LOOK.min(period)))
+        let scrub = &self.background.scrub;
+        let on = (!period.is_zero() || scrub.round_is_on) && self.segments.len() > 0 && scrub.current.is_none();
+        let look = if period.is_zero() { LOOK } else { LOOK.min(period) };
+        on.then(|| scrub.looked_at.map_or(self.now, |looked_at| looked_at + look))
     }
 
     /// After a start it is not known what was looked at when: each segment's turn lies somewhere in the next period, where its number says.
@@ -243,6 +285,7 @@ impl Lane {
     }
 
     pub(super) fn flush_is_mended(&mut self, check: &FlushCheck, repaired: Repaired) {
+        self.background.scrub.mending -= 1;
         self.counters.media_bytes_written += repaired.bytes_written;
         if repaired.is_whole() {
             self.background.scrub.status.flushes_mended += 1;
@@ -278,6 +321,14 @@ impl Lane {
     pub(super) fn scrub_status(&self) -> ScrubStatus {
         let mut status = self.background.scrub.status.clone();
         status.period_s = self.config.scrub_period.as_secs();
+        let (scrub, segments) = (&self.background.scrub, &self.segments);
+        let lives = |(index, id): &&(SegmentIndex, SegmentId)| {
+            segments.find(*index).is_some_and(|segment| segment.id == *id && segment.live_records > 0)
+        };
+        if scrub.round_is_on {
+            // What is looked at or mended now counts as one.
+            status.segments_asked = scrub.asked.iter().filter(lives).count() as u64 + 1;
+        }
         status
     }
 

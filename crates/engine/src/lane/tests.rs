@@ -3,6 +3,7 @@
 mod memory;
 mod offers;
 mod repair;
+mod scrub;
 mod survey;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Status, Ping, InjectFault, ChangeDrive, Done and Error.
+//! Status, Ping, InjectFault, ChangeDrive, Scrub, Done and Error.
 
 use forebay_types::{DriveNumber, crc32c};
 
@@ -18,12 +18,17 @@ pub struct Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ping;
 
+/// Has every byte of what is stored now looked at, and mended where it is damaged. Done comes when that is begun; the status says how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrub;
+
 /// Done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done;
 
 empty!(Status);
 empty!(Ping);
+empty!(Scrub);
 empty!(Done);
 
 /// The state as JSON text, which this crate does not look into. It travels as the payload.

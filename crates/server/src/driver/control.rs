@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use forebay_protocol::limits::FRAME_PAYLOAD_BYTES_MAX;
 use forebay_protocol::{
     ChangeDrive, Class, Done, DriveChange, ErrorCode, ErrorReply, Frame, FrameBuffer, FrameError, HelloReply,
-    InjectFault, Kind, LANE_CONTROL, Message as _, PROTOCOL_VERSION, Ping, Status, StatusReply,
+    InjectFault, Kind, LANE_CONTROL, Message as _, PROTOCOL_VERSION, Ping, Scrub, Status, StatusReply,
 };
 use forebay_store::StoreInfo;
 use forebay_types::DriveNumber;
@@ -107,7 +107,7 @@ impl ControlThread {
                         next_id += 1;
                     }
                     Message::Stop => return Ok(()),
-                    Message::Query(..) => unreachable!("only lanes are asked"),
+                    Message::Query(..) | Message::Scrub => unreachable!("only lanes are asked"),
                 }
             }
             control.thread.looker.begin_turn();
@@ -287,6 +287,17 @@ impl Control {
                 let ChangeDrive { drive, change } = ChangeDrive::decode(table, payload).map_err(of_frame)?;
                 let refused = |sentence| ErrorReply { code: ErrorCode::Refused, retryable: false, sentence };
                 self.change_drive(drive, change).map_err(refused)?;
+                Done.encode(request, out);
+            }
+            Some(Kind::Scrub) => {
+                Scrub::decode(table, payload).map_err(of_frame)?;
+                if self.thread.info.read_only {
+                    let sentence =
+                        "this server was started read-only and mends nothing: `forebay doctor` looks at a stopped store".to_owned();
+                    return Err(ErrorReply { code: ErrorCode::ReadOnly, retryable: false, sentence });
+                }
+                tracing::info!("an operator has everything looked at that is stored");
+                self.thread.looker.scrub();
                 Done.encode(request, out);
             }
             Some(Kind::Hello) => {

@@ -72,6 +72,8 @@ pub(crate) enum Message {
     Greeted(Greeted),
     /// The control thread asks a lane for its state; it has one question at a time, so that nothing piles up.
     Query(SyncSender<LaneReport>),
+    /// Everything that is stored is to be looked at.
+    Scrub,
     /// Come to an end.
     Stop,
 }

@@ -176,6 +176,7 @@ impl LaneThread {
                 // Who asked may have stopped waiting.
                 let _ = answer.try_send(report);
             }
+            Message::Scrub => self.runner.lane().scrub_all(),
             Message::Stop => {
                 self.stopping.get_or_insert_with(Stopping::now);
                 self.service.stop();

@@ -125,6 +125,11 @@ impl Looker {
         snapshot
     }
 
+    /// Has the lanes look at everything that is stored. What is asked of them later finds them at it.
+    pub(super) fn scrub(&self) {
+        self.lanes.iter().for_each(|lane| lane.send(Message::Scrub));
+    }
+
     /// What the lanes tell that answer in time.
     pub(super) fn ask(&self) -> Vec<LaneReport> {
         let lanes = self.lanes.len();

@@ -50,6 +50,8 @@ pub(crate) struct SeenLane {
     pub(crate) state: &'static str,
     pub(crate) reason: Option<String>,
     pub(crate) failures_left: Option<u8>,
+    /// What is stored lies on members alone.
+    pub(crate) is_whole: bool,
     pub(crate) capacity_bytes: u64,
     pub(crate) free_bytes: u64,
     /// Segments that fragments may take, and those of them that are free.
@@ -74,6 +76,8 @@ pub(crate) struct SeenLane {
 /// A look at the whole server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observation {
+    /// Drives that a segment at full width takes; 0 when not known.
+    pub(crate) shards: u8,
     pub(crate) parity_shards: u8,
     pub(crate) started_clean: bool,
     /// How long the server has run.
@@ -101,6 +105,7 @@ impl SeenLane {
             state: status.state,
             reason: status.reason.clone(),
             failures_left: status.failures_left,
+            is_whole: status.rebuild.is_whole,
             capacity_bytes: status.capacity_bytes,
             free_bytes: status.free_bytes,
             segments: status.segments_total.saturating_sub(status.segments_reserved),
@@ -159,6 +164,7 @@ impl Observation {
         };
         let silent = |(lane, report): (usize, &Option<LaneReport>)| report.is_none().then_some(lane as u16);
         Observation {
+            shards: control.data_shards + control.parity_shards,
             parity_shards: control.parity_shards,
             started_clean: control.started_clean,
             uptime,

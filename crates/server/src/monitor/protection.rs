@@ -105,7 +105,7 @@ fn drive_lost(seen: &Observation) -> Option<String> {
     let gone: Vec<&SeenDrive> = seen.drives.iter().filter(|drive| !drive.in_use).collect();
     let left = failures_left(seen);
     let less = left.is_some_and(|left| left < seen.parity_shards);
-    if gone.is_empty() && !less {
+    if gone.is_empty() && !less || are_made_up_for(seen) && !less {
         return None;
     }
     let what = match gone.len() {
@@ -125,6 +125,13 @@ fn drive_lost(seen: &Observation) -> Option<String> {
         Some(left) => format!("{} (the store was made for the loss of {})", what_may_fail(left), seen.parity_shards),
     };
     Some(format!("{what}; {left}"))
+}
+
+/// Whether nothing is missing for the drives that are out: there are enough others, and what is stored lies on them alone.
+fn are_made_up_for(seen: &Observation) -> bool {
+    let in_use = seen.drives.iter().filter(|drive| drive.in_use).count();
+    let whole = !seen.lanes.is_empty() && seen.silent_lanes.is_empty() && seen.lanes.iter().all(|lane| lane.is_whole);
+    whole && seen.shards > 0 && in_use >= usize::from(seen.shards)
 }
 
 fn protection_critical(seen: &Observation) -> Option<String> {

@@ -46,6 +46,18 @@ fn well() -> Observation {
     }
 }
 
+#[test]
+fn a_drive_that_was_made_up_for_is_not_told_for_ever() {
+    let mut world = World::new();
+    world.seen.shards = 5;
+    world.seen.drives[3].in_use = false;
+    assert!(world.after(1).contains(&Alarm::DriveLost), "what it held is not made anew yet");
+    world.seen.lanes.iter_mut().for_each(|lane| lane.is_whole = true);
+    assert!(!world.after(120).contains(&Alarm::DriveLost), "nothing is missing any more");
+    world.seen.shards = 6;
+    assert!(world.after(1).contains(&Alarm::DriveLost), "new data are narrower without it");
+}
+
 /// A monitor that is shown one look after the other.
 struct World {
     monitor: Monitor,

@@ -151,9 +151,9 @@ impl Core {
                 self.read_list(kind, table, lane)
             }
             Kind::Hello => Err(greeted_already().into()),
-            Kind::InjectFault | Kind::ChangeDrive => Err(error(
+            Kind::InjectFault | Kind::ChangeDrive | Kind::Scrub => Err(error(
                 ErrorCode::Refused,
-                "drives are made to fail, and changed, on a control connection (lane 65535), not on that of a lane",
+                "drives are changed and looked at on a control connection (lane 65535), not on that of a lane: nothing was done",
             )
             .into()),
             _ => Err(unknown_kind(header.kind).into()),

@@ -1,0 +1,167 @@
+//! What is refused, in what words, and that nothing was changed by it.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_client::{ChangeDrive, DriveChange};
+use forebay_types::DriveNumber;
+use serde_json::Value;
+
+use super::common::{Ran, Server, noise};
+use super::store::{Store, drive, drive_command, list, total, wait_until, wait_until_whole};
+
+/// Exit code 2, and the words.
+#[track_caller]
+fn refused(ran: Ran, words: &[&str]) {
+    let ran = ran.expect(2);
+    for words in words {
+        ran.says(words);
+    }
+}
+
+fn replace(server: &Server, drive: u16, path: &Path, more: &[&str]) -> Ran {
+    let (drive, path) = (drive.to_string(), path.display().to_string());
+    let words: Vec<&str> = ["replace", &drive, &path].into_iter().chain(more.iter().copied()).collect();
+    drive_command(server, &words)
+}
+
+fn states(list: &Value) -> Vec<&str> {
+    list["drives"].as_array().expect("a list").iter().filter_map(|drive| drive["state"].as_str()).collect()
+}
+
+#[test]
+fn a_drive_that_the_store_does_not_have_is_none_to_change() {
+    let store = Store::make(5, 32, "");
+    let server = store.serve();
+    for words in [&["fail", "9"][..], &["fail", "9", "--force"], &["retire", "9"]] {
+        refused(
+            drive_command(&server, words),
+            &["the store has no drive 9; nothing was changed", "forebay drive list"],
+        );
+    }
+    refused(replace(&server, 9, &store.place("new"), &[]), &["the store has no drive 9; nothing was changed"]);
+    assert!(!store.place("new").exists());
+    refused(drive_command(&server, &["replace", "1", "new"]), &["expected a path from the root"]);
+    assert_eq!(states(&list(&server)), ["member"; 5]);
+}
+
+#[test]
+fn a_drive_that_data_need_is_given_up_only_by_force_and_comes_back_with_the_next_start() {
+    let mut store = Store::make(5, 32, "");
+    let server = store.serve();
+    store.fill(&server, 1, 2000);
+    drive_command(&server, &["fail", "2"]).expect(0);
+    let words = ["out of reach without drive 3; nothing was changed", "forebay drive retire", "--force"];
+    refused(drive_command(&server, &["fail", "3"]), &words);
+    assert_eq!(states(&list(&server)), ["member", "member", "failed", "member", "member"]);
+    store.verify(&server);
+    drive_command(&server, &["fail", "3", "--force"]).expect(0);
+    assert_eq!(drive(&list(&server), 3)["state"], "failed");
+    let (_, missing) = super::common::load::compare(&mut server.client("test"), &store.ids);
+    assert!(!missing.is_empty() && missing.iter().all(|words| words.contains("unavailable")), "{missing:?}");
+    server.kill();
+    let server = store.serve();
+    assert_eq!(states(&list(&server)), ["member", "member", "out", "out", "member"]);
+    store.verify(&server);
+    wait_until(&server, |_| total(&server, "/rebuild/segments_waiting") > 0);
+    refused(drive_command(&server, &["retire", "3"]), &["drive 3 is no member of the store; nothing was changed"]);
+}
+
+#[test]
+fn so_many_drives_stay_that_the_store_can_write() {
+    let mut store = Store::make(5, 32, "");
+    let server = store.serve();
+    store.fill(&server, 1, 100);
+    drive_command(&server, &["retire", "0"]).expect(0);
+    drive_command(&server, &["retire", "1"]).expect(0);
+    let words = ["without drive 2 2 of 3 members would be left", "nothing was changed. Put a new drive in first"];
+    refused(drive_command(&server, &["retire", "2"]), &words);
+    refused(drive_command(&server, &["fail", "2", "--force"]), &words);
+    store.fill(&server, 2, 100);
+    store.verify(&server);
+    store.replace(&server, 0, "new");
+    drive_command(&server, &["retire", "2"]).expect(0);
+    store.fill(&server, 3, 100);
+    store.verify(&server);
+}
+
+#[test]
+fn what_the_server_has_open_is_no_new_drive() {
+    let store = Store::make(5, 32, "");
+    let server = store.serve();
+    for more in [&[][..], &["--force"]] {
+        let words = ["is drive 3 of this store, which this server has open; nothing was changed"];
+        refused(replace(&server, 1, &store.paths[3], more), &words);
+    }
+    // Under other names it is found out by its lock: it may be free later.
+    let link = store.place("link");
+    std::os::unix::fs::symlink(&store.paths[3], &link).expect("made");
+    fs::create_dir(store.place("directory")).expect("made");
+    for name in [link, store.place("directory/../drive3")] {
+        replace(&server, 1, &name, &["--force"]).expect(3).says("locked it");
+    }
+    assert_eq!(states(&list(&server)), ["member"; 5]);
+    server.put("1/1/1", &noise(1, 100_000)).expect(0);
+    assert_eq!(server.get("1/1/1").expect(0).stdout, noise(1, 100_000));
+    server.terminate().expect(0);
+    assert_eq!(states(&list(&store.serve())), ["member"; 5]);
+}
+
+#[test]
+fn one_drive_is_replaced_at_a_time() {
+    let store = Store::make(5, 32, "");
+    let server = store.serve();
+    let mut client = server.client("test");
+    let replace = |client: &mut forebay_client::Client, name: String| {
+        let path = store.place(&name).display().to_string();
+        client.change_drive(ChangeDrive { drive: DriveNumber(1), change: DriveChange::Replace { path, force: false } })
+    };
+    // The first may be over already when the second comes.
+    for round in 0.. {
+        replace(&mut client, format!("first{round}")).expect("none is replaced");
+        let second = replace(&mut client, format!("second{round}"));
+        wait_until(&server, |_| {
+            ["done", "failed"].iter().any(|state| server.status()["replacement"]["state"] == **state)
+        });
+        if let Err(error) = second {
+            let error = error.to_string();
+            assert!(error.contains("another drive is being replaced; nothing was changed"), "{error}");
+            assert!(!store.place(&format!("second{round}")).exists());
+            assert_eq!(server.status()["replacement"]["state"], "done");
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_holds_something_is_destroyed_only_by_force() {
+    let mut store = Store::make(5, 32, "");
+    let server = store.serve();
+    store.fill(&server, 1, 2000);
+    let path = store.place("used");
+    let bytes = fs::metadata(&store.paths[0]).expect("a drive").len() as usize;
+    fs::write(&path, noise(7, bytes)).expect("written");
+    refused(replace(&server, 1, &path, &[]), &["holds unknown data", "Nothing was written", "--force"]);
+    assert!(fs::read(&path).expect("read") == noise(7, bytes), "it is as it was");
+    assert_eq!(states(&list(&server)), ["member"; 5]);
+    replace(&server, 1, &path, &["--force"]).expect(0);
+    assert_eq!(states(&list(&server)), ["member", "retired", "member", "member", "member", "member"]);
+    wait_until_whole(&server);
+    server.kill();
+    store.paths[1] = path;
+    let zero = store.paths[0].clone();
+    store.verify(&store.serve_on(&[], &store.without(&[&zero])));
+}
+
+#[test]
+fn what_is_too_small_or_cannot_be_made_is_not_taken() {
+    let store = Store::make(5, 32, "");
+    let server = store.serve();
+    let small = store.place("small");
+    fs::write(&small, vec![0; 16 << 20]).expect("written");
+    refused(replace(&server, 1, &small, &[]), &["room for", "too small", "Nothing was written"]);
+    assert_eq!(fs::metadata(&small).expect("there").len(), 16 << 20);
+    refused(replace(&server, 1, &store.place("nowhere/new"), &[]), &["nowhere does not exist"]);
+    refused(replace(&server, 1, Path::new("/dev/null"), &[]), &["a character device"]);
+    assert_eq!(states(&list(&server)), ["member"; 5]);
+}
