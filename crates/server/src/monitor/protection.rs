@@ -105,7 +105,7 @@ fn drive_lost(seen: &Observation) -> Option<String> {
     let gone: Vec<&SeenDrive> = seen.drives.iter().filter(|drive| !drive.in_use).collect();
     let left = failures_left(seen);
     let less = left.is_some_and(|left| left < seen.parity_shards);
-    if gone.is_empty() && !less || are_made_up_for(seen) && !less {
+    if !less && (gone.is_empty() || are_made_up_for(seen)) {
         return None;
     }
     let what = match gone.len() {
