@@ -9,7 +9,7 @@ use forebay_types::{DecideOutcome, EventKey, ReadOutcome, SourceId, StreamName, 
 
 use crate::faults::{Fault, FaultCounts};
 use crate::links::Links;
-use crate::model::{LeaseTime, Model, Snapshot};
+use crate::model::{LeaseTime, Model, Moment, Snapshot};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
@@ -38,7 +38,7 @@ pub(crate) struct ServerTime {
 
 enum State {
     Idle { until: Time },
-    Leasing { request: u64, asked: ServerTime, decided: BTreeSet<EventKey> },
+    Leasing { request: u64, asked: ServerTime, moment: Moment },
     Reading { request: u64, events: Vec<(EventKey, Snapshot)> },
     Deciding { request: u64, events: Vec<(EventKey, Snapshot)> },
 }
@@ -50,7 +50,6 @@ pub(crate) struct Filter {
     lease: Duration,
     states: Vec<State>,
     silent: bool,
-    known: BTreeSet<EventKey>,
 }
 
 impl Filter {
@@ -64,7 +63,6 @@ impl Filter {
             lease: scenario.lease,
             states: (0..scenario.lanes).map(|_| State::Idle { until: now }).collect(),
             silent: scenario.knows(Fault::SilentFilter),
-            known: BTreeSet::new(),
         }
     }
 
@@ -86,7 +84,7 @@ impl Filter {
 
     pub(crate) fn act(&mut self, now: Time, server: ServerTime, model: &mut Model, counts: &mut FaultCounts) {
         for lane in 0..self.states.len() {
-            while let Some(event) = self.links.lanes[lane].session.take_event() {
+            while let Some(event) = self.links.lanes[lane].take_event() {
                 self.take(lane, now, server, event, model, counts);
             }
             if let State::Idle { until } = self.states[lane]
@@ -105,13 +103,11 @@ impl Filter {
             run: None,
         };
         let request = self.ask(lane, now, Request::Lease(lease));
-        // Of those that it has seen: it looks at no others again.
-        let decided = self.known.iter().copied().filter(|key| model.is_decided(*key)).collect();
-        self.states[lane] = State::Leasing { request, asked: server, decided };
+        self.states[lane] = State::Leasing { request, asked: server, moment: model.moment() };
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request) -> u64 {
-        self.links.lanes[lane].session.ask(now, request).expect("sessions go on")
+        self.links.lanes[lane].asked().ask(now, request).expect("sessions go on")
     }
 
     fn rest(&mut self, lane: usize, now: Time, millis: std::ops::Range<u64>) {
@@ -135,8 +131,8 @@ impl Filter {
         };
         let state = std::mem::replace(&mut self.states[lane], State::Idle { until: now });
         match (state, answer) {
-            (State::Leasing { request: asked_for, asked, decided }, Answer::Lease(reply)) if asked_for == request => {
-                self.leased(lane, now, (asked, server), &decided, &reply, model, counts);
+            (State::Leasing { request: asked_for, asked, moment }, Answer::Lease(reply)) if asked_for == request => {
+                self.leased(lane, now, (asked, server), moment, &reply, model, counts);
             }
             (State::Reading { request: asked_for, events }, Answer::Events(read)) if asked_for == request => {
                 self.read(lane, now, events, &read, model);
@@ -154,13 +150,12 @@ impl Filter {
         lane: usize,
         now: Time,
         (asked, received): (ServerTime, ServerTime),
-        decided: &BTreeSet<EventKey>,
+        moment: Moment,
         reply: &LeaseReply,
         model: &mut Model,
         counts: &mut FaultCounts,
     ) {
         for event in &reply.events {
-            self.known.insert(event.key);
             if asked.process == received.process {
                 let lease = LeaseTime {
                     process: asked.process,
@@ -168,7 +163,7 @@ impl Filter {
                     received: received.clock,
                     duration: self.lease,
                 };
-                model.leased(event.key, decided.contains(&event.key), lease);
+                model.leased(event.key, moment, lease);
             }
         }
         if reply.events.is_empty() {

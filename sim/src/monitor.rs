@@ -107,7 +107,7 @@ impl Monitor {
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request, asked: impl FnOnce() -> Asked) {
-        let number = self.links.lanes[lane].session.ask(now, request).expect("sessions go on");
+        let number = self.links.lanes[lane].asked().ask(now, request).expect("sessions go on");
         self.asked.insert((lane, number), asked());
     }
 
@@ -128,14 +128,14 @@ impl Monitor {
         self.puts.insert(id, model.snapshot(key));
         model.put_asked(now, id, OTHER);
         let bytes = payload(id, OTHER);
-        let session = &mut self.links.lanes[lane].session;
+        let session = self.links.lanes[lane].asked();
         session.put(now, id, self.expected, bytes.as_slice(), crc32c(&bytes)).expect("sessions go on");
     }
 
     fn take_answers(&mut self, model: &mut Model) {
         let mut results = Vec::new();
         for lane in 0..self.links.lanes.len() {
-            while let Some(event) = self.links.lanes[lane].session.take_event() {
+            while let Some(event) = self.links.lanes[lane].take_event() {
                 match event {
                     SessionEvent::Answer { request, answer } => {
                         let asked = self.asked.remove(&(lane, request)).expect("it was asked");
@@ -145,7 +145,7 @@ impl Monitor {
                     SessionEvent::Greeted(_) | SessionEvent::PutsFailed { .. } => {}
                 }
             }
-            self.links.lanes[lane].session.take_put_results(&mut results);
+            self.links.lanes[lane].take_put_results(&mut results);
         }
         for result in results {
             let before = self.puts.remove(&result.id).expect("it was put");

@@ -10,13 +10,13 @@ use forebay_types::{EventKey, StreamName, Time};
 
 use crate::filter::check_event;
 use crate::links::Links;
-use crate::model::{Model, Snapshot};
+use crate::model::{Model, Moment, Snapshot};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
 enum State {
     Idle { until: Time },
-    Listing { request: u64, must: BTreeSet<EventKey>, before: Vec<(EventKey, Snapshot)> },
+    Listing { request: u64, must: BTreeSet<EventKey>, moment: Moment },
     Reading { request: u64, events: Vec<(EventKey, Snapshot)> },
     Releasing { request: u64, events: Vec<EventKey> },
 }
@@ -50,7 +50,7 @@ impl Recorder {
 
     pub(crate) fn act(&mut self, now: Time, model: &mut Model) {
         for lane in 0..self.states.len() {
-            while let Some(event) = self.links.lanes[lane].session.take_event() {
+            while let Some(event) = self.links.lanes[lane].take_event() {
                 match event {
                     SessionEvent::Answer { request, answer } => self.take(lane, now, request, answer, model),
                     SessionEvent::Failed { .. } => self.rest(lane, now),
@@ -70,7 +70,7 @@ impl Recorder {
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request) -> u64 {
-        self.links.lanes[lane].session.ask(now, request).expect("sessions go on")
+        self.links.lanes[lane].asked().ask(now, request).expect("sessions go on")
     }
 
     fn list(&mut self, lane: usize, now: Time, model: &Model) {
@@ -78,16 +78,15 @@ impl Recorder {
         let request = Request::Accepted(Accepted { stream: self.stream.clone(), after: None, max });
         let lanes = self.states.len() as u16;
         let must = model.must_be_listed(&self.stream, |key| usize::from(lane_of(key, lanes)) == lane);
-        let before = model.known_of_lane(|key| usize::from(lane_of(key, lanes)) == lane);
         let request = self.ask(lane, now, request);
-        self.states[lane] = State::Listing { request, must, before };
+        self.states[lane] = State::Listing { request, must, moment: model.moment() };
     }
 
     fn take(&mut self, lane: usize, now: Time, request: u64, answer: Answer, model: &mut Model) {
         let state = std::mem::replace(&mut self.states[lane], State::Idle { until: now });
         match (state, answer) {
-            (State::Listing { request: asked, must, before }, Answer::Accepted(page)) if asked == request => {
-                self.listed(lane, now, &must, &before, &page, model);
+            (State::Listing { request: asked, must, moment }, Answer::Accepted(page)) if asked == request => {
+                self.listed(lane, now, &must, moment, &page, model);
             }
             (State::Reading { request: asked, events }, Answer::Events(read)) if asked == request => {
                 let good = events.iter().zip(&read).filter(|((_, before), event)| check_event(event, before, model));
@@ -109,7 +108,7 @@ impl Recorder {
         lane: usize,
         now: Time,
         must: &BTreeSet<EventKey>,
-        before: &[(EventKey, Snapshot)],
+        moment: Moment,
         page: &AcceptedReply,
         model: &mut Model,
     ) {
@@ -121,8 +120,7 @@ impl Recorder {
             assert!(listed, "{key} is accepted into {} and is not listed", self.stream);
         }
         for key in &listed {
-            let known = before.binary_search_by_key(key, |(key, _)| *key).map(|at| before[at].1.clone());
-            model.listed(*key, &self.stream, &known.unwrap_or_default());
+            model.listed(*key, &self.stream, moment);
         }
         if listed.is_empty() {
             return self.rest(lane, now);

@@ -91,6 +91,8 @@ pub(crate) struct World {
     filters_rest_until: Time,
     /// Who is a member, and since when.
     pub(crate) members: (BTreeSet<DriveNumber>, Time),
+    /// The version of that list.
+    membership: u64,
     calm: bool,
     pub(crate) replacing: Option<Replacing>,
 }
@@ -134,6 +136,7 @@ impl World {
             written_at: None,
             filters_rest_until: now,
             members: ((0..scenario.shape.drives).map(DriveNumber).collect(), now),
+            membership: 0,
             calm: false,
             replacing: None,
             scenario,
@@ -230,14 +233,17 @@ impl World {
             }
         }
         if let Some(process) = &self.process {
-            let members = process.members();
             if let Some(then) = self.now.0.checked_sub(OUT_AFTER.as_nanos() as u64) {
                 for drive in self.drives.refused_before(Time(then)) {
-                    assert!(!members.contains(&drive), "drive {drive} refuses writes, and is a member still");
+                    assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
                 }
             }
-            if members != self.members.0 {
-                self.members = (members, self.now);
+            if process.membership() != self.membership {
+                self.membership = process.membership();
+                let members = process.members();
+                if members != self.members.0 {
+                    self.members = (members, self.now);
+                }
             }
         }
         if let Some(whole) = self.process.as_ref().and_then(Process::has_stopped) {
