@@ -11,9 +11,13 @@ use crate::faults::{Fault, FaultCounts};
 use crate::links::Links;
 use crate::model::{LeaseTime, Model, Moment, Snapshot};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{EVENT_STEP, Scenario};
 
-pub(crate) const STREAMS: [&str; 3] = ["physics", "calibration", "express"];
+pub(crate) const STREAMS: [&str; 9] =
+    ["physics", "calibration", "express", "cosmics", "minimum-bias", "jets", "muons", "delayed", "luminosity"];
+
+/// One stream more is used after so many events.
+const EVENTS_PER_STREAM: u64 = 30;
 
 pub(crate) fn stream(name: &str) -> StreamName {
     name.parse().expect("a name")
@@ -25,7 +29,11 @@ fn verdict(key: EventKey) -> Verdict {
     if random.per_mille(600) {
         return Verdict::Reject;
     }
-    let streams: Vec<StreamName> = STREAMS.iter().filter(|_| random.per_mille(500)).map(|name| stream(name)).collect();
+    let known = (key.event.0 / EVENT_STEP / EVENTS_PER_STREAM + 1).min(STREAMS.len() as u64);
+    let newest = random.within(0..known.min(3)) + known - known.min(3);
+    let chosen = |n: u64, random: &mut Random| n == newest && random.per_mille(700) || random.per_mille(1000 / known);
+    let streams: Vec<StreamName> =
+        (0..known).filter(|n| chosen(*n, &mut random)).map(|n| stream(STREAMS[n as usize])).collect();
     if streams.is_empty() { Verdict::Reject } else { Verdict::Accept(streams) }
 }
 

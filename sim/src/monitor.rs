@@ -13,7 +13,7 @@ use crate::filter::check_event;
 use crate::links::Links;
 use crate::model::{Model, Snapshot, payload};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{EVENT_STEP, Scenario};
 
 /// So much is asked at once.
 const ASKED_MAX: usize = 20;
@@ -103,7 +103,7 @@ impl Monitor {
 
     fn some_key(&mut self, newest: u64) -> EventKey {
         let back = if self.random.per_mille(500) { self.random.below(20) } else { self.random.below(newest + 1) };
-        EventKey::new(self.run.0, newest.saturating_sub(back) * 37 + u64::from(self.random.per_mille(20)))
+        EventKey::new(self.run.0, newest.saturating_sub(back) * EVENT_STEP + u64::from(self.random.per_mille(20)))
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request, asked: impl FnOnce() -> Asked) {

@@ -1,4 +1,4 @@
-//! What records a stream: lists its accepted events, reads them, releases them.
+//! What records streams: lists its accepted events, reads them, releases them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,17 +23,20 @@ enum State {
 
 pub(crate) struct Recorder {
     links: Links,
-    stream: StreamName,
+    streams: Vec<StreamName>,
+    /// Which of them each lane is asked for.
+    turns: Vec<usize>,
     random: Random,
     states: Vec<State>,
 }
 
 impl Recorder {
-    pub(crate) fn new(stream: StreamName, scenario: &Scenario, mut random: Random, now: Time) -> Recorder {
+    pub(crate) fn new(streams: Vec<StreamName>, scenario: &Scenario, mut random: Random, now: Time) -> Recorder {
         let deadline = Some(Duration::from_secs(8));
-        let links = Links::new(scenario.lanes, Class::Mover, stream.as_str(), deadline, random.next(), now);
-        let states = (0..scenario.lanes).map(|_| State::Idle { until: now }).collect();
-        Recorder { links, stream, random, states }
+        let links = Links::new(scenario.lanes, Class::Mover, "recorder", deadline, random.next(), now);
+        let states: Vec<State> = (0..scenario.lanes).map(|_| State::Idle { until: now }).collect();
+        let turns = vec![0; states.len()];
+        Recorder { links, streams, turns, random, states }
     }
 
     pub(crate) fn links(&mut self) -> &mut Links {
@@ -66,7 +69,12 @@ impl Recorder {
     }
 
     fn rest(&mut self, lane: usize, now: Time) {
-        self.states[lane] = State::Idle { until: now + self.random.millis(1..60) };
+        self.states[lane] = State::Idle { until: now + self.random.millis(1..30) };
+    }
+
+    /// The one that is worked on.
+    fn stream(&self, lane: usize) -> StreamName {
+        self.streams[self.turns[lane]].clone()
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request) -> u64 {
@@ -75,9 +83,11 @@ impl Recorder {
 
     fn list(&mut self, lane: usize, now: Time, model: &Model) {
         let max = self.random.within(1..30) as u32;
-        let request = Request::Accepted(Accepted { stream: self.stream.clone(), after: None, max });
+        self.turns[lane] = (self.turns[lane] + 1) % self.streams.len();
+        let stream = self.stream(lane);
+        let request = Request::Accepted(Accepted { stream: stream.clone(), after: None, max });
         let lanes = self.states.len() as u16;
-        let must = model.must_be_listed(&self.stream, |key| usize::from(lane_of(key, lanes)) == lane);
+        let must = model.must_be_listed(&stream, |key| usize::from(lane_of(key, lanes)) == lane);
         let request = self.ask(lane, now, request);
         self.states[lane] = State::Listing { request, must, moment: model.moment() };
     }
@@ -94,8 +104,9 @@ impl Recorder {
                 self.release(lane, now, good, model);
             }
             (State::Releasing { request: asked, events }, Answer::Decided(outcomes)) if asked == request => {
+                let stream = self.stream(lane);
                 for (key, outcome) in events.iter().zip(outcomes) {
-                    model.release_answered(*key, &self.stream, outcome);
+                    model.release_answered(*key, &stream, outcome);
                 }
                 self.rest(lane, now);
             }
@@ -112,15 +123,16 @@ impl Recorder {
         page: &AcceptedReply,
         model: &mut Model,
     ) {
+        let stream = self.stream(lane);
         let listed: Vec<EventKey> = page.events.iter().map(|event| event.key).collect();
-        assert!(listed.is_sorted(), "the list of {} is not in order", self.stream);
+        assert!(listed.is_sorted(), "the list of {} is not in order", stream);
         let until = if page.more { listed.last().copied() } else { None };
         for key in must.iter().filter(|key| until.is_none_or(|until| **key <= until)) {
             let listed = listed.contains(key) || !model.must_be_listed_still(*key);
-            assert!(listed, "{key} is accepted into {} and is not listed", self.stream);
+            assert!(listed, "{key} is accepted into {} and is not listed", stream);
         }
         for key in &listed {
-            model.listed(*key, &self.stream, moment);
+            model.listed(*key, &stream, moment);
         }
         if listed.is_empty() {
             return self.rest(lane, now);
@@ -134,8 +146,9 @@ impl Recorder {
         if events.is_empty() {
             return self.rest(lane, now);
         }
-        events.iter().for_each(|key| model.release_asked(*key, &self.stream));
-        let release = Release { stream: self.stream.clone(), events: events.clone() };
+        let stream = self.stream(lane);
+        events.iter().for_each(|key| model.release_asked(*key, &stream));
+        let release = Release { stream, events: events.clone() };
         let request = self.ask(lane, now, Request::Release(release));
         self.states[lane] = State::Releasing { request, events };
     }

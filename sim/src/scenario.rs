@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_format::Geometry;
-use forebay_types::RunId;
+use forebay_types::{RunId, Time};
 
 use crate::faults::Fault;
 use crate::model::LARGE;
 use crate::random::Random;
+
+/// The distance between two events: 128 neighbours are of one lane, steps over some of them bring all lanes in.
+pub(crate) const EVENT_STEP: u64 = 37;
 
 /// Drives and widths. As many drives as there are parities may be victims: all that may go wrong is within what is promised.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,8 @@ pub(crate) struct Scenario {
     pub(crate) sources_per_writer: u32,
     pub(crate) events: u64,
     pub(crate) faults: BTreeSet<Fault>,
+    /// Until then drives do what they should.
+    pub(crate) drives_fail_from: Time,
     /// The mean time between two crashes, and between two faults of the other kinds that come by the clock.
     pub(crate) crash_millis: u64,
     pub(crate) fault_millis: u64,
@@ -69,6 +74,12 @@ impl Scenario {
             slot_bytes: if random.per_mille(500) { 96 << 10 } else { 192 << 10 },
             checkpoint_bytes: 256 << 10,
             fragment_bytes_max: 60_000,
+        };
+        // While no drive has failed, any may be the one that a crash takes away.
+        let drives_fail_from = match random.below(8) {
+            0 | 1 => Time(random.within(500..20_000) * 1_000_000),
+            2 => Time(u64::MAX),
+            _ => Time(0),
         };
         // Each seed knows some of the faults: what one hides another shows.
         let known = random.within(200..1001);
@@ -93,6 +104,7 @@ impl Scenario {
             sources_per_writer: random.within(1..4) as u32,
             events: random.within(100..if faults.contains(&Fault::FullStore) { 500 } else { 1200 }),
             faults,
+            drives_fail_from,
             crash_millis: random.within(200..2500),
             fault_millis: random.within(200..3000),
         }

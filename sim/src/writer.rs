@@ -11,7 +11,7 @@ use crate::faults::{Fault, FaultCounts};
 use crate::links::{Link, Links};
 use crate::model::{Model, Snapshot, payload};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{EVENT_STEP, Scenario};
 
 /// Puts that wait for their results at the most.
 const PENDING_MAX: usize = 200;
@@ -94,8 +94,7 @@ impl Writer {
             return;
         }
         self.met_full = false;
-        // 128 neighbours are of one lane: steps over some of them bring all lanes in.
-        let key = EventKey::new(self.run.0, self.next_event * 37);
+        let key = EventKey::new(self.run.0, self.next_event * EVENT_STEP);
         self.next_event += 1;
         for source in self.first_source..self.first_source + self.sources {
             self.put(now, key.fragment(SourceId(source)), model);
