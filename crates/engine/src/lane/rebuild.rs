@@ -119,6 +119,14 @@ impl Lane {
         !self.missing_shards(self.segments.get(segment)).is_empty()
     }
 
+    /// A segment was looked at and what was damaged is being mended: what could not be made of it may be possible now.
+    pub(super) fn try_stuck_again(&mut self, segment: SegmentIndex) {
+        let id = self.segments.get(segment).id;
+        if self.background.rebuild.stuck.remove(&id) {
+            self.look_for_missing_shards();
+        }
+    }
+
     pub(super) fn has_to_rebuild(&self) -> bool {
         let rebuild = &self.background.rebuild;
         let waits = rebuild.no_slot_at == Some(self.slots.changes());
