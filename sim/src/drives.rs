@@ -22,7 +22,7 @@ const WRONG_PER_MILLE: u64 = 4;
 const LATE_PER_MILLE: u64 = 40;
 /// Of a thousand of these, so many take much longer still, and no drive is given up for it.
 const LATEST_PER_MILLE: u64 = 100;
-const LATEST_MILLIS: Range<u64> = 50..700;
+const LATEST_MILLIS: Range<u64> = 50..450;
 /// What was written without a sync stays in a drive's memory for so long.
 const UNSYNCED: Duration = Duration::from_millis(30);
 /// So long an operation takes that hangs: some come back while their drive is not given up yet, most long after.
@@ -44,6 +44,7 @@ enum Fate {
     /// Goes to, or comes from, another place.
     Misplaced(u64),
     Short,
+    Failed,
 }
 
 struct InFlight {
@@ -384,7 +385,10 @@ impl Drives {
     }
 
     fn fate_of_write(&mut self, drive: DriveNumber, bytes: usize) -> Fate {
-        if self.wrong(Fault::LostWrite, drive) {
+        if self.wrong(Fault::FailedWrite, drive) {
+            self.counts.fire(Fault::FailedWrite);
+            Fate::Failed
+        } else if self.wrong(Fault::LostWrite, drive) {
             self.counts.fire(Fault::LostWrite);
             Fate::Lost
         } else if self.wrong(Fault::MisplacedWrite, drive) {
@@ -482,6 +486,11 @@ impl Drives {
         }
         assert!(end <= known.contents.len() as u64, "an operation within the drive");
         match memory {
+            Memory::Write(_) if fate == Fate::Failed => {
+                known.refused_at.get_or_insert(self.now);
+                self.counts.meet(Fault::FailedWrite);
+                Completion { id, result: Err(failed("the write failed")), buffer: None }
+            }
             Memory::Write(buffer) => {
                 if let Some(unsynced) = &mut self.unsynced {
                     let before = known.contents[offset as usize..end as usize].to_vec();
@@ -500,7 +509,7 @@ impl Drives {
                         buffer[..bytes].copy_from_slice(&known.contents[from as usize..from as usize + bytes]);
                         Ok(())
                     }
-                    Fate::Right | Fate::Lost => {
+                    Fate::Right | Fate::Lost | Fate::Failed => {
                         buffer[..bytes].copy_from_slice(&known.contents[offset as usize..end as usize]);
                         Ok(())
                     }
@@ -518,7 +527,7 @@ impl Drives {
         let drive = self.drives.get_mut(&drive).expect("a drive of the store");
         let blocks = |offset: u64| offset / BLOCK..(offset + bytes.len() as u64) / BLOCK;
         let (to, fault) = match fate {
-            Fate::Right | Fate::Short => (Some(offset), None),
+            Fate::Right | Fate::Short | Fate::Failed => (Some(offset), None),
             Fate::Lost => (None, Some(Fault::LostWrite)),
             Fate::Misplaced(to) => (Some(to), Some(Fault::MisplacedWrite)),
         };
@@ -547,6 +556,8 @@ impl Drives {
     pub(crate) fn crash(&mut self) {
         self.due.clear();
         self.rounds.clear();
+        // Nobody is left who could take them out.
+        self.drives.values_mut().for_each(|drive| drive.refused_at = None);
         let tear = Tear::some(&mut self.random, self.enabled.contains(&Fault::TornWrite));
         for Unsynced { drive, offset, before, .. } in self.unsynced.iter_mut().flat_map(std::mem::take).rev() {
             let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;

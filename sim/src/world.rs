@@ -18,6 +18,7 @@ use crate::model::{Answers, Model};
 use crate::monitor::Monitor;
 use crate::network::Network;
 use crate::operator::Replacing;
+use crate::play::Play;
 use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::scenario::Scenario;
@@ -29,10 +30,8 @@ use crash::CrashWhen;
 
 /// A run that has not come to its end after so long goes nowhere.
 const TIME_MAX: Time = Time(900_000_000_000);
-/// After so long nothing goes wrong any more, however little was written: where everything goes wrong all the time nobody comes far.
-const TROUBLE_MAX: Time = Time(90_000_000_000);
 /// A drive that refuses a write is no member any more after so long.
-const OUT_AFTER: Duration = Duration::from_millis(300);
+const OUT_AFTER: Duration = Duration::from_millis(2500);
 /// So long after the last event was written things go on going wrong at the most.
 const TROUBLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -89,21 +88,29 @@ pub(crate) struct World {
     next_crash: Option<Time>,
     next_fault: Option<Time>,
     crash_when: CrashWhen,
+    /// It is meant for a start.
+    crash_hits_start: bool,
     /// When the last event was handed to the writers.
     written_at: Option<Time>,
     filters_rest_until: Time,
+    jumped_at: Time,
+    /// Nothing goes wrong any more since then, and full protection is waited for: nobody ends anything meanwhile.
+    mending_since: Option<Time>,
     /// Who is a member, and since when.
     pub(crate) members: (BTreeSet<DriveNumber>, Time),
     /// The version of that list.
     membership: u64,
     calm: bool,
     pub(crate) replacing: Option<Replacing>,
+    /// One more drive that was put in.
+    pub(crate) spare: Option<DriveNumber>,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, told: bool, mistake: Option<Mistake>) -> World {
-        let mut random = Random::new(seed);
-        let scenario = Scenario::of(&mut random);
+    pub(crate) fn new(play: &Play, told: bool, mistake: Option<Mistake>) -> World {
+        let mut random = Random::new(play.seed);
+        let mut scenario = Scenario::of(&mut random);
+        scenario.leave_out(play);
         let now = Time(0);
         let victims = usize::from(scenario.shape.parity);
         let mut drives =
@@ -139,12 +146,16 @@ impl World {
             next_crash: None,
             next_fault: None,
             crash_when: CrashWhen::AtOnce,
+            crash_hits_start: false,
             written_at: None,
             filters_rest_until: now,
+            jumped_at: now,
+            mending_since: None,
             members: ((0..scenario.shape.drives).map(DriveNumber).collect(), now),
             membership: 0,
             calm: false,
             replacing: None,
+            spare: None,
             scenario,
         };
         world.plan_crash();
@@ -168,7 +179,10 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        self.calm && self.writers.iter().all(Writer::is_done) && self.model.unfinished() == 0
+        self.calm
+            && self.mending_since.is_none()
+            && self.writers.iter().all(Writer::is_done)
+            && self.model.unfinished() == 0
     }
 
     // ---- time ----
@@ -185,6 +199,9 @@ impl World {
         }
         self.serve();
         self.go_on_replacing();
+        if let Some(since) = self.mending_since {
+            self.await_protection(since);
+        }
         self.clients();
     }
 
@@ -198,7 +215,7 @@ impl World {
             .into_iter()
             .chain(self.writers.iter().map(Writer::next_at))
             .chain(self.filters.iter().map(|filter| self.when_filters_act(filter.next_at())))
-            .chain(self.recorders.iter().map(Recorder::next_at));
+            .chain(self.recorders.iter().map(|recorder| recorder.next_at().filter(|_| self.mending_since.is_none())));
         let world =
             [self.crash_comes_at(), self.next_fault, self.drives.next_due(), self.network.next_due(self.now), process];
         let next = world.into_iter().chain(clients).flatten().min().expect("clients always have something to do");
@@ -207,6 +224,9 @@ impl World {
     }
 
     fn when_filters_act(&self, at: Option<Time>) -> Option<Time> {
+        if self.mending_since.is_some() {
+            return None;
+        }
         if self.calm { at } else { at.map(|at| at.max(self.filters_rest_until)) }
     }
 
@@ -261,12 +281,12 @@ impl World {
         for writer in &mut self.writers {
             writer.act(self.now, &mut self.model, &mut self.counts);
         }
-        if self.calm || self.now >= self.filters_rest_until {
+        if self.mending_since.is_none() && (self.calm || self.now >= self.filters_rest_until) {
             for filter in &mut self.filters {
                 filter.act(self.now, server, &mut self.model, &mut self.counts);
             }
         }
-        for recorder in &mut self.recorders {
+        for recorder in self.recorders.iter_mut().filter(|_| self.mending_since.is_none()) {
             recorder.act(self.now, &mut self.model);
         }
         let newest = self.writers.iter().map(Writer::next_event).max().unwrap_or(0);
@@ -276,7 +296,7 @@ impl World {
             self.written_at = Some(self.now);
         }
         let late = self.written_at.is_some_and(|at| self.now >= at + TROUBLE_AFTER);
-        if !self.calm && (late || self.now >= TROUBLE_MAX) {
+        if !self.calm && (late || self.now >= self.scenario.trouble_until) {
             self.calm_down();
         }
     }
@@ -291,5 +311,6 @@ impl World {
         self.monitor.calm();
         self.filters.iter_mut().for_each(Filter::calm);
         self.away.clear();
+        self.mending_since = Some(self.now);
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct Writer {
     expected: u16,
     next_event: u64,
     events: u64,
+    pace_micros: u64,
     next_at: Time,
     run: RunId,
     /// The store is full, and it knows.
@@ -54,6 +55,7 @@ impl Writer {
             expected: scenario.sources() as u16,
             next_event: 0,
             events: scenario.events,
+            pace_micros: scenario.pace_micros,
             next_at: now,
             run: scenario.run(),
             met_full: false,
@@ -99,8 +101,12 @@ impl Writer {
         for source in self.first_source..self.first_source + self.sources {
             self.put(now, key.fragment(SourceId(source)), model);
         }
-        self.next_at =
-            now + if self.random.per_mille(10) { self.random.millis(1..80) } else { self.random.micros(0..1500) };
+        self.next_at = now
+            + if self.random.per_mille(10) {
+                self.random.millis(1..80)
+            } else {
+                self.random.micros(0..self.pace_micros)
+            };
     }
 
     fn put(&mut self, now: Time, id: FragmentId, model: &mut Model) {

@@ -65,6 +65,9 @@ impl World {
     pub(super) fn end_somehow(&mut self) {
         let Some(process) = &mut self.process else { return };
         let serving = process.is_serving();
+        if !serving && !self.crash_hits_start && self.random.per_mille(700) {
+            return;
+        }
         if serving && self.scenario.knows(Fault::Stop) && self.random.per_mille(200) {
             self.counts.fire(Fault::Stop);
             process.stop();
@@ -91,7 +94,8 @@ impl World {
         }
         self.plan_crash();
         // A start is often hit itself.
-        if self.scenario.knows(Fault::CrashInRecovery) && self.random.per_mille(300) {
+        self.crash_hits_start = self.scenario.knows(Fault::CrashInRecovery) && self.random.per_mille(200);
+        if self.crash_hits_start {
             self.next_crash = Some(self.start_at + self.random.micros(50..8000));
         }
     }

@@ -2,10 +2,39 @@
 
 use std::time::Duration;
 
+use forebay_engine::LaneStatus;
+use forebay_types::Time;
+
 use super::{Totals, World};
 use crate::server::Process;
 
+/// So long after the last fault everything that is stored stands as many losses again as it should.
+const PROTECTED_AFTER: Duration = Duration::from_secs(120);
+
 impl World {
+    /// After the last fault the store returns to full protection by itself, given as many drives as a segment has shards. So that there is
+    /// something to protect, nothing is decided or released until then.
+    pub(super) fn await_protection(&mut self, since: Time) {
+        let shape = self.scenario.shape;
+        if self.members.0.len() < usize::from(shape.data) + usize::from(shape.parity) {
+            self.put_in();
+        }
+        let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
+        let members = process.members().len();
+        let protected =
+            |lane: &LaneStatus| lane.rebuild.is_whole && lane.failures_left.is_none_or(|left| left >= shape.parity);
+        let status = process.status();
+        if members >= usize::from(shape.data) + usize::from(shape.parity) && status.iter().all(protected) {
+            self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
+            self.mending_since = None;
+            return;
+        }
+        assert!(
+            self.now < since + PROTECTED_AFTER,
+            "{PROTECTED_AFTER:?} after the last fault not everything is protected, with {members} members: {status:?}"
+        );
+    }
+
     pub(super) fn end(mut self) -> Totals {
         self.model.calm = true;
         self.wait_for_space();

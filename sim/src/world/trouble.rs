@@ -1,11 +1,16 @@
 //! What befalls a store: faults that come by the clock, drives that are away, strangers at a start.
 
+use std::time::Duration;
+
 use forebay_engine::OpenError;
 use forebay_format::DriveState;
 
 use super::World;
 use crate::faults::Fault;
 use crate::server::{Process, newest_superblock};
+
+/// A jump looks to a lane like a step of up to 0.1 s: many within the time of one operation would make a drive look dead that is not.
+const BETWEEN_JUMPS: Duration = Duration::from_millis(500);
 
 impl World {
     pub(super) fn befall(&mut self) {
@@ -48,7 +53,7 @@ impl World {
     }
 
     fn fault(&mut self) {
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 if self.scenario.knows(Fault::DriveDies) && self.drives.may_fail() && self.random.per_mille(400) => {
                 if let Some(victim) = self.drives.some_victim()
                     && !self.drives.is_dead(victim)
@@ -60,8 +65,9 @@ impl World {
                     }
                 }
             }
-            1 if self.scenario.knows(Fault::ClockJump) => {
+            1 if self.scenario.knows(Fault::ClockJump) && self.now >= self.jumped_at + BETWEEN_JUMPS => {
                 if let Some(process) = &mut self.process {
+                    self.jumped_at = self.now;
                     self.counts.fire_and_meet(Fault::ClockJump);
                     let by = self.random.millis(100..20_000);
                     self.trace.note(self.now, &[8], || format!("the server's clock jumps by {by:?}"));
@@ -73,7 +79,7 @@ impl World {
                 self.counts.fire(Fault::FullStore);
                 self.filters_rest_until = self.now + self.random.millis(100..4000);
             }
-            3 if self.drives.may_fail() => self.operate(),
+            3 | 4 if self.drives.may_fail() => self.operate(),
             _ => {}
         }
     }
