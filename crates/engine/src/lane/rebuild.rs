@@ -243,8 +243,11 @@ impl Lane {
         let mut others: Vec<DriveNumber> = home.collect();
         let mut targets = Vec::new();
         for shard in missing {
+            let Some(before) = self.width().map(|width| self.space(width)) else { break };
             let Some(place) = self.slots.take_one(&others) else { break };
-            if !self.width().is_some_and(|width| self.space(width).has_reserve()) {
+            // On a drive that has more free slots than the others, as one that has just come, a slot takes nothing from anybody.
+            let left = self.width().map(|width| self.space(width));
+            if !left.is_some_and(|left| left.has_reserve() || left.leaves_as_much_as(&before)) {
                 self.slots.put_back(place);
                 break;
             }
