@@ -21,7 +21,7 @@ const WRONG_PER_MILLE: u64 = 4;
 /// Of a thousand operations so many take a hundred times as long as usual.
 const LATE_PER_MILLE: u64 = 40;
 /// Of a thousand of these, so many take much longer still, and no drive is given up for it.
-const LATEST_PER_MILLE: u64 = 100;
+const LATEST_PER_MILLE: u64 = 200;
 const LATEST_MILLIS: Range<u64> = 50..450;
 /// What was written without a sync stays in a drive's memory for so long.
 const UNSYNCED: Duration = Duration::from_millis(30);

@@ -81,18 +81,21 @@ impl Monitor {
         let key = self.some_key(newest);
         let lane = usize::from(lane_of(key, self.links.lanes.len() as u16));
         match self.random.below(100) {
-            0..60 => self.get(lane, now, key, model),
+            0..55 => self.get(lane, now, key, model),
+            // What is read is deleted meanwhile.
+            55..60 => {
+                self.get(lane, now, key, model);
+                if self.deletes {
+                    self.delete(lane, now, key, model);
+                }
+            }
             60..90 => {
                 let before = model.snapshot(key);
                 self.ask(lane, now, Request::GetEvent(GetEvent { events: vec![key], sources: None }), || {
                     Asked::Events(vec![(key, before)])
                 });
             }
-            90..93 if self.deletes => {
-                let before = model.snapshot(key);
-                model.decision_asked(key, &Verdict::Reject);
-                self.ask(lane, now, Request::Delete(Delete { events: vec![key] }), || Asked::Delete(key, before));
-            }
+            90..93 if self.deletes => self.delete(lane, now, key, model),
             93..96 if self.other_content => {
                 counts.fire_and_meet(Fault::OtherContent);
                 self.put_other(lane, now, key, model);
@@ -118,6 +121,12 @@ impl Monitor {
             (0..count).map(|_| key.fragment(SourceId(self.random.below(sources) as u32))).collect();
         let known = ids.iter().map(|id| (*id, model.snapshot(id.key()))).collect();
         self.ask(lane, now, Request::Get(Get { ids }), || Asked::Fragments(known));
+    }
+
+    fn delete(&mut self, lane: usize, now: Time, key: EventKey, model: &mut Model) {
+        let before = model.snapshot(key);
+        model.decision_asked(key, &Verdict::Reject);
+        self.ask(lane, now, Request::Delete(Delete { events: vec![key] }), || Asked::Delete(key, before));
     }
 
     fn put_other(&mut self, lane: usize, now: Time, key: EventKey, model: &mut Model) {

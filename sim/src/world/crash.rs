@@ -82,10 +82,10 @@ impl World {
     }
 
     pub(super) fn end_process(&mut self) {
-        self.process = None;
+        let protected = self.process.take().is_some_and(|process| self.is_protected(&process));
         let ahead = self.drives.ahead();
         self.drives.crash();
-        self.look_at_what_is_left(&ahead);
+        self.look_at_what_is_left(&ahead, protected);
         self.network.server_is_gone(self.now);
         self.start_at = self.now + self.random.millis(1..400);
         self.choose_who_is_away();
@@ -102,7 +102,7 @@ impl World {
 
     /// What was promised is there without any drives that may be gone; most of all without those of `ahead`, which had something that others
     /// had not yet.
-    fn look_at_what_is_left(&mut self, ahead: &BTreeSet<DriveNumber>) {
+    fn look_at_what_is_left(&mut self, ahead: &BTreeSet<DriveNumber>, protected: bool) {
         // Whatever was acknowledged: with all drives that something happened to, and others, as many as there are parities.
         let gone = self.some_more(self.drives.spoiled(), ahead);
         let promised = Promised {
@@ -112,19 +112,23 @@ impl World {
             everything: true,
         };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
-        self.look_at_what_is_new(ahead);
+        self.look_at_what_is_new(ahead, protected);
     }
 
-    /// What was first put since the last drive was lost, or died, and acknowledged, stands as many losses more as there are parities.
-    fn look_at_what_is_new(&mut self, ahead: &BTreeSet<DriveNumber>) {
+    /// What was first put since the last drive was lost, or died, and acknowledged, stands as many losses more as there are parities; so does everything
+    /// when the lanes said that all is `protected`.
+    fn look_at_what_is_new(&mut self, ahead: &BTreeSet<DriveNumber>, protected: bool) {
         let (members, since) = self.members.clone();
         let (mut since, mut lost) = (since, BTreeSet::new());
         for drive in self.drives.numbers() {
-            let died = self.drives.died_at(drive);
+            let died = self.drives.died_at(drive).filter(|_| !protected);
             if died.is_some() || !members.contains(&drive) {
                 lost.insert(drive);
             }
             since = since.max(died.unwrap_or_default());
+        }
+        if protected {
+            since = Time(0);
         }
         let spoiled: BTreeSet<DriveNumber> =
             self.drives.spoiled().into_iter().filter(|drive| !lost.contains(drive)).collect();

@@ -20,11 +20,8 @@ impl World {
             self.put_in();
         }
         let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
-        let members = process.members().len();
-        let protected =
-            |lane: &LaneStatus| lane.rebuild.is_whole && lane.failures_left.is_none_or(|left| left >= shape.parity);
-        let status = process.status();
-        if members >= usize::from(shape.data) + usize::from(shape.parity) && status.iter().all(protected) {
+        let (members, status) = (process.members().len(), process.status());
+        if members >= usize::from(shape.data) + usize::from(shape.parity) && self.is_protected(process) {
             self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
             self.mending_since = None;
             return;
@@ -44,9 +41,10 @@ impl World {
             let left = (lane.events, lane.fragments, lane.flushes_lost, lane.segments_unreadable);
             assert_eq!(left, (0, 0, 0, 0), "something is left: {lane:?}");
         }
+        // One that died and to which nothing was written since is known to nobody.
         let process = self.process.as_ref().expect("it serves");
-        for drive in process.members() {
-            assert!(!self.drives.is_dead(drive), "drive {drive} is dead, and a member still");
+        for drive in self.drives.refused_before(self.now) {
+            assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
         }
         let mut faults = self.counts;
         faults.add(&self.drives.counts);
@@ -59,6 +57,13 @@ impl World {
             seconds: self.now.0 / 1_000_000_000,
             trace: self.trace.hash(),
         }
+    }
+
+    /// Whether every lane says that all that it has stands as many losses as it should.
+    pub(super) fn is_protected(&self, process: &Process) -> bool {
+        let parity = self.scenario.shape.parity;
+        let stands = |lane: &LaneStatus| lane.rebuild.is_whole && lane.failures_left.is_none_or(|left| left >= parity);
+        process.is_serving() && process.status().iter().all(stands)
     }
 
     /// All space comes back, if need be after a stop in order.
