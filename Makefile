@@ -3,13 +3,16 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz deps bench lint doc fmt golden clean rust
+.PHONY: help demo test test-all fuzz soak deps bench lint doc fmt golden clean rust
 
 # In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
 LOCKED := $(if $(filter true,$(CI)),--locked)
 
 # Tests that have a long form, by their file names (CONTRIBUTING.md, "Long tests").
 LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs sim/tests/*_all.rs))))
+
+# Where `make soak` keeps what its runs came to.
+SOAK_FILE ?= scratch/soak.json
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +29,10 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 
 fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server mdf" for some of them)
 	tools/fuzz.sh
+
+soak: rust ## play seeds of the simulator on all cores; goes on where it ended (SOAK_FILE=..., SOAK_SECONDS=300, Ctrl-C)
+	@mkdir -p $(dir $(SOAK_FILE))
+	cargo run $(LOCKED) --release -p forebay-sim -- --soak $(SOAK_FILE) $(if $(SOAK_SECONDS),--seconds $(SOAK_SECONDS))
 
 deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), a nightly compiler
 	tools/install-packages.sh

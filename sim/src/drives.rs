@@ -20,6 +20,9 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const WRONG_PER_MILLE: u64 = 4;
 /// Of a thousand operations so many take a hundred times as long as usual.
 const LATE_PER_MILLE: u64 = 40;
+/// Of a thousand of these, so many take much longer still, and no drive is given up for it.
+const LATEST_PER_MILLE: u64 = 200;
+const LATEST_MILLIS: Range<u64> = 50..450;
 /// What was written without a sync stays in a drive's memory for so long.
 const UNSYNCED: Duration = Duration::from_millis(30);
 /// So long an operation takes that hangs: some come back while their drive is not given up yet, most long after.
@@ -41,6 +44,7 @@ enum Fate {
     /// Goes to, or comes from, another place.
     Misplaced(u64),
     Short,
+    Failed,
 }
 
 struct InFlight {
@@ -61,6 +65,8 @@ enum Memory {
 struct Drive {
     contents: Vec<u8>,
     dead: bool,
+    /// When somebody killed it.
+    died_at: Option<Time>,
     /// When it first refused a write.
     refused_at: Option<Time>,
     /// Blocks that are not what was last written there, and why; what was met is counted once.
@@ -78,6 +84,7 @@ impl Drive {
         Drive {
             contents: vec![0; bytes as usize],
             dead: false,
+            died_at: None,
             refused_at: None,
             damaged: BTreeMap::new(),
             unreadable: BTreeSet::new(),
@@ -96,6 +103,33 @@ struct Unsynced {
     before: Vec<u8>,
 }
 
+/// What a crash leaves of what was on its way.
+enum Tear {
+    /// Nothing at all.
+    Nothing,
+    /// Everything on each second drive, nothing on the others.
+    ByDrive(u64),
+    /// Of each write something else, in one of so many ways.
+    EachItsOwn(u64),
+}
+
+impl Tear {
+    fn some(random: &mut Random, torn: bool) -> Tear {
+        match random.below(10) {
+            0..4 => Tear::Nothing,
+            4 => Tear::ByDrive(random.below(2)),
+            _ => Tear::EachItsOwn(if torn { 4 } else { 2 }),
+        }
+    }
+}
+
+/// A checkpoint, or a superblock, on its way.
+#[derive(Default)]
+struct Round {
+    on_way: BTreeSet<DriveNumber>,
+    done: BTreeSet<DriveNumber>,
+}
+
 /// All drives of a store.
 pub(crate) struct Drives {
     drives: BTreeMap<DriveNumber, Drive>,
@@ -108,6 +142,9 @@ pub(crate) struct Drives {
     next_serial: u64,
     /// A mistake below the engine: what was written last is lost in a crash, though it was said to be durable.
     unsynced: Option<Vec<Unsynced>>,
+    /// What is written to all drives at once, and how far it is.
+    rounds: BTreeMap<Queue, Round>,
+    may_fail: bool,
     now: Time,
     random: Random,
     pub(crate) counts: FaultCounts,
@@ -135,6 +172,8 @@ impl Drives {
             due: BTreeSet::new(),
             next_serial: 0,
             unsynced: None,
+            rounds: BTreeMap::new(),
+            may_fail: false,
             now: Time(0),
             random,
             counts: FaultCounts::default(),
@@ -189,10 +228,16 @@ impl Drives {
         self.drives[&drive].dead
     }
 
+    /// When a drive died that nobody has carried away.
+    pub(crate) fn died_at(&self, drive: DriveNumber) -> Option<Time> {
+        self.drives[&drive].died_at
+    }
+
     /// From now on everything that is asked of it fails.
-    pub(crate) fn kill(&mut self, drive: DriveNumber) {
+    pub(crate) fn kill(&mut self, drive: DriveNumber, now: Time) {
         self.spoil(drive);
-        self.drives.get_mut(&drive).expect("a drive of the store").dead = true;
+        let known = self.drives.get_mut(&drive).expect("a drive of the store");
+        (known.dead, known.died_at) = (true, Some(now));
         self.counts.fire_and_meet(Fault::DriveDies);
     }
 
@@ -203,6 +248,26 @@ impl Drives {
         drive.contents.fill(0);
         drive.damaged.clear();
         drive.unreadable.clear();
+    }
+
+    /// From now on the victims do what they may do.
+    pub(crate) fn begin_to_fail(&mut self) {
+        self.may_fail = true;
+    }
+
+    pub(crate) fn may_fail(&self) -> bool {
+        self.may_fail
+    }
+
+    /// Whether a checkpoint or a superblock is being written.
+    pub(crate) fn checkpoints_on_their_way(&self) -> bool {
+        self.rounds.values().any(|round| !round.on_way.is_empty())
+    }
+
+    /// Drives that have a checkpoint, or a superblock, that others have not yet.
+    pub(crate) fn ahead(&self) -> BTreeSet<DriveNumber> {
+        let in_part = self.rounds.values().filter(|round| !round.on_way.is_empty());
+        in_part.flat_map(|round| round.done.iter().copied()).collect()
     }
 
     pub(crate) fn writes_on_their_way(&self) -> bool {
@@ -231,8 +296,10 @@ impl Drives {
     }
 
     fn wrong(&mut self, fault: Fault, drive: DriveNumber) -> bool {
-        let wrong =
-            self.enabled.contains(&fault) && self.victims.contains(&drive) && self.random.per_mille(WRONG_PER_MILLE);
+        let wrong = self.may_fail
+            && self.enabled.contains(&fault)
+            && self.victims.contains(&drive)
+            && self.random.per_mille(WRONG_PER_MILLE);
         if wrong {
             self.spoil(drive);
         }
@@ -281,6 +348,13 @@ impl Drives {
             Memory::Read(_) => self.fate_of_read(drive, offset, bytes),
         };
         let due = now + self.latency(drive, offset);
+        if matches!(memory, Memory::Write(_)) && offset < self.slots_offset {
+            let round = self.rounds.entry(queue).or_default();
+            if round.on_way.is_empty() {
+                round.done.clear();
+            }
+            round.on_way.insert(drive);
+        }
         self.next_serial += 1;
         self.due.insert((due, self.next_serial));
         let operation = InFlight { queue, id, drive, offset, bytes, memory, fate };
@@ -301,6 +375,9 @@ impl Drives {
         let late = self.enabled.contains(&Fault::LateOperation) && self.random.per_mille(LATE_PER_MILLE);
         if late {
             self.counts.fire_and_meet(Fault::LateOperation);
+            if self.random.per_mille(LATEST_PER_MILLE) {
+                return self.random.millis(LATEST_MILLIS);
+            }
         } else if self.drives[&drive].slow {
             self.counts.fire_and_meet(Fault::SlowDrive);
         }
@@ -308,7 +385,10 @@ impl Drives {
     }
 
     fn fate_of_write(&mut self, drive: DriveNumber, bytes: usize) -> Fate {
-        if self.wrong(Fault::LostWrite, drive) {
+        if self.wrong(Fault::FailedWrite, drive) {
+            self.counts.fire(Fault::FailedWrite);
+            Fate::Failed
+        } else if self.wrong(Fault::LostWrite, drive) {
             self.counts.fire(Fault::LostWrite);
             Fate::Lost
         } else if self.wrong(Fault::MisplacedWrite, drive) {
@@ -376,6 +456,12 @@ impl Drives {
             self.due.pop_first();
             let operation = self.in_flight.remove(&serial).expect("what is due is on its way");
             let (queue, drive) = (operation.queue, operation.drive);
+            if let Some(round) = self.rounds.get_mut(&queue)
+                && operation.offset < self.slots_offset
+                && round.on_way.remove(&drive)
+            {
+                round.done.insert(drive);
+            }
             into.push((queue, drive, self.carry_out(operation)));
         }
     }
@@ -400,6 +486,11 @@ impl Drives {
         }
         assert!(end <= known.contents.len() as u64, "an operation within the drive");
         match memory {
+            Memory::Write(_) if fate == Fate::Failed => {
+                known.refused_at.get_or_insert(self.now);
+                self.counts.meet(Fault::FailedWrite);
+                Completion { id, result: Err(failed("the write failed")), buffer: None }
+            }
             Memory::Write(buffer) => {
                 if let Some(unsynced) = &mut self.unsynced {
                     let before = known.contents[offset as usize..end as usize].to_vec();
@@ -418,7 +509,7 @@ impl Drives {
                         buffer[..bytes].copy_from_slice(&known.contents[from as usize..from as usize + bytes]);
                         Ok(())
                     }
-                    Fate::Right | Fate::Lost => {
+                    Fate::Right | Fate::Lost | Fate::Failed => {
                         buffer[..bytes].copy_from_slice(&known.contents[offset as usize..end as usize]);
                         Ok(())
                     }
@@ -436,7 +527,7 @@ impl Drives {
         let drive = self.drives.get_mut(&drive).expect("a drive of the store");
         let blocks = |offset: u64| offset / BLOCK..(offset + bytes.len() as u64) / BLOCK;
         let (to, fault) = match fate {
-            Fate::Right | Fate::Short => (Some(offset), None),
+            Fate::Right | Fate::Short | Fate::Failed => (Some(offset), None),
             Fate::Lost => (None, Some(Fault::LostWrite)),
             Fate::Misplaced(to) => (Some(to), Some(Fault::MisplacedWrite)),
         };
@@ -464,6 +555,10 @@ impl Drives {
     /// The process is gone: of each write on its way any blocks may be there, and nothing comes back.
     pub(crate) fn crash(&mut self) {
         self.due.clear();
+        self.rounds.clear();
+        // Nobody is left who could take them out.
+        self.drives.values_mut().for_each(|drive| drive.refused_at = None);
+        let tear = Tear::some(&mut self.random, self.enabled.contains(&Fault::TornWrite));
         for Unsynced { drive, offset, before, .. } in self.unsynced.iter_mut().flat_map(std::mem::take).rev() {
             let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
             contents[offset as usize..offset as usize + before.len()].copy_from_slice(&before);
@@ -474,8 +569,11 @@ impl Drives {
                 continue;
             }
             let blocks = operation.bytes / BLOCK_BYTES;
-            let how =
-                if self.enabled.contains(&Fault::TornWrite) { self.random.below(4) } else { self.random.below(2) };
+            let how = match &tear {
+                Tear::Nothing => 1,
+                Tear::ByDrive(has) => u64::from(operation.drive.0 as u64 & 1 != *has),
+                Tear::EachItsOwn(ways) => self.random.below(*ways),
+            };
             let first = self.random.below(blocks as u64 + 1) as usize;
             let mut written = 0;
             for block in 0..blocks {

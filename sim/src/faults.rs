@@ -1,6 +1,7 @@
 //! What can go wrong: each kind with its own switch and its own count.
 
 use std::fmt;
+use std::str::FromStr;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
@@ -28,6 +29,8 @@ faults!(
     CrashInRecovery = "crash in recovery",
     /// Of a write on its way at a crash some blocks are there.
     TornWrite = "torn write",
+    /// A write fails and nothing of it is on the drive, which takes the next ones.
+    FailedWrite = "write that fails",
     /// A write is said to be done and nothing of it is on the drive.
     LostWrite = "lost write",
     /// A write is said to be done and lies somewhere else.
@@ -82,6 +85,22 @@ faults!(
     Stop = "stop in order",
 );
 
+impl Fault {
+    /// Its name in one word.
+    pub fn option(self) -> String {
+        self.to_string().replace(' ', "-")
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Fault, String> {
+        let known = Fault::ALL.iter().copied().find(|fault| fault.option() == name);
+        known.ok_or_else(|| format!("there is no fault {name}; the output of a run lists all"))
+    }
+}
+
 /// How often each kind happened, and how often it was met: the store came upon what it left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultCounts {
@@ -118,6 +137,16 @@ impl FaultCounts {
     /// How often the store came upon it.
     pub fn met(&self, fault: Fault) -> u64 {
         self.met[fault as usize]
+    }
+
+    /// Kinds that never happened, or were never met.
+    pub fn missing(&self) -> Vec<Fault> {
+        Fault::ALL.iter().copied().filter(|fault| self.fired(*fault) == 0 || self.met(*fault) == 0).collect()
+    }
+
+    /// With the counts of an earlier run.
+    pub fn set(&mut self, fault: Fault, fired: u64, met: u64) {
+        (self.fired[fault as usize], self.met[fault as usize]) = (fired, met);
     }
 
     /// Adds those of another run.

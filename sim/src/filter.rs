@@ -9,11 +9,15 @@ use forebay_types::{DecideOutcome, EventKey, ReadOutcome, SourceId, StreamName, 
 
 use crate::faults::{Fault, FaultCounts};
 use crate::links::Links;
-use crate::model::{LeaseTime, Model, Snapshot};
+use crate::model::{LeaseTime, Model, Moment, Snapshot};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{EVENT_STEP, Scenario};
 
-pub(crate) const STREAMS: [&str; 3] = ["physics", "calibration", "express"];
+pub(crate) const STREAMS: [&str; 9] =
+    ["physics", "calibration", "express", "cosmics", "minimum-bias", "jets", "muons", "delayed", "luminosity"];
+
+/// One stream more is used after so many events.
+const EVENTS_PER_STREAM: u64 = 30;
 
 pub(crate) fn stream(name: &str) -> StreamName {
     name.parse().expect("a name")
@@ -25,7 +29,11 @@ fn verdict(key: EventKey) -> Verdict {
     if random.per_mille(600) {
         return Verdict::Reject;
     }
-    let streams: Vec<StreamName> = STREAMS.iter().filter(|_| random.per_mille(500)).map(|name| stream(name)).collect();
+    let known = (key.event.0 / EVENT_STEP / EVENTS_PER_STREAM + 1).min(STREAMS.len() as u64);
+    let newest = random.within(0..known.min(3)) + known - known.min(3);
+    let chosen = |n: u64, random: &mut Random| n == newest && random.per_mille(700) || random.per_mille(1000 / known);
+    let streams: Vec<StreamName> =
+        (0..known).filter(|n| chosen(*n, &mut random)).map(|n| stream(STREAMS[n as usize])).collect();
     if streams.is_empty() { Verdict::Reject } else { Verdict::Accept(streams) }
 }
 
@@ -38,7 +46,7 @@ pub(crate) struct ServerTime {
 
 enum State {
     Idle { until: Time },
-    Leasing { request: u64, asked: ServerTime, decided: BTreeSet<EventKey> },
+    Leasing { request: u64, asked: ServerTime, moment: Moment },
     Reading { request: u64, events: Vec<(EventKey, Snapshot)> },
     Deciding { request: u64, events: Vec<(EventKey, Snapshot)> },
 }
@@ -50,7 +58,6 @@ pub(crate) struct Filter {
     lease: Duration,
     states: Vec<State>,
     silent: bool,
-    known: BTreeSet<EventKey>,
 }
 
 impl Filter {
@@ -64,7 +71,6 @@ impl Filter {
             lease: scenario.lease,
             states: (0..scenario.lanes).map(|_| State::Idle { until: now }).collect(),
             silent: scenario.knows(Fault::SilentFilter),
-            known: BTreeSet::new(),
         }
     }
 
@@ -86,7 +92,7 @@ impl Filter {
 
     pub(crate) fn act(&mut self, now: Time, server: ServerTime, model: &mut Model, counts: &mut FaultCounts) {
         for lane in 0..self.states.len() {
-            while let Some(event) = self.links.lanes[lane].session.take_event() {
+            while let Some(event) = self.links.lanes[lane].take_event() {
                 self.take(lane, now, server, event, model, counts);
             }
             if let State::Idle { until } = self.states[lane]
@@ -105,13 +111,11 @@ impl Filter {
             run: None,
         };
         let request = self.ask(lane, now, Request::Lease(lease));
-        // Of those that it has seen: it looks at no others again.
-        let decided = self.known.iter().copied().filter(|key| model.is_decided(*key)).collect();
-        self.states[lane] = State::Leasing { request, asked: server, decided };
+        self.states[lane] = State::Leasing { request, asked: server, moment: model.moment() };
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request) -> u64 {
-        self.links.lanes[lane].session.ask(now, request).expect("sessions go on")
+        self.links.lanes[lane].asked().ask(now, request).expect("sessions go on")
     }
 
     fn rest(&mut self, lane: usize, now: Time, millis: std::ops::Range<u64>) {
@@ -135,8 +139,8 @@ impl Filter {
         };
         let state = std::mem::replace(&mut self.states[lane], State::Idle { until: now });
         match (state, answer) {
-            (State::Leasing { request: asked_for, asked, decided }, Answer::Lease(reply)) if asked_for == request => {
-                self.leased(lane, now, (asked, server), &decided, &reply, model, counts);
+            (State::Leasing { request: asked_for, asked, moment }, Answer::Lease(reply)) if asked_for == request => {
+                self.leased(lane, now, (asked, server), moment, &reply, model, counts);
             }
             (State::Reading { request: asked_for, events }, Answer::Events(read)) if asked_for == request => {
                 self.read(lane, now, events, &read, model);
@@ -154,13 +158,12 @@ impl Filter {
         lane: usize,
         now: Time,
         (asked, received): (ServerTime, ServerTime),
-        decided: &BTreeSet<EventKey>,
+        moment: Moment,
         reply: &LeaseReply,
         model: &mut Model,
         counts: &mut FaultCounts,
     ) {
         for event in &reply.events {
-            self.known.insert(event.key);
             if asked.process == received.process {
                 let lease = LeaseTime {
                     process: asked.process,
@@ -168,7 +171,7 @@ impl Filter {
                     received: received.clock,
                     duration: self.lease,
                 };
-                model.leased(event.key, decided.contains(&event.key), lease);
+                model.leased(event.key, moment, lease);
             }
         }
         if reply.events.is_empty() {

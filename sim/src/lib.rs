@@ -20,35 +20,51 @@ mod model;
 mod monitor;
 mod network;
 mod operator;
+mod play;
 mod random;
 mod recorder;
 mod scenario;
 mod server;
+mod shrink;
 mod store;
 mod trace;
 mod world;
 mod writer;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 pub use faults::{Fault, FaultCounts};
 pub use mistakes::Mistake;
 pub use model::Answers;
+pub use play::Play;
+pub use shrink::shrink;
 pub use world::Totals;
 
-/// Plays one seed; `told`: every event goes to stdout.
+/// Plays a seed; `told`: every event goes to stdout.
 ///
 /// # Panics
 /// When a promise is broken, with which.
-pub fn play(seed: u64, told: bool) -> Totals {
+pub fn play(play: &Play, told: bool) -> Totals {
     Mistake::plant(None);
-    world::World::new(seed, told, None).run()
+    world::World::new(play, told, None).run()
+}
+
+/// Plays a seed.
+///
+/// # Errors
+/// Which promise was broken.
+pub fn try_play(play: &Play, mistake: Option<Mistake>) -> Result<Totals, String> {
+    Mistake::plant(mistake);
+    let played = catch_unwind(AssertUnwindSafe(|| world::World::new(play, false, mistake).run()));
+    Mistake::plant(None);
+    played.map_err(|what| {
+        let words =
+            what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        words.unwrap_or_else(|| "a panic without words".to_owned())
+    })
 }
 
 /// Plays one seed with a mistake; gives what was found, if anything was.
 pub fn find(mistake: Mistake, seed: u64) -> Option<String> {
-    Mistake::plant(Some(mistake));
-    let found = std::panic::catch_unwind(|| world::World::new(seed, false, Some(mistake)).run());
-    Mistake::plant(None);
-    let what = found.err()?;
-    let words = what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-    Some(words.unwrap_or_else(|| "a panic without words".to_owned()))
+    try_play(&Play::of(seed), Some(mistake)).err()
 }

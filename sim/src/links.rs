@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_client::{Class, Session, SessionConfig};
+use forebay_client::{Class, PutResult, Session, SessionConfig, SessionEvent};
 use forebay_types::Time;
 
 use crate::network::{ConnectionId, Network, Side};
@@ -11,8 +11,14 @@ use crate::network::{ConnectionId, Network, Side};
 const SEND_BYTES: usize = 32 << 10;
 
 pub(crate) struct Link {
-    pub(crate) session: Session,
+    session: Session,
     connection: Option<ConnectionId>,
+    /// When the session is due, as it said after it was last touched.
+    due: Option<Time>,
+    /// It was asked for something since it was driven last.
+    touched: bool,
+    /// The network took less than it was given.
+    blocked: bool,
 }
 
 pub(crate) struct Links {
@@ -34,13 +40,14 @@ impl Links {
                 seed: seed ^ u64::from(lane),
                 store: None,
             };
-            Link { session: Session::new(config, now), connection: None }
+            let session = Session::new(config, now);
+            Link { due: session.next_deadline(), session, connection: None, touched: false, blocked: false }
         };
         Links { lanes: (0..lanes).map(link).collect() }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(|link| link.session.next_deadline()).min()
+        self.lanes.iter().filter_map(Link::next_deadline).min()
     }
 
     /// Carries bytes to and fro. `up`: whether something listens at the server's address.
@@ -50,7 +57,42 @@ impl Links {
 }
 
 impl Link {
+    /// The session, to ask it for something.
+    pub(crate) fn asked(&mut self) -> &mut Session {
+        self.touched = true;
+        &mut self.session
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn take_event(&mut self) -> Option<SessionEvent> {
+        self.session.take_event()
+    }
+
+    pub(crate) fn take_put_results(&mut self, into: &mut Vec<PutResult>) {
+        self.session.take_put_results(into);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        // What was asked leaves at once.
+        if self.touched { Some(Time(0)) } else { self.due }
+    }
+
     fn drive(&mut self, now: Time, network: &mut Network, up: bool) {
+        let due = self.due.is_some_and(|due| due <= now);
+        let news = self.connection.is_some_and(|id| network.has_news(now, id));
+        let room = self.blocked && self.connection.is_none_or(|id| network.has_room(id));
+        if !(due || news || self.touched || room) {
+            return;
+        }
+        (self.touched, self.blocked) = (false, false);
+        self.move_on(now, network, up);
+        self.due = self.session.next_deadline();
+    }
+
+    fn move_on(&mut self, now: Time, network: &mut Network, up: bool) {
         if self.session.next_deadline().is_some_and(|due| due <= now) {
             self.session.tick(now);
         }
@@ -99,6 +141,7 @@ impl Link {
             }
             let sent = network.send(now, id, Side::Client, &piece[..piece.len().min(SEND_BYTES)]);
             if sent == 0 {
+                self.blocked = true;
                 return;
             }
             self.session.sent(now, sent);

@@ -1,63 +1,125 @@
 //! Plays seeds.
 
+mod soak;
+
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use forebay_sim::{Fault, Mistake, Totals, find, play};
+use forebay_sim::{Fault, Mistake, Play, Totals, find, play, shrink, try_play};
 
 #[derive(Parser)]
 #[command(about = "Plays the store on virtual time, seed after seed, on drives and a network that fail")]
 struct Arguments {
-    /// The first seed.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// How many.
+    #[command(flatten)]
+    play: Play,
+    /// How many seeds.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Tell everything that happens.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "seeds")]
     trace: bool,
     /// Plant this mistake and say in which seed it is found; `all`: each of them.
     #[arg(long)]
     planted: Option<String>,
+    /// Leave out of a seed that fails whatever it fails without, and say how the rest is played.
+    #[arg(long)]
+    shrink: bool,
+    /// Play seeds on all processors and add what they come to to this file, beginning where an earlier run ended, until somebody interrupts.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "trace", "planted", "shrink"])]
+    soak: Option<PathBuf>,
+    /// End that after so many seconds.
+    #[arg(long, requires = "soak")]
+    seconds: Option<u64>,
+    /// Seeds at once; as many as there are processors when not given.
+    #[arg(long, requires = "soak")]
+    threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(name) = &arguments.planted {
-        return look_for(name, arguments.seed..arguments.seed + arguments.seeds);
+    if let Some(file) = &arguments.soak {
+        return soak::soak(file, arguments.seconds, arguments.threads, &arguments.play);
     }
+    if arguments.trace {
+        tell_totals(1, 0, &play(&arguments.play, true));
+        return ExitCode::SUCCESS;
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let mistake = arguments.planted.as_deref().and_then(Mistake::named);
+    if arguments.shrink {
+        return make_shorter(&arguments.play, mistake);
+    }
+    let seeds = arguments.play.seed..arguments.play.seed + arguments.seeds;
+    match &arguments.planted {
+        Some(name) => look_for(name, seeds),
+        None => play_all(&arguments.play, seeds),
+    }
+}
+
+/// Plays seeds one after the other.
+fn play_all(options: &Play, seeds: Range<u64>) -> ExitCode {
     let mut totals = Totals::default();
-    let mut failed = 0;
-    for seed in arguments.seed..arguments.seed + arguments.seeds {
-        match catch_unwind(AssertUnwindSafe(|| play(seed, arguments.trace))) {
+    let (count, mut failed) = (seeds.end - seeds.start, 0);
+    for seed in seeds {
+        let play = Play { seed, ..options.clone() };
+        match try_play(&play, None) {
             Ok(of_seed) => totals.add(&of_seed),
-            Err(_) => {
-                eprintln!("seed {seed} fails: forebay-sim --seed {seed} --trace");
+            Err(what) => {
+                tell_failure(&play, &what);
                 failed += 1;
             }
         }
     }
+    tell_totals(count, failed, &totals);
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn tell_failure(play: &Play, what: &str) {
+    eprintln!("seed {} fails: {what}\n  forebay-sim {play} --trace\n  forebay-sim {play} --shrink", play.seed);
+}
+
+fn tell_totals(seeds: u64, failed: u64, totals: &Totals) {
     println!(
-        "{} seeds, {failed} failed, {} operations, {} media operations, {} starts, {} s, {:?}",
-        arguments.seeds,
+        "{seeds} seeds, {failed} failed, {} operations, {} media operations, {} starts, {} s, {:?}",
         totals.answers.operations(),
         totals.media_operations,
         totals.starts,
         totals.seconds,
         totals.answers
     );
+    tell_faults(totals);
+}
+
+fn tell_faults(totals: &Totals) {
     for fault in Fault::ALL {
         println!("{:>10} fired {:>10} met  {fault}", totals.faults.fired(*fault), totals.faults.met(*fault));
     }
-    ExitCode::from(u8::from(failed > 0))
+}
+
+/// Finds how little of a play still fails.
+fn make_shorter(play: &Play, mistake: Option<Mistake>) -> ExitCode {
+    let Err(first) = try_play(play, mistake) else {
+        println!("{play}: nothing fails");
+        return ExitCode::FAILURE;
+    };
+    println!("{play}: {first}");
+    let (mut tries, mut words) = (0, first);
+    let short = shrink(play, |shorter| {
+        tries += 1;
+        let what = try_play(shorter, mistake).err()?;
+        println!("{shorter}: {}", what.lines().next().unwrap_or_default());
+        words.clone_from(&what);
+        Some(what)
+    });
+    let planted = mistake.map_or(String::new(), |mistake| format!(" --planted {mistake}"));
+    println!("the shortest of {tries}: {words}\n  forebay-sim {short}{planted} --trace");
+    ExitCode::SUCCESS
 }
 
 /// Whether each of the mistakes is found in one of the seeds.
 fn look_for(name: &str, seeds: Range<u64>) -> ExitCode {
-    std::panic::set_hook(Box::new(|_| {}));
     let mut missed = 0;
     for mistake in Mistake::all().filter(|mistake| name == "all" || mistake.to_string() == name) {
         let found = seeds.clone().find_map(|seed| find(mistake, seed).map(|what| (seed, what)));

@@ -27,8 +27,13 @@ pub(crate) fn payload(id: FragmentId, variant: Variant) -> Vec<u8> {
         _ => random.below(2500),
     };
     let mut random = Random::new(random.next() ^ u64::from(variant));
-    let own = (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes as usize);
-    own.chain((variant > 0).then_some(variant)).collect()
+    let mut payload = Vec::with_capacity(bytes as usize + 8);
+    while payload.len() < bytes as usize {
+        payload.extend_from_slice(&random.next().to_le_bytes());
+    }
+    payload.truncate(bytes as usize);
+    payload.extend((variant > 0).then_some(variant));
+    payload
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +55,14 @@ struct Event {
     accepted: BTreeSet<StreamName>,
     release_asked: BTreeSet<StreamName>,
     released: BTreeSet<StreamName>,
+    /// The moment at which it was first known to be decided, to be over, to be released by a stream.
+    decided_at: Option<Moment>,
+    over_at: Option<Moment>,
+    released_at: BTreeMap<StreamName, Moment>,
 }
+
+/// Orders what became known: one more with each answer.
+pub(crate) type Moment = u64;
 
 impl Event {
     fn may_be_over(&self) -> bool {
@@ -72,7 +84,6 @@ impl Event {
 pub(crate) struct Snapshot {
     durable: BTreeMap<SourceId, Variant>,
     over: bool,
-    released: BTreeSet<StreamName>,
 }
 
 /// A lease as a filter knows it, in the server's time.
@@ -127,6 +138,9 @@ impl Answers {
 #[derive(Default)]
 pub(crate) struct Model {
     events: BTreeMap<EventKey, Event>,
+    /// Events that are not over.
+    open: BTreeSet<EventKey>,
+    moment: Moment,
     leases: BTreeMap<EventKey, LeaseTime>,
     pub(crate) answers: Answers,
     /// Nothing is wrong any more: nothing may be unavailable.
@@ -146,22 +160,50 @@ impl Model {
         }
     }
 
+    /// What is known now was known at this moment.
+    pub(crate) fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    fn event(&mut self, key: EventKey) -> &mut Event {
+        self.events.entry(key).or_insert_with(|| {
+            self.open.insert(key);
+            Event::default()
+        })
+    }
+
+    /// Notes when what is known of an event became known.
+    fn note(&mut self, key: EventKey) {
+        self.moment += 1;
+        let moment = self.moment;
+        let event = self.events.get_mut(&key).expect("it was asked");
+        if event.over || !event.accepted.is_empty() {
+            event.decided_at.get_or_insert(moment);
+        }
+        for stream in &event.released {
+            event.released_at.entry(stream.clone()).or_insert(moment);
+        }
+        if event.over {
+            event.over_at.get_or_insert(moment);
+            self.open.remove(&key);
+        }
+    }
+
+    fn open(&self) -> impl Iterator<Item = (&EventKey, &Event)> {
+        self.open.iter().map(|key| (key, &self.events[key]))
+    }
+
     pub(crate) fn snapshot(&self, key: EventKey) -> Snapshot {
         let Some(event) = self.events.get(&key) else { return Snapshot::default() };
         let durable = |(source, fragment): (&SourceId, &Fragment)| fragment.durable.map(|variant| (*source, variant));
-        Snapshot {
-            durable: event.fragments.iter().filter_map(durable).collect(),
-            over: event.over,
-            released: event.released.clone(),
-        }
+        Snapshot { durable: event.fragments.iter().filter_map(durable).collect(), over: event.over }
     }
 
     // ---- puts ----
 
     pub(crate) fn put_asked(&mut self, now: Time, id: FragmentId, variant: Variant) {
         self.tell(|| format!("put {id} content {variant}"));
-        let event = self.events.entry(id.key()).or_default();
-        let fragment = event.fragments.entry(id.source).or_default();
+        let fragment = self.event(id.key()).fragments.entry(id.source).or_default();
         fragment.asked.insert(variant);
         fragment.asked_at.get_or_insert(now);
     }
@@ -202,7 +244,8 @@ impl Model {
     pub(crate) fn read(&mut self, id: FragmentId, before: &Snapshot, outcome: ReadOutcome, bytes: &[u8]) {
         self.tell(|| format!("read {id}: {outcome:?}, {} bytes", bytes.len()));
         self.answers.reads += 1;
-        let event = self.events.entry(id.key()).or_default();
+        let calm = self.calm;
+        let event = self.event(id.key());
         let may_be_over = event.may_be_over();
         match outcome {
             ReadOutcome::Found => {
@@ -221,9 +264,10 @@ impl Model {
             ReadOutcome::Deleted => {
                 assert!(may_be_over, "{id} is deleted and nobody asked for it");
                 event.over = true;
+                self.note(id.key());
             }
             ReadOutcome::Unavailable => {
-                assert!(!self.calm, "{id} is unavailable and nothing is wrong");
+                assert!(!calm, "{id} is unavailable and nothing is wrong");
                 self.answers.reads_unavailable += 1;
             }
             ReadOutcome::Lost => panic!("{id} is lost and no more went wrong than parity makes up for"),
@@ -239,7 +283,8 @@ impl Model {
         found: &BTreeSet<SourceId>,
     ) {
         self.tell(|| format!("event {key}: {outcome:?}, {} fragments", found.len()));
-        let event = self.events.entry(key).or_default();
+        let calm = self.calm;
+        let event = self.event(key);
         match outcome {
             ReadOutcome::Found => {
                 for source in before.durable.keys() {
@@ -254,18 +299,21 @@ impl Model {
             ReadOutcome::Deleted => {
                 assert!(event.may_be_over(), "{key} is deleted and nobody asked for it");
                 event.over = true;
+                self.note(key);
             }
-            ReadOutcome::Unavailable => assert!(!self.calm, "{key} is unavailable and nothing is wrong"),
+            ReadOutcome::Unavailable => assert!(!calm, "{key} is unavailable and nothing is wrong"),
             ReadOutcome::Lost => panic!("{key} is lost"),
         }
     }
 
     // ---- leases and decisions ----
 
-    pub(crate) fn leased(&mut self, key: EventKey, before_over: bool, lease: LeaseTime) {
+    /// `asked`: the moment at which the lease was asked for.
+    pub(crate) fn leased(&mut self, key: EventKey, asked: Moment, lease: LeaseTime) {
         self.tell(|| format!("lease {key}: {lease:?}"));
         self.answers.leases += 1;
-        assert!(!before_over, "{key} was leased after it was decided");
+        let decided = self.events.get(&key).and_then(|event| event.decided_at);
+        assert!(decided.is_none_or(|at| at > asked), "{key} was leased after it was decided");
         let Some(known) = self.leases.insert(key, lease) else { return };
         // Both by one process: whichever was given first had not ended when the other one was given.
         let overlap = |first: LeaseTime, second: LeaseTime| second.received < first.asked + first.duration;
@@ -273,14 +321,9 @@ impl Model {
         assert!(!twice, "{key} was leased twice: {known:?} and {lease:?}");
     }
 
-    /// Whether an event is surely decided.
-    pub(crate) fn is_decided(&self, key: EventKey) -> bool {
-        self.events.get(&key).is_some_and(|event| event.over || !event.accepted.is_empty())
-    }
-
     pub(crate) fn decision_asked(&mut self, key: EventKey, verdict: &Verdict) {
         self.tell(|| format!("decide {key}: {verdict:?}"));
-        let event = self.events.entry(key).or_default();
+        let event = self.event(key);
         match verdict {
             Verdict::Reject => event.end_asked = true,
             Verdict::Accept(streams) => event.accept_asked.extend(streams.iter().cloned()),
@@ -324,11 +367,12 @@ impl Model {
                 panic!("a decision on {key} came to {outcome:?}")
             }
         }
+        self.note(key);
     }
 
     pub(crate) fn release_asked(&mut self, key: EventKey, stream: &StreamName) {
         self.tell(|| format!("release {key} by {stream}"));
-        self.events.entry(key).or_default().release_asked.insert(stream.clone());
+        self.event(key).release_asked.insert(stream.clone());
     }
 
     pub(crate) fn release_answered(&mut self, key: EventKey, stream: &StreamName, outcome: DecideOutcome) {
@@ -341,6 +385,7 @@ impl Model {
             DecideOutcome::NoSpace | DecideOutcome::Unavailable => {}
             _ => panic!("a release of {key} came to {outcome:?}"),
         }
+        self.note(key);
     }
 
     /// Events that must be in a list of a stream's accepted events that is asked for now, of a lane.
@@ -348,7 +393,7 @@ impl Model {
         let waits = |(key, event): &(&EventKey, &Event)| {
             of_lane(**key) && event.accepted.contains(stream) && !event.may_be_over()
         };
-        self.events.iter().filter(waits).map(|(key, _)| *key).collect()
+        self.open().filter(waits).map(|(key, _)| *key).collect()
     }
 
     /// Whether that is so still.
@@ -356,17 +401,13 @@ impl Model {
         self.events.get(&key).is_some_and(|event| !event.may_be_over())
     }
 
-    /// What is known of the events of a lane, ascending.
-    pub(crate) fn known_of_lane(&self, of_lane: impl Fn(EventKey) -> bool) -> Vec<(EventKey, Snapshot)> {
-        let over = |event: &Event| event.over || !event.released.is_empty();
-        let wanted = self.events.iter().filter(|(key, event)| of_lane(**key) && over(event));
-        wanted.map(|(key, _)| (*key, self.snapshot(*key))).collect()
-    }
-
-    pub(crate) fn listed(&self, key: EventKey, stream: &StreamName, before: &Snapshot) {
-        assert!(!before.over, "{key} is listed for {stream} and was over");
-        assert!(!before.released.contains(stream), "{key} is listed for {stream} and was released by it");
+    /// `asked`: the moment at which the list was asked for.
+    pub(crate) fn listed(&self, key: EventKey, stream: &StreamName, asked: Moment) {
         let event = self.events.get(&key);
+        let since = |at: Option<Moment>| at.is_none_or(|at| at > asked);
+        assert!(since(event.and_then(|e| e.over_at)), "{key} is listed for {stream} and was over");
+        let released = event.and_then(|e| e.released_at.get(stream)).copied();
+        assert!(since(released), "{key} is listed for {stream} and was released by it");
         assert!(
             event.is_some_and(|e| e.accept_asked.contains(stream)),
             "{key} is listed for {stream}, and nobody said so"
@@ -376,7 +417,7 @@ impl Model {
     /// Fragments that were first asked for since then and must be there whatever happens now, with their bytes: acknowledged, and nobody asked for
     /// their event to end.
     pub(crate) fn must_be_there(&self, since: Time) -> Vec<(FragmentId, Vec<u8>)> {
-        let events = self.events.iter().filter(|(_, event)| !event.may_be_over());
+        let events = self.open().filter(|(_, event)| !event.may_be_over());
         let fragments =
             events.flat_map(|(key, event)| event.fragments.iter().map(|(source, f)| (key.fragment(*source), f)));
         let there = fragments.filter(|(_, f)| f.acknowledged && f.asked_at.is_some_and(|at| at >= since));
@@ -385,7 +426,7 @@ impl Model {
 
     /// Events that wait for a stream, whatever happens now.
     pub(crate) fn must_be_accepted(&self) -> Vec<(EventKey, StreamName)> {
-        let waiting = self.events.iter().filter(|(_, event)| !event.may_be_over());
+        let waiting = self.open().filter(|(_, event)| !event.may_be_over());
         waiting.flat_map(|(key, event)| event.accepted.iter().map(|stream| (*key, stream.clone()))).collect()
     }
 
@@ -404,6 +445,6 @@ impl Model {
     }
 
     pub(crate) fn unfinished(&self) -> usize {
-        self.events.values().filter(|event| !event.over && event.has_durable()).count()
+        self.open().filter(|(_, event)| event.has_durable()).count()
     }
 }

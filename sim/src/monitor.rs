@@ -13,7 +13,7 @@ use crate::filter::check_event;
 use crate::links::Links;
 use crate::model::{Model, Snapshot, payload};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{EVENT_STEP, Scenario};
 
 /// So much is asked at once.
 const ASKED_MAX: usize = 20;
@@ -81,18 +81,21 @@ impl Monitor {
         let key = self.some_key(newest);
         let lane = usize::from(lane_of(key, self.links.lanes.len() as u16));
         match self.random.below(100) {
-            0..60 => self.get(lane, now, key, model),
+            0..55 => self.get(lane, now, key, model),
+            // What is read is deleted meanwhile.
+            55..60 => {
+                self.get(lane, now, key, model);
+                if self.deletes {
+                    self.delete(lane, now, key, model);
+                }
+            }
             60..90 => {
                 let before = model.snapshot(key);
                 self.ask(lane, now, Request::GetEvent(GetEvent { events: vec![key], sources: None }), || {
                     Asked::Events(vec![(key, before)])
                 });
             }
-            90..93 if self.deletes => {
-                let before = model.snapshot(key);
-                model.decision_asked(key, &Verdict::Reject);
-                self.ask(lane, now, Request::Delete(Delete { events: vec![key] }), || Asked::Delete(key, before));
-            }
+            90..93 if self.deletes => self.delete(lane, now, key, model),
             93..96 if self.other_content => {
                 counts.fire_and_meet(Fault::OtherContent);
                 self.put_other(lane, now, key, model);
@@ -103,11 +106,11 @@ impl Monitor {
 
     fn some_key(&mut self, newest: u64) -> EventKey {
         let back = if self.random.per_mille(500) { self.random.below(20) } else { self.random.below(newest + 1) };
-        EventKey::new(self.run.0, newest.saturating_sub(back) * 37 + u64::from(self.random.per_mille(20)))
+        EventKey::new(self.run.0, newest.saturating_sub(back) * EVENT_STEP + u64::from(self.random.per_mille(20)))
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request, asked: impl FnOnce() -> Asked) {
-        let number = self.links.lanes[lane].session.ask(now, request).expect("sessions go on");
+        let number = self.links.lanes[lane].asked().ask(now, request).expect("sessions go on");
         self.asked.insert((lane, number), asked());
     }
 
@@ -120,6 +123,12 @@ impl Monitor {
         self.ask(lane, now, Request::Get(Get { ids }), || Asked::Fragments(known));
     }
 
+    fn delete(&mut self, lane: usize, now: Time, key: EventKey, model: &mut Model) {
+        let before = model.snapshot(key);
+        model.decision_asked(key, &Verdict::Reject);
+        self.ask(lane, now, Request::Delete(Delete { events: vec![key] }), || Asked::Delete(key, before));
+    }
+
     fn put_other(&mut self, lane: usize, now: Time, key: EventKey, model: &mut Model) {
         let id = key.fragment(SourceId(self.random.below(u64::from(self.sources)) as u32));
         if self.puts.contains_key(&id) {
@@ -128,14 +137,14 @@ impl Monitor {
         self.puts.insert(id, model.snapshot(key));
         model.put_asked(now, id, OTHER);
         let bytes = payload(id, OTHER);
-        let session = &mut self.links.lanes[lane].session;
+        let session = self.links.lanes[lane].asked();
         session.put(now, id, self.expected, bytes.as_slice(), crc32c(&bytes)).expect("sessions go on");
     }
 
     fn take_answers(&mut self, model: &mut Model) {
         let mut results = Vec::new();
         for lane in 0..self.links.lanes.len() {
-            while let Some(event) = self.links.lanes[lane].session.take_event() {
+            while let Some(event) = self.links.lanes[lane].take_event() {
                 match event {
                     SessionEvent::Answer { request, answer } => {
                         let asked = self.asked.remove(&(lane, request)).expect("it was asked");
@@ -145,7 +154,7 @@ impl Monitor {
                     SessionEvent::Greeted(_) | SessionEvent::PutsFailed { .. } => {}
                 }
             }
-            self.links.lanes[lane].session.take_put_results(&mut results);
+            self.links.lanes[lane].take_put_results(&mut results);
         }
         for result in results {
             let before = self.puts.remove(&result.id).expect("it was put");

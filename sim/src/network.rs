@@ -15,6 +15,7 @@ const PIPE_BYTES: usize = 96 << 10;
 #[derive(Default)]
 struct Pipe {
     on_way: VecDeque<(Time, Vec<u8>)>,
+    on_way_bytes: usize,
     arrived: Vec<u8>,
     last_due: Time,
     /// When the other side learns that there is nothing more.
@@ -25,12 +26,13 @@ struct Pipe {
 
 impl Pipe {
     fn held(&self) -> usize {
-        self.arrived.len() + self.on_way.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+        self.arrived.len() + self.on_way_bytes
     }
 
     fn deliver(&mut self, now: Time) {
         while self.on_way.front().is_some_and(|(due, _)| *due <= now) {
             let (_, bytes) = self.on_way.pop_front().expect("looked at just now");
+            self.on_way_bytes -= bytes.len();
             self.arrived.extend_from_slice(&bytes);
         }
     }
@@ -158,6 +160,7 @@ impl Network {
         pipe.last_due = due;
         if through > 0 {
             pipe.on_way.push_back((due, bytes[..through].to_vec()));
+            pipe.on_way_bytes += through;
         }
         if cut {
             self.counts.fire_and_meet(Fault::Cut);
@@ -174,6 +177,19 @@ impl Network {
         let never = now + Duration::from_secs(3600);
         connection.to_server.end = Some(connection.to_server.last_due.max(now + first));
         connection.to_client.end = Some(if deaf { never } else { connection.to_client.last_due.max(now + second) });
+    }
+
+    /// Whether the client's side has something to read, or has come to the end.
+    pub(crate) fn has_news(&self, now: Time, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get(&id) else { return true };
+        let pipe = &connection.to_client;
+        let bytes = pipe.on_way.front().is_some_and(|(due, _)| *due <= now);
+        bytes || !pipe.arrived.is_empty() || pipe.is_over(now)
+    }
+
+    /// Whether the client's side can send something.
+    pub(crate) fn has_room(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_none_or(|connection| connection.to_server.held() < PIPE_BYTES)
     }
 
     /// What arrived at one side; what is used is drained by the caller.

@@ -6,7 +6,7 @@ use crate::faults::Fault;
 use crate::world::World;
 
 /// As many drives as a store may have had in a run.
-const DRIVES_MAX: u16 = 60;
+const DRIVES_MAX: usize = 60;
 
 /// A replacement under way.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ impl World {
         let Some(drive) = self.drives.some_victim() else { return };
         let member = self.members.0.contains(&drive);
         let spoiled = self.drives.is_spoiled(drive);
-        match self.random.below(4) {
+        match self.random.below(6) {
             0 if member && self.scenario.knows(Fault::Retired) => self.take_out(Fault::Retired, drive),
             1 if member && self.scenario.knows(Fault::GivenUp) => self.take_out(Fault::GivenUp, drive),
             _ if self.scenario.knows(Fault::Replaced) && (spoiled || !member) => self.replace(drive),
@@ -48,19 +48,40 @@ impl World {
     }
 
     fn replace(&mut self, old: DriveNumber) {
+        if let Some(new) = self.add() {
+            self.trace.note(self.now, &[11, u64::from(old.0)], || format!("drive {new} is put in for {old}"));
+            self.counts.fire(Fault::Replaced);
+            self.replacing = Some(Replacing { old, new });
+        }
+    }
+
+    /// Puts one more drive in, if none is being put in.
+    pub(crate) fn put_in(&mut self) {
+        let Some(process) = self.process.as_mut().filter(|process| process.is_serving()) else { return };
+        match self.spare.map(|new| (new, process.control().has_joined(new))) {
+            Some((_, None)) => return,
+            Some((new, Some(false))) => self.drives.remove(new, new),
+            Some((_, Some(true))) | None => {}
+        }
+        self.spare = self.add();
+        if let Some(new) = self.spare {
+            self.trace.note(self.now, &[14, u64::from(new.0)], || format!("drive {new} is put in"));
+        }
+    }
+
+    /// Puts an empty drive in.
+    fn add(&mut self) -> Option<DriveNumber> {
         let bytes = self.scenario.drive_bytes;
         let uuid =
             DriveUuid::from_random_bytes(self.random.next().to_le_bytes().repeat(2).try_into().expect("16 bytes"));
         let control = self.process.as_mut().expect("it serves").control();
-        let slots = control.drives()[0].slots;
-        let Ok(new) = control.add_drive(uuid, slots, bytes) else { return };
-        if new.0 >= DRIVES_MAX {
-            return;
+        let (slots, known) = (control.drives()[0].slots, control.drives().len());
+        if known >= DRIVES_MAX {
+            return None;
         }
-        self.trace.note(self.now, &[11, u64::from(old.0)], || format!("drive {new} is put in for {old}"));
+        let new = control.add_drive(uuid, slots, bytes).ok()?;
         self.drives.add(new, bytes);
-        self.counts.fire(Fault::Replaced);
-        self.replacing = Some(Replacing { old, new });
+        Some(new)
     }
 
     /// Goes on with a replacement: the old drive is taken out when the new one is in, and carried away when nothing needs it any more.

@@ -1,4 +1,4 @@
-//! What records a stream: lists its accepted events, reads them, releases them.
+//! What records streams: lists its accepted events, reads them, releases them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,30 +10,33 @@ use forebay_types::{EventKey, StreamName, Time};
 
 use crate::filter::check_event;
 use crate::links::Links;
-use crate::model::{Model, Snapshot};
+use crate::model::{Model, Moment, Snapshot};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
 enum State {
     Idle { until: Time },
-    Listing { request: u64, must: BTreeSet<EventKey>, before: Vec<(EventKey, Snapshot)> },
+    Listing { request: u64, must: BTreeSet<EventKey>, moment: Moment },
     Reading { request: u64, events: Vec<(EventKey, Snapshot)> },
     Releasing { request: u64, events: Vec<EventKey> },
 }
 
 pub(crate) struct Recorder {
     links: Links,
-    stream: StreamName,
+    streams: Vec<StreamName>,
+    /// Which of them each lane is asked for.
+    turns: Vec<usize>,
     random: Random,
     states: Vec<State>,
 }
 
 impl Recorder {
-    pub(crate) fn new(stream: StreamName, scenario: &Scenario, mut random: Random, now: Time) -> Recorder {
+    pub(crate) fn new(streams: Vec<StreamName>, scenario: &Scenario, mut random: Random, now: Time) -> Recorder {
         let deadline = Some(Duration::from_secs(8));
-        let links = Links::new(scenario.lanes, Class::Mover, stream.as_str(), deadline, random.next(), now);
-        let states = (0..scenario.lanes).map(|_| State::Idle { until: now }).collect();
-        Recorder { links, stream, random, states }
+        let links = Links::new(scenario.lanes, Class::Mover, "recorder", deadline, random.next(), now);
+        let states: Vec<State> = (0..scenario.lanes).map(|_| State::Idle { until: now }).collect();
+        let turns = vec![0; states.len()];
+        Recorder { links, streams, turns, random, states }
     }
 
     pub(crate) fn links(&mut self) -> &mut Links {
@@ -50,7 +53,7 @@ impl Recorder {
 
     pub(crate) fn act(&mut self, now: Time, model: &mut Model) {
         for lane in 0..self.states.len() {
-            while let Some(event) = self.links.lanes[lane].session.take_event() {
+            while let Some(event) = self.links.lanes[lane].take_event() {
                 match event {
                     SessionEvent::Answer { request, answer } => self.take(lane, now, request, answer, model),
                     SessionEvent::Failed { .. } => self.rest(lane, now),
@@ -66,28 +69,34 @@ impl Recorder {
     }
 
     fn rest(&mut self, lane: usize, now: Time) {
-        self.states[lane] = State::Idle { until: now + self.random.millis(1..60) };
+        self.states[lane] = State::Idle { until: now + self.random.millis(1..30) };
+    }
+
+    /// The one that is worked on.
+    fn stream(&self, lane: usize) -> StreamName {
+        self.streams[self.turns[lane]].clone()
     }
 
     fn ask(&mut self, lane: usize, now: Time, request: Request) -> u64 {
-        self.links.lanes[lane].session.ask(now, request).expect("sessions go on")
+        self.links.lanes[lane].asked().ask(now, request).expect("sessions go on")
     }
 
     fn list(&mut self, lane: usize, now: Time, model: &Model) {
         let max = self.random.within(1..30) as u32;
-        let request = Request::Accepted(Accepted { stream: self.stream.clone(), after: None, max });
+        self.turns[lane] = (self.turns[lane] + 1) % self.streams.len();
+        let stream = self.stream(lane);
+        let request = Request::Accepted(Accepted { stream: stream.clone(), after: None, max });
         let lanes = self.states.len() as u16;
-        let must = model.must_be_listed(&self.stream, |key| usize::from(lane_of(key, lanes)) == lane);
-        let before = model.known_of_lane(|key| usize::from(lane_of(key, lanes)) == lane);
+        let must = model.must_be_listed(&stream, |key| usize::from(lane_of(key, lanes)) == lane);
         let request = self.ask(lane, now, request);
-        self.states[lane] = State::Listing { request, must, before };
+        self.states[lane] = State::Listing { request, must, moment: model.moment() };
     }
 
     fn take(&mut self, lane: usize, now: Time, request: u64, answer: Answer, model: &mut Model) {
         let state = std::mem::replace(&mut self.states[lane], State::Idle { until: now });
         match (state, answer) {
-            (State::Listing { request: asked, must, before }, Answer::Accepted(page)) if asked == request => {
-                self.listed(lane, now, &must, &before, &page, model);
+            (State::Listing { request: asked, must, moment }, Answer::Accepted(page)) if asked == request => {
+                self.listed(lane, now, &must, moment, &page, model);
             }
             (State::Reading { request: asked, events }, Answer::Events(read)) if asked == request => {
                 let good = events.iter().zip(&read).filter(|((_, before), event)| check_event(event, before, model));
@@ -95,8 +104,9 @@ impl Recorder {
                 self.release(lane, now, good, model);
             }
             (State::Releasing { request: asked, events }, Answer::Decided(outcomes)) if asked == request => {
+                let stream = self.stream(lane);
                 for (key, outcome) in events.iter().zip(outcomes) {
-                    model.release_answered(*key, &self.stream, outcome);
+                    model.release_answered(*key, &stream, outcome);
                 }
                 self.rest(lane, now);
             }
@@ -109,20 +119,20 @@ impl Recorder {
         lane: usize,
         now: Time,
         must: &BTreeSet<EventKey>,
-        before: &[(EventKey, Snapshot)],
+        moment: Moment,
         page: &AcceptedReply,
         model: &mut Model,
     ) {
+        let stream = self.stream(lane);
         let listed: Vec<EventKey> = page.events.iter().map(|event| event.key).collect();
-        assert!(listed.is_sorted(), "the list of {} is not in order", self.stream);
+        assert!(listed.is_sorted(), "the list of {} is not in order", stream);
         let until = if page.more { listed.last().copied() } else { None };
         for key in must.iter().filter(|key| until.is_none_or(|until| **key <= until)) {
             let listed = listed.contains(key) || !model.must_be_listed_still(*key);
-            assert!(listed, "{key} is accepted into {} and is not listed", self.stream);
+            assert!(listed, "{key} is accepted into {} and is not listed", stream);
         }
         for key in &listed {
-            let known = before.binary_search_by_key(key, |(key, _)| *key).map(|at| before[at].1.clone());
-            model.listed(*key, &self.stream, &known.unwrap_or_default());
+            model.listed(*key, &stream, moment);
         }
         if listed.is_empty() {
             return self.rest(lane, now);
@@ -136,8 +146,9 @@ impl Recorder {
         if events.is_empty() {
             return self.rest(lane, now);
         }
-        events.iter().for_each(|key| model.release_asked(*key, &self.stream));
-        let release = Release { stream: self.stream.clone(), events: events.clone() };
+        let stream = self.stream(lane);
+        events.iter().for_each(|key| model.release_asked(*key, &stream));
+        let release = Release { stream, events: events.clone() };
         let request = self.ask(lane, now, Request::Release(release));
         self.states[lane] = State::Releasing { request, events };
     }

@@ -4,11 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_format::Geometry;
-use forebay_types::RunId;
+use forebay_types::{RunId, Time};
 
 use crate::faults::Fault;
 use crate::model::LARGE;
+use crate::play::Play;
 use crate::random::Random;
+
+/// The distance between two events: 128 neighbours are of one lane, steps over some of them bring all lanes in.
+pub(crate) const EVENT_STEP: u64 = 37;
+
+/// After so long nothing goes wrong any more, however little was written: where everything goes wrong all the time nobody comes far.
+const TROUBLE_MAX: Time = Time(90_000_000_000);
 
 /// Drives and widths. As many drives as there are parities may be victims: all that may go wrong is within what is promised.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +55,13 @@ pub(crate) struct Scenario {
     pub(crate) filters: usize,
     pub(crate) sources_per_writer: u32,
     pub(crate) events: u64,
+    /// So long writers wait at the most between two events.
+    pub(crate) pace_micros: u64,
     pub(crate) faults: BTreeSet<Fault>,
+    /// Until then drives do what they should.
+    pub(crate) drives_fail_from: Time,
+    /// Then nothing goes wrong any more.
+    pub(crate) trouble_until: Time,
     /// The mean time between two crashes, and between two faults of the other kinds that come by the clock.
     pub(crate) crash_millis: u64,
     pub(crate) fault_millis: u64,
@@ -69,6 +82,12 @@ impl Scenario {
             slot_bytes: if random.per_mille(500) { 96 << 10 } else { 192 << 10 },
             checkpoint_bytes: 256 << 10,
             fragment_bytes_max: 60_000,
+        };
+        // While no drive has failed, any may be the one that a crash takes away.
+        let drives_fail_from = match random.below(8) {
+            0 | 1 => Time(random.within(500..20_000) * 1_000_000),
+            2 => Time(u64::MAX),
+            _ => Time(0),
         };
         // Each seed knows some of the faults: what one hides another shows.
         let known = random.within(200..1001);
@@ -92,9 +111,23 @@ impl Scenario {
             filters: random.within(1..4) as usize,
             sources_per_writer: random.within(1..4) as u32,
             events: random.within(100..if faults.contains(&Fault::FullStore) { 500 } else { 1200 }),
+            pace_micros: *random.one_of(&[1500, 8000, 30_000]).expect("there are some"),
             faults,
+            drives_fail_from,
+            trouble_until: TROUBLE_MAX,
             crash_millis: random.within(200..2500),
-            fault_millis: random.within(200..3000),
+            fault_millis: random.within(50..1200),
+        }
+    }
+
+    /// Leaves out what is not to be played.
+    pub(crate) fn leave_out(&mut self, play: &Play) {
+        self.faults.retain(|fault| !play.without.contains(fault));
+        self.events = self.events.min(play.events.unwrap_or(u64::MAX)).max(1);
+        self.writers = self.writers.min(play.writers.unwrap_or(usize::MAX)).max(1);
+        self.filters = self.filters.min(play.filters.unwrap_or(usize::MAX)).max(1);
+        if let Some(millis) = play.trouble_ms {
+            self.trouble_until = Time(millis.saturating_mul(1_000_000)).min(self.trouble_until);
         }
     }
 

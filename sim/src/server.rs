@@ -129,6 +129,15 @@ impl Process {
         self.control.drives().into_iter().filter(|drive| drive.member).map(|drive| drive.number).collect()
     }
 
+    /// The version of the list of members.
+    pub(crate) fn membership(&self) -> u64 {
+        self.control.superblock().membership
+    }
+
+    pub(crate) fn is_member(&self, drive: DriveNumber) -> bool {
+        self.control.drives().iter().any(|known| known.number == drive && known.member)
+    }
+
     /// The control part, for an operator.
     pub(crate) fn control(&mut self) -> &mut Control {
         &mut self.control

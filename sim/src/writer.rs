@@ -11,13 +11,15 @@ use crate::faults::{Fault, FaultCounts};
 use crate::links::{Link, Links};
 use crate::model::{Model, Snapshot, payload};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{EVENT_STEP, Scenario};
 
 /// Puts that wait for their results at the most.
 const PENDING_MAX: usize = 200;
 
 /// So long a writer rests when its sessions take nothing more.
 const REST: Duration = Duration::from_millis(1);
+/// The same when that is because the store is full.
+const REST_FULL: Duration = Duration::from_millis(20);
 
 /// The content that belongs to an id.
 const CONTENT: u8 = 0;
@@ -30,8 +32,11 @@ pub(crate) struct Writer {
     expected: u16,
     next_event: u64,
     events: u64,
+    pace_micros: u64,
     next_at: Time,
     run: RunId,
+    /// The store is full, and it knows.
+    met_full: bool,
     /// Asked and not acknowledged, and what was known before.
     pending: BTreeMap<FragmentId, Snapshot>,
 }
@@ -50,8 +55,10 @@ impl Writer {
             expected: scenario.sources() as u16,
             next_event: 0,
             events: scenario.events,
+            pace_micros: scenario.pace_micros,
             next_at: now,
             run: scenario.run(),
+            met_full: false,
             pending: BTreeMap::new(),
         }
     }
@@ -74,26 +81,32 @@ impl Writer {
     }
 
     pub(crate) fn act(&mut self, now: Time, model: &mut Model, counts: &mut FaultCounts) {
-        let full = |link: &Link| link.session.puts_wait_for() == Some(PutOutcome::NoSpace);
-        if self.links.lanes.iter().any(full) {
-            counts.meet(Fault::FullStore);
-        }
+        let full = |link: &Link| link.session().puts_wait_for() == Some(PutOutcome::NoSpace);
         self.take_results(now, model);
         if self.next_event == self.events || now < self.next_at || self.pending.len() >= PENDING_MAX {
             return;
         }
-        if !self.links.lanes.iter().all(|link| link.session.has_room()) {
-            self.next_at = now + REST;
+        if !self.links.lanes.iter().all(|link| link.session().has_room()) {
+            let is_full = self.links.lanes.iter().any(full);
+            if is_full && !self.met_full {
+                counts.meet(Fault::FullStore);
+            }
+            self.met_full = is_full;
+            self.next_at = now + if is_full { REST_FULL } else { REST };
             return;
         }
-        // 128 neighbours are of one lane: steps over some of them bring all lanes in.
-        let key = EventKey::new(self.run.0, self.next_event * 37);
+        self.met_full = false;
+        let key = EventKey::new(self.run.0, self.next_event * EVENT_STEP);
         self.next_event += 1;
         for source in self.first_source..self.first_source + self.sources {
             self.put(now, key.fragment(SourceId(source)), model);
         }
-        self.next_at =
-            now + if self.random.per_mille(10) { self.random.millis(1..80) } else { self.random.micros(0..1500) };
+        self.next_at = now
+            + if self.random.per_mille(10) {
+                self.random.millis(1..80)
+            } else {
+                self.random.micros(0..self.pace_micros)
+            };
     }
 
     fn put(&mut self, now: Time, id: FragmentId, model: &mut Model) {
@@ -105,15 +118,15 @@ impl Writer {
     fn hand_over(&mut self, now: Time, id: FragmentId) {
         let lane = usize::from(lane_of(id.key(), self.links.lanes.len() as u16));
         let bytes = payload(id, CONTENT);
-        let session = &mut self.links.lanes[lane].session;
+        let session = self.links.lanes[lane].asked();
         session.put(now, id, self.expected, bytes.as_slice(), crc32c(&bytes)).expect("sessions go on");
     }
 
     fn take_results(&mut self, now: Time, model: &mut Model) {
         let mut results = Vec::new();
         for link in &mut self.links.lanes {
-            while link.session.take_event().is_some() {}
-            link.session.take_put_results(&mut results);
+            while link.take_event().is_some() {}
+            link.take_put_results(&mut results);
         }
         for result in results {
             let before = self.pending.get(&result.id).expect("a put has one result");

@@ -2,7 +2,7 @@
 //!
 //! `FOREBAY_SIM_SEEDS=N` plays N seeds; a failure prints the one that fails.
 
-use forebay_sim::{Totals, play};
+use forebay_sim::{Play, Totals, play, try_play};
 
 /// Seeds that are played when nobody says how many.
 const SEEDS: u64 = 10;
@@ -10,7 +10,7 @@ const SEEDS: u64 = 10;
 #[test]
 fn a_seed_plays_the_same_each_time() {
     for seed in [1, 2, 3] {
-        let (first, second) = (play(seed, false), play(seed, false));
+        let (first, second) = (play(&Play::of(seed), false), play(&Play::of(seed), false));
         assert!(first == second, "seed {seed} went {first:?}, then {second:?}");
     }
 }
@@ -20,9 +20,25 @@ fn what_goes_wrong_within_what_is_promised_breaks_no_promise() {
     let seeds = std::env::var("FOREBAY_SIM_SEEDS").ok().map_or(SEEDS, |n| n.parse().expect("a number of seeds"));
     let mut totals = Totals::default();
     for seed in 0..seeds {
-        let of_seed = std::panic::catch_unwind(|| play(seed, false));
-        totals.add(&of_seed.unwrap_or_else(|_| panic!("seed {seed} fails: forebay-sim --seed {seed} --trace")));
+        let of_seed = try_play(&Play::of(seed), None);
+        totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim --seed {seed} --trace: {what}")));
     }
     println!("{seeds} seeds, {} operations, {} starts, {totals:?}", totals.answers.operations(), totals.starts);
-    assert!(totals.answers.operations() > 0 && totals.starts > seeds, "nothing happened");
+    assert!(totals.answers.operations() >= 10_000 * seeds, "a seed asks too little");
+    assert!(totals.starts >= 4 * seeds, "a seed has too few crashes");
+}
+
+#[test]
+fn what_once_failed_does_not_fail_again() {
+    let lines = include_str!("../regressions.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    for line in lines {
+        let mut parts = line.split('|').map(str::trim);
+        let (Some(name), Some(options), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
+            panic!("name | options | what it showed: {line}")
+        };
+        let play = Play::from_options(options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        if let Err(what) = try_play(&play, None) {
+            panic!("{name}: forebay-sim {options} --trace: {what}");
+        }
+    }
 }

@@ -29,10 +29,14 @@ mistakes!(
     AckOutOfOrder = "ack-out-of-order",
     /// A shard that could not be written counts as written.
     FailedWriteIgnored = "failed-write-ignored",
+    /// A shard that could not be written is written once more to the same drive, which stays.
+    FailedFlushRetried = "failed-flush-retried",
     /// A header that an earlier segment left in a slot counts for the one that has it now.
     OldHeaderBelieved = "old-header-believed",
     /// Units are not compared with their sums before they are combined.
     UnitsUnchecked = "units-unchecked",
+    /// Shards are combined whatever their headers say, those of an earlier segment in the same slots too.
+    GenerationsCombined = "generations-combined",
     /// A segment is opened in slots that the durable checkpoint still has for another one.
     SlotReusedEarly = "slot-reused-early",
     /// A checkpoint lacks the newest of the finished events, whose tombstones go with their segments.

@@ -8,7 +8,6 @@ use forebay_types::limits::SHARDS_MAX;
 use forebay_types::{DriveNumber, Time};
 
 use crate::index::allocated_bytes;
-use crate::planted::{Planted, planted};
 
 /// Positions in a segment's data are counted in units of so many bytes.
 pub(crate) const POSITION_BYTES: u64 = 8;
@@ -107,10 +106,7 @@ impl Segment {
 
     /// Whether nothing needs the segment any more.
     fn is_droppable(&self) -> bool {
-        !self.writing
-            && self.state != SegmentState::Open
-            && self.live_records == 0
-            && (self.pins == 0 || planted(Planted::FreedDuringRead))
+        !self.writing && self.state != SegmentState::Open && self.live_records == 0 && self.pins == 0
     }
 
     pub(crate) fn entry(&self) -> SegmentEntry {

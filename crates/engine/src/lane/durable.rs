@@ -17,15 +17,12 @@ use crate::recovery::{bury_event, decode_table};
 use crate::segments::SegmentIndex;
 
 impl Lane {
-    pub(super) fn flush_shard_done(
-        &mut self,
-        serial: u64,
-        _shard: u8,
-        drive: DriveNumber,
-        result: Result<(), Failure>,
-    ) {
+    pub(super) fn flush_shard_done(&mut self, serial: u64, shard: u8, drive: DriveNumber, result: Result<(), Failure>) {
         // Once the lane can write no more its flushes are forgotten before they are back.
         let Some(flight) = self.writer.in_flight.iter_mut().find(|f| f.serial == serial) else { return };
+        if result.is_err() && planted(Planted::FailedFlushRetried) {
+            return self.write_shard_again(serial, shard, drive);
+        }
         flight.pending -= 1;
         if let Err(failure) = result
             && !planted(Planted::FailedWriteIgnored)
@@ -34,6 +31,16 @@ impl Lane {
             self.fail_drive(drive, &format!("a write failed: {failure}"));
         }
         self.acknowledge();
+    }
+
+    /// The mistake of its name.
+    fn write_shard_again(&mut self, serial: u64, shard: u8, drive: DriveNumber) {
+        let flight = self.writer.in_flight.iter().find(|f| f.serial == serial).expect("looked at just now");
+        let place = self.segments.get(flight.segment).shards[usize::from(shard)];
+        let offset = self.slot_offset(place) + flight.span.offset_bytes;
+        let buffer = std::sync::Arc::clone(&flight.sealed.buffers[usize::from(shard)]);
+        let owner = crate::io::Owner::Flush { serial, shard };
+        self.io.write(owner, drive, offset, buffer, flight.sealed.shard_bytes);
     }
 
     /// Flushes are acknowledged in order, each when all of its shards are durable.

@@ -124,7 +124,7 @@ impl Lane {
     fn read_from_drives(&mut self, reading: Reading) {
         let Reading { fragment, span, ref range, .. } = reading;
         let range = range.clone();
-        self.segments.get_mut(fragment.segment).pins += 1;
+        self.segments.get_mut(fragment.segment).pins += u32::from(!planted(Planted::FreedDuringRead));
         let task = self.tasks.reserve();
         let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(fragment.segment) };
         self.reading.insert(task, reading);
@@ -154,9 +154,11 @@ impl Lane {
 
     fn fragment_is_read(&mut self, task: usize, report: ReadReport) {
         let Reading { token, fragment, span, .. } = self.reading.remove(&task).expect("a reading task was entered");
-        self.segments.get_mut(fragment.segment).pins -= 1;
-        if report.degraded {
-            self.read_met_damage(fragment.segment, span.flush);
+        if !planted(Planted::FreedDuringRead) {
+            self.segments.get_mut(fragment.segment).pins -= 1;
+            if report.degraded {
+                self.read_met_damage(fragment.segment, span.flush);
+            }
         }
         report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
         self.counters.fragments_read_degraded += u64::from(report.degraded);

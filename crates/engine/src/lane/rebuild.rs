@@ -122,6 +122,14 @@ impl Lane {
         !self.missing_shards(self.segments.get(segment)).is_empty()
     }
 
+    /// A segment was looked at and what was damaged is being mended: what could not be made of it may be possible now.
+    pub(super) fn try_stuck_again(&mut self, segment: SegmentIndex) {
+        let id = self.segments.get(segment).id;
+        if self.background.rebuild.stuck.remove(&id) {
+            self.look_for_missing_shards();
+        }
+    }
+
     pub(super) fn has_to_rebuild(&self) -> bool {
         let rebuild = &self.background.rebuild;
         let waits = rebuild.no_slot_at == Some(self.slots.changes());
@@ -246,8 +254,11 @@ impl Lane {
         let mut others: Vec<DriveNumber> = home.collect();
         let mut targets = Vec::new();
         for shard in missing {
+            let Some(before) = self.width().map(|width| self.space(width)) else { break };
             let Some(place) = self.slots.take_one(&others) else { break };
-            if !self.width().is_some_and(|width| self.space(width).has_reserve()) {
+            // On a drive that has more free slots than the others, as one that has just come, a slot takes nothing from anybody.
+            let left = self.width().map(|width| self.space(width));
+            if !left.is_some_and(|left| left.has_reserve() || left.leaves_as_much_as(&before)) {
                 self.slots.put_back(place);
                 break;
             }

@@ -212,6 +212,7 @@ impl Lane {
         };
         scrub.status.segments_checked += 1;
         self.segments.get_mut(current.segment).pins -= 1;
+        self.try_stuck_again(current.segment);
         true
     }
 

@@ -72,6 +72,11 @@ impl Space {
         self.left >= self.reserve
     }
 
+    /// Whether what was taken since leaves as much for new segments as there was.
+    pub(super) fn leaves_as_much_as(&self, before: &Space) -> bool {
+        self.left >= before.left
+    }
+
     /// Whether segments that hold little shall be given up.
     pub(super) fn is_scarce(&self) -> bool {
         self.left <= self.reserve + 2

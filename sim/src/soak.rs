@@ -1,0 +1,207 @@
+//! Seeds on all processors, their totals in a file that the next run goes on with.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this drives: it has threads, files and a clock, and what is played knows nothing of them"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use forebay_sim::{Answers, Fault, Play, Totals, try_play};
+use serde_json::{Map, Value, json};
+
+/// The file is written so often.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+
+/// Failures that the file lists.
+const FAILURES_MAX: usize = 200;
+
+/// What was played so far.
+#[derive(Default)]
+struct Record {
+    /// All seeds below were played.
+    next_seed: u64,
+    /// Of those above, these were too.
+    beyond: BTreeSet<u64>,
+    seeds: u64,
+    totals: Totals,
+    failed: Vec<Value>,
+}
+
+/// Plays seeds until the time is over, or somebody interrupts.
+pub(crate) fn soak(file: &Path, seconds: Option<u64>, threads: Option<usize>, options: &Play) -> ExitCode {
+    let mut record = match Record::load(file) {
+        Ok(record) => record,
+        Err(what) => {
+            eprintln!("{}: {what}; nothing was played", file.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    std::panic::set_hook(Box::new(|_| {}));
+    let over = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&over)).expect("signals can be taken");
+    }
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let (first, failed_before, begin) = (record.seeds, record.failed.len(), Instant::now());
+    let next = AtomicU64::new(record.next_seed);
+    let done_before = record.beyond.clone();
+    let mut saved = Instant::now();
+    std::thread::scope(|scope| {
+        let (results, received) = channel();
+        for _ in 0..threads {
+            let (results, next, over, done) = (results.clone(), &next, &over, &done_before);
+            scope.spawn(move || play_seeds(next, done, over, options, &results));
+        }
+        drop(results);
+        for (play, result) in received {
+            record.take(&play, result);
+            if seconds.is_some_and(|seconds| begin.elapsed().as_secs() >= seconds) {
+                over.store(true, Ordering::Relaxed);
+            }
+            if saved.elapsed() >= SAVE_EVERY {
+                record.save(file);
+                saved = Instant::now();
+            }
+        }
+    });
+    record.save(file);
+    println!("{} seeds in {} s on {threads} threads", record.seeds - first, begin.elapsed().as_secs());
+    record.tell(file, record.failed.len() - failed_before)
+}
+
+fn play_seeds(
+    next: &AtomicU64,
+    done: &BTreeSet<u64>,
+    over: &AtomicBool,
+    options: &Play,
+    results: &Sender<(Play, Result<Totals, String>)>,
+) {
+    while !over.load(Ordering::Relaxed) {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if done.contains(&seed) {
+            continue;
+        }
+        let play = Play { seed, ..options.clone() };
+        let result = try_play(&play, None);
+        results.send((play, result)).expect("results are received to the end");
+    }
+}
+
+impl Record {
+    fn take(&mut self, play: &Play, result: Result<Totals, String>) {
+        self.seeds += 1;
+        self.beyond.insert(play.seed);
+        while self.beyond.remove(&self.next_seed) {
+            self.next_seed += 1;
+        }
+        match result {
+            Ok(totals) => self.totals.add(&totals),
+            Err(what) => {
+                super::tell_failure(play, &what);
+                if self.failed.len() < FAILURES_MAX {
+                    self.failed.push(json!({ "play": play.to_string(), "what": what }));
+                }
+            }
+        }
+    }
+
+    /// Says what there is by now; fails when a seed failed, or a fault never happened or was never met.
+    fn tell(&self, file: &Path, failed_now: usize) -> ExitCode {
+        super::tell_totals(self.seeds, self.failed.len() as u64, &self.totals);
+        for failed in &self.failed {
+            println!("failed: forebay-sim {} --trace: {}", text(failed, "play"), text(failed, "what"));
+        }
+        let missing = self.totals.faults.missing();
+        for fault in &missing {
+            println!("{fault} never happened, or was never met");
+        }
+        println!("the totals are in {}", file.display());
+        ExitCode::from(u8::from(failed_now > 0 || !missing.is_empty()))
+    }
+
+    fn load(file: &Path) -> Result<Record, String> {
+        let bytes = match std::fs::read(file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Record::default()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        let mut record = Record {
+            next_seed: number(&value, "next_seed"),
+            seeds: number(&value, "seeds"),
+            failed: value["failed"].as_array().cloned().unwrap_or_default(),
+            ..Record::default()
+        };
+        record.beyond.extend(value["beyond"].as_array().into_iter().flatten().filter_map(Value::as_u64));
+        let totals = &mut record.totals;
+        (totals.media_operations, totals.starts) = (number(&value, "media_operations"), number(&value, "starts"));
+        totals.seconds = number(&value, "virtual_seconds");
+        let answers = &value["answers"];
+        totals.answers = Answers {
+            puts: number(answers, "puts"),
+            puts_durable: number(answers, "puts_durable"),
+            puts_late: number(answers, "puts_late"),
+            reads: number(answers, "reads"),
+            reads_unavailable: number(answers, "reads_unavailable"),
+            decisions: number(answers, "decisions"),
+            releases: number(answers, "releases"),
+            leases: number(answers, "leases"),
+        };
+        for fault in Fault::ALL {
+            let counts = &value["faults"][fault.option()];
+            totals.faults.set(*fault, number(counts, "fired"), number(counts, "met"));
+        }
+        Ok(record)
+    }
+
+    /// Writes the file anew; whatever ends this, either the old one or the new one is there.
+    fn save(&self, file: &Path) {
+        let answers = self.totals.answers;
+        let mut faults = Map::new();
+        for fault in Fault::ALL {
+            let (fired, met) = (self.totals.faults.fired(*fault), self.totals.faults.met(*fault));
+            faults.insert(fault.option(), json!({ "fired": fired, "met": met }));
+        }
+        let value = json!({
+            "next_seed": self.next_seed,
+            "beyond": self.beyond,
+            "seeds": self.seeds,
+            "operations": answers.operations(),
+            "media_operations": self.totals.media_operations,
+            "starts": self.totals.starts,
+            "virtual_seconds": self.totals.seconds,
+            "answers": {
+                "puts": answers.puts,
+                "puts_durable": answers.puts_durable,
+                "puts_late": answers.puts_late,
+                "reads": answers.reads,
+                "reads_unavailable": answers.reads_unavailable,
+                "decisions": answers.decisions,
+                "releases": answers.releases,
+                "leases": answers.leases,
+            },
+            "faults": faults,
+            "failed": self.failed,
+        });
+        let mut new = file.as_os_str().to_owned();
+        new.push(".new");
+        let written = std::fs::write(&new, format!("{value:#}\n")).and_then(|()| std::fs::rename(&new, file));
+        if let Err(error) = written {
+            eprintln!("{}: {error}; the totals of this run are not kept", file.display());
+        }
+    }
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or(0)
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}

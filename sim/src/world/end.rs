@@ -1,0 +1,92 @@
+//! How a run ends: nothing goes wrong any more, and everything must come right by itself.
+
+use std::time::Duration;
+
+use forebay_engine::LaneStatus;
+use forebay_types::Time;
+
+use super::{Totals, World};
+use crate::server::Process;
+
+/// So long after the last fault everything that is stored stands as many losses again as it should.
+const PROTECTED_AFTER: Duration = Duration::from_secs(120);
+
+impl World {
+    /// After the last fault the store returns to full protection by itself, given as many drives as a segment has shards. So that there is
+    /// something to protect, nothing is decided or released until then.
+    pub(super) fn await_protection(&mut self, since: Time) {
+        let shape = self.scenario.shape;
+        if self.members.0.len() < usize::from(shape.data) + usize::from(shape.parity) {
+            self.put_in();
+        }
+        let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
+        let (members, status) = (process.members().len(), process.status());
+        if members >= usize::from(shape.data) + usize::from(shape.parity) && self.is_protected(process) {
+            self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
+            self.mending_since = None;
+            return;
+        }
+        assert!(
+            self.now < since + PROTECTED_AFTER,
+            "{PROTECTED_AFTER:?} after the last fault not everything is protected, with {members} members: {status:?}"
+        );
+    }
+
+    pub(super) fn end(mut self) -> Totals {
+        self.model.calm = true;
+        self.wait_for_space();
+        self.model.assert_all_is_over();
+        let status = self.process.as_ref().expect("it serves").status();
+        for lane in &status {
+            let left = (lane.events, lane.fragments, lane.flushes_lost, lane.segments_unreadable);
+            assert_eq!(left, (0, 0, 0, 0), "something is left: {lane:?}");
+        }
+        // One that died and to which nothing was written since is known to nobody.
+        let process = self.process.as_ref().expect("it serves");
+        for drive in self.drives.refused_before(self.now) {
+            assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
+        }
+        let mut faults = self.counts;
+        faults.add(&self.drives.counts);
+        faults.add(&self.network.counts);
+        Totals {
+            answers: self.model.answers,
+            faults,
+            media_operations: self.drives.operations,
+            starts: self.processes,
+            seconds: self.now.0 / 1_000_000_000,
+            trace: self.trace.hash(),
+        }
+    }
+
+    /// Whether every lane says that all that it has stands as many losses as it should.
+    pub(super) fn is_protected(&self, process: &Process) -> bool {
+        let parity = self.scenario.shape.parity;
+        let stands = |lane: &LaneStatus| lane.rebuild.is_whole && lane.failures_left.is_none_or(|left| left >= parity);
+        process.is_serving() && process.status().iter().all(stands)
+    }
+
+    /// All space comes back, if need be after a stop in order.
+    fn wait_for_space(&mut self) {
+        let is_back = |process: &Process| {
+            let status = process.status();
+            !status.is_empty()
+                && status.iter().all(|lane| lane.slots_free == lane.slots_total && lane.state == "serving")
+        };
+        for attempt in 0..3 {
+            let until = self.now + Duration::from_secs(20);
+            while self.now < until {
+                if self.process.as_ref().is_some_and(is_back) {
+                    return;
+                }
+                self.step();
+            }
+            if attempt < 2
+                && let Some(process) = &mut self.process
+            {
+                process.stop();
+            }
+        }
+        panic!("space does not come back: {:?}", self.process.as_ref().map(Process::status));
+    }
+}
