@@ -70,8 +70,19 @@ fn on_tmpfs() -> Option<tempfile::TempDir> {
     directory
 }
 
+/// The kernel lets go of a drive when the last operation on it is over, which may be a moment after its media is gone.
+fn open_patiently(path: &Path, direct: DirectIo) -> Result<DriveFile, OpenDriveError> {
+    for _ in 0..250 {
+        match DriveFile::open(path, direct, Access::Exclusive) {
+            Err(OpenDriveError::InUse { .. }) => thread::sleep(Duration::from_millis(20)),
+            opened => return opened,
+        }
+    }
+    DriveFile::open(path, direct, Access::Exclusive)
+}
+
 fn drives_at(paths: &[PathBuf], direct: DirectIo) -> Result<Drives, OpenDriveError> {
-    let open = |path: &PathBuf| DriveFile::open(path, direct, Access::Exclusive).map(Arc::new).map(Some);
+    let open = |path: &PathBuf| open_patiently(path, direct).map(Arc::new).map(Some);
     let mut drives: Drives = DRIVES.into_iter().zip(paths.iter().map(open).collect::<Result<Vec<_>, _>>()?).collect();
     drives.push((ABSENT, None));
     Ok(drives)

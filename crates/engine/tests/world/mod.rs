@@ -333,7 +333,7 @@ impl World {
             lease_attempts_max: self.setup.lease_attempts_max,
             parity_min: self.shape.parity_min,
             background_percent: 50,
-            scrub_period: Duration::from_millis(300),
+            scrub_period: Duration::from_millis(30),
             read_only: false,
         };
         self.reads.clear();
