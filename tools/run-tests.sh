@@ -3,14 +3,31 @@
 # was skipped for want of something, which is easily lost in the middle.
 set -uo pipefail
 
+# Many tests expect a panic: of each, the place and the message are enough, also of one that nobody expected.
+export RUST_BACKTRACE=0
+
 colour=never
 [[ -t 1 ]] && colour=always
 
 passed=0 failed=0 ignored=0 binaries=0
 declare -A skipped=()
+failures=() binary="" in_failures=
 
 count() {
     local line=$1
+    if [[ $line =~ Running[^\ ]*\ (unittests\ |tests/)([^\ ]+) ]]; then
+        binary=${BASH_REMATCH[2]}
+    elif [[ $line =~ Doc-tests[^\ ]*\ ([a-z_]+) ]]; then
+        binary="documentation of ${BASH_REMATCH[1]}"
+    elif [[ $line == "failures:" ]]; then
+        in_failures=1
+    elif [[ -n $in_failures && $line == "    "[^[:space:]]* ]]; then
+        failures+=("${line#    } ($binary)")
+    elif [[ $line =~ ^\ +\`(-.*)\`$ ]]; then
+        failures+=("cargo test ${BASH_REMATCH[1]}")
+    elif [[ -n $line ]]; then
+        in_failures=
+    fi
     if [[ $line =~ "test result:".*\ ([0-9]+)\ passed\;\ ([0-9]+)\ failed\;\ ([0-9]+)\ ignored ]]; then
         ((binaries += 1, passed += BASH_REMATCH[1], failed += BASH_REMATCH[2], ignored += BASH_REMATCH[3]))
     elif [[ $line =~ ^"skipped: needs "(.*) ]]; then
@@ -25,6 +42,7 @@ summary() {
     for needs in "${!skipped[@]}"; do
         echo "skipped ${skipped[$needs]} x: needs $needs"
     done
+    ((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
 }
 
 # With --show-output libtest lists the names of all successes once more, and an empty heading where there are none: both are left out.

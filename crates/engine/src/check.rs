@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use forebay_format::{FlushHeader, ShardPlace};
 use forebay_media::{AlignedBuffer, OperationId};
-use forebay_types::crc32c;
 
 use crate::read::{Reader, agreed, votes};
+use crate::repair::units_right;
 
 /// Bytes of units that are read from each drive at once, or one unit when that is larger: what a check holds in memory.
 const STEP_BYTES: u32 = 256 << 10;
@@ -262,15 +262,8 @@ impl Reader {
 
 /// Compares the units of a shard with their sums.
 fn units_in(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<Unit> {
-    let geometry = header.geometry();
-    let start = geometry.unit_offset_bytes(rows.start);
-    let unit = |row: u32| {
-        let at = (geometry.unit_offset_bytes(row) - start) as usize;
-        let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
-        let right = crc32c(&bytes[at..at + geometry.unit_bytes_of_row(row) as usize]) == crc;
-        if right { Unit::Right } else { Unit::Wrong }
-    };
-    rows.map(unit).collect()
+    let unit = |right| if right { Unit::Right } else { Unit::Wrong };
+    units_right(header, shard, rows, bytes).into_iter().map(unit).collect()
 }
 
 /// Adds a unit to those of a shard that are not right.

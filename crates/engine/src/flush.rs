@@ -49,6 +49,19 @@ pub(crate) struct NewRecord {
 }
 
 impl NewRecord {
+    /// The record once more that a table has.
+    pub(crate) fn of(entry: &TableEntry) -> NewRecord {
+        NewRecord {
+            kind: entry.kind,
+            flags: entry.flags,
+            expected: entry.expected,
+            run: entry.run,
+            event: entry.event,
+            source: entry.source.0,
+            crc: entry.crc,
+        }
+    }
+
     /// The record as a table has it, when it has no payload.
     pub(crate) fn without_payload(&self) -> TableEntry {
         TableEntry {

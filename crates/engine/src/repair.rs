@@ -223,7 +223,8 @@ impl Reader {
     }
 }
 
-fn units_right(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<bool> {
+/// Row by row, whether a unit of a shard has its sum.
+pub(crate) fn units_right(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<bool> {
     let geometry = header.geometry();
     let start = geometry.unit_offset_bytes(rows.start);
     let right = |row: u32| {

@@ -241,15 +241,7 @@ impl Lane {
         let (key, is_release) = match live {
             Live::Fragment(entry, _) => {
                 let known = self.index.event(entry.key()).and_then(|event| event.fragment(entry.source))?;
-                let record = NewRecord {
-                    kind: entry.kind,
-                    flags: entry.flags,
-                    expected: entry.expected,
-                    run: entry.run,
-                    event: entry.event,
-                    source: entry.source.0,
-                    crc: entry.crc,
-                };
+                let record = NewRecord::of(&entry);
                 return (known.segment == old).then_some((record, CopyOf::Part(old)));
             }
             Live::Acceptance(key) => (*key, false),

@@ -259,15 +259,7 @@ fn replay_of(
 ) -> Vec<Replay> {
     let mut waiters = waiters.into_iter().flat_map(|(waiter, records)| std::iter::repeat_n(waiter, records as usize));
     let replay = |entry: forebay_format::TableEntry| Replay {
-        record: NewRecord {
-            kind: entry.kind,
-            flags: entry.flags,
-            expected: entry.expected,
-            run: entry.run,
-            event: entry.event,
-            source: entry.source.0,
-            crc: entry.crc,
-        },
+        record: NewRecord::of(&entry),
         payload: payload(&entry),
         old: Some(segment),
         waiter: waiters.next().expect("someone waits for each record"),

@@ -212,10 +212,9 @@ impl Lane {
         if self.background.rebuild.no_slot_at == Some(self.slots.changes()) {
             return false;
         }
-        let queue = std::mem::take(&mut self.background.rebuild.queue);
-        let mut waiting = VecDeque::new();
-        let mut rest = queue.into_iter();
-        for (index, id) in rest.by_ref() {
+        // Those for which there is no slot go round: when there is none for any, the order is as it was.
+        for _ in 0..self.background.rebuild.queue.len() {
+            let Some((index, id)) = self.background.rebuild.queue.pop_front() else { break };
             let Some(segment) = self.segments.find(index).filter(|s| s.id == id && s.live_records > 0) else {
                 continue;
             };
@@ -226,7 +225,7 @@ impl Lane {
             let targets = self.slots_for(index, &missing);
             if targets.is_empty() {
                 if !missing.is_empty() {
-                    waiting.push_back((index, id));
+                    self.background.rebuild.queue.push_back((index, id));
                 }
                 continue;
             }
@@ -239,9 +238,7 @@ impl Lane {
             self.background.rebuild.current = Some(current);
             break;
         }
-        waiting.extend(rest);
         let rebuild = &mut self.background.rebuild;
-        rebuild.queue = waiting;
         let begun = rebuild.current.is_some();
         // What is given back meanwhile is found by its number.
         rebuild.no_slot_at = (!begun && !rebuild.queue.is_empty()).then(|| self.slots.changes());

@@ -88,15 +88,11 @@ impl Lane {
         (scrub.round_is_on, scrub.looked_at) = (true, None);
     }
 
-    /// Forgets of what was asked for that which died, and ends the round when nothing is left.
+    /// Ends the round that was asked for when nothing of it is left.
     pub(super) fn see_to_asked(&mut self) {
-        let (scrub, segments) = (&mut self.background.scrub, &self.segments);
-        if !scrub.round_is_on {
-            return;
-        }
-        scrub.asked.retain(|(index, id)| segments.find(*index).is_some_and(|s| s.id == *id && s.live_records > 0));
+        let scrub = &mut self.background.scrub;
         let mended = scrub.found.is_empty() && scrub.mends.is_empty() && scrub.mending == 0;
-        scrub.round_is_on = !(scrub.asked.is_empty() && scrub.current.is_none() && mended);
+        scrub.round_is_on &= !(scrub.asked.is_empty() && scrub.current.is_none() && mended);
     }
 
     fn is_asked_for(&self, index: SegmentIndex, id: SegmentId) -> bool {
@@ -172,7 +168,12 @@ impl Lane {
             let period_is_over = !period.is_zero() && segment.scrub_at <= self.now;
             rests && (period_is_over || self.is_asked_for(*index, segment.id))
         });
-        let Some(index) = due.min_by_key(|(_, segment)| segment.scrub_at).map(|(index, _)| index) else { return false };
+        let Some(index) = due.min_by_key(|(_, segment)| segment.scrub_at).map(|(index, _)| index) else {
+            // Of what was asked for, the rest is being closed, or died.
+            let (scrub, segments) = (&mut self.background.scrub, &self.segments);
+            scrub.asked.retain(|(index, id)| segments.find(*index).is_some_and(|s| s.id == *id && s.live_records > 0));
+            return false;
+        };
         let segment = self.segments.get_mut(index);
         segment.pins += 1;
         segment.scrub_at = self.now + period;

@@ -152,15 +152,7 @@ impl Lane {
             self.writer.retired.push(OpenSegment { index, offset_bytes: 0, table, records, flushes });
         }
         self.writer.replay.extend(recovered.torn.into_iter().map(|torn| Replay {
-            record: NewRecord {
-                kind: torn.entry.kind,
-                flags: torn.entry.flags,
-                expected: torn.entry.expected,
-                run: torn.entry.run,
-                event: torn.entry.event,
-                source: torn.entry.source.0,
-                crc: torn.entry.crc,
-            },
+            record: NewRecord::of(&torn.entry),
             payload: torn.payload,
             old: None,
             waiter: Waiter::Put(Token::NONE),
