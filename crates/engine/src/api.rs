@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay_format::Geometry;
+use forebay_format::{EventFragment, Geometry};
 use forebay_types::{
     DecideOutcome, DriveNumber, DriveUuid, EventKey, FragmentId, PutOutcome, ReadOutcome, StoreUuid, StreamName,
 };
@@ -92,13 +92,50 @@ pub enum Reply {
         /// Their CRC32C.
         crc: u32,
     },
+    /// A read of a whole event from the drives came to its end.
+    ReadEvent {
+        /// Its token.
+        token: Token,
+        /// What it came to.
+        outcome: ReadOutcome,
+        /// Its fragments, ascending by source, when found.
+        fragments: Vec<EventFragment>,
+        /// Their bytes, one after the other.
+        payload: Vec<u8>,
+    },
+}
+
+/// The answer to a read of a whole event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchEvent {
+    /// Answered: when the outcome is `Found`, the bytes of these fragments were appended, in this order.
+    Done(ReadOutcome, Vec<EventFragment>),
+    /// A [`Reply::ReadEvent`] with the token comes. The fragments have so many bytes together.
+    Pending {
+        /// Their size.
+        bytes: u32,
+    },
+}
+
+/// The fragments of an event that is not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventFragments {
+    /// Each is read by [`Lane::get`](crate::Lane::get): source and size in bytes.
+    Each(Vec<(forebay_types::SourceId, u32)>),
+    /// All are read at once by [`Lane::get_whole`](crate::Lane::get_whole): they lie in one record, which says their sources.
+    Whole {
+        /// How many there are.
+        fragments: u32,
+        /// Their bytes.
+        bytes: u32,
+    },
 }
 
 /// What is known of an event that is not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventView {
-    /// Its durable fragments: source and size in bytes.
-    pub fragments: Vec<(forebay_types::SourceId, u32)>,
+    /// Its durable fragments.
+    pub fragments: EventFragments,
     /// How many it should have; 0 unknown.
     pub expected: u16,
     /// Whether a filter has it.
@@ -382,8 +419,10 @@ pub struct ScrubStatus {
 pub struct CompactionStatus {
     /// Whether a segment is being emptied.
     pub is_running: bool,
-    /// Fragments that lie elsewhere now.
+    /// Fragments that lie elsewhere now, as records of their own.
     pub fragments_moved: u64,
+    /// Accepted events that lie elsewhere now, each as one record.
+    pub events_joined: u64,
     /// Their bytes, and those of copies that were not needed any more when they were durable.
     pub bytes_moved: u64,
     /// Segments that are not emptied because something in them cannot be read.

@@ -11,7 +11,7 @@ use forebay_format::{
 };
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{Crc32c, DriveUuid, EventId, RunId, StoreUuid, crc32c};
+use forebay_types::{Crc32c, DriveUuid, EventId, EventKey, RunId, StoreUuid, crc32c};
 
 use crate::segments::POSITION_BYTES;
 
@@ -60,6 +60,11 @@ impl NewRecord {
             source: entry.source.0,
             crc: entry.crc,
         }
+    }
+
+    /// The event that it speaks of.
+    pub(crate) fn key(&self) -> EventKey {
+        EventKey { run: self.run, event: self.event }
     }
 
     /// The record as a table has it, when it has no payload.
@@ -216,11 +221,11 @@ impl OpenFlush {
 
     /// Copies a payload to its place, checking its sum on the way, and returns its position in the flush.
     pub(crate) fn add(&mut self, record: NewRecord, payload: &[u8]) -> Result<u32, NotAdded> {
-        let end = self.data_bytes + room(record.kind == RecordKind::Fragment, payload.len());
+        let end = self.data_bytes + room(record.kind.has_payload(), payload.len());
         if end + self.table.len() + TABLE_ENTRY_BYTES > self.capacity_bytes() {
             return Err(NotAdded::Full);
         }
-        if record.kind == RecordKind::Fragment && self.copy_in(payload) != record.crc {
+        if record.kind.has_payload() && self.copy_in(payload) != record.crc {
             // Nothing counted the bytes yet: the next record overwrites them.
             return Err(NotAdded::ChecksumMismatch);
         }

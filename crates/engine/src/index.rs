@@ -4,7 +4,8 @@
 //! that pages of a run that arrives in order are full. Two neighbours never have fewer than half a page together, and a page has at most a
 //! third more places than events: so a fragment takes at most 64 bytes, whatever the events look like and in whatever order they come and go
 //! (and a run 1 KiB; see [`Index::bytes`]). An event with one fragment holds it in place; the fragments of a larger one lie in one piece of
-//! memory, sorted by source. An event is dropped in one step.
+//! memory, sorted by source. Of an event that was written as one record, the index has that one place, however many fragments are in it. An event
+//! is dropped in one step.
 
 mod event;
 mod memory;
@@ -53,6 +54,8 @@ pub(crate) struct Index {
     events: u64,
     undecided: u64,
     fragments: u64,
+    /// Of these, in accepted events of several records, each of which could be one.
+    joinable_fragments: u64,
     /// Memory of the pages' entries and of their lists of fragments.
     heap_bytes: usize,
     /// The page that was looked up last: most often it is the next one too.
@@ -73,6 +76,11 @@ impl Index {
 
     pub(crate) fn fragments(&self) -> u64 {
         self.fragments
+    }
+
+    /// Fragments of accepted events that have several records.
+    pub(crate) fn joinable_fragments(&self) -> u64 {
+        self.joinable_fragments
     }
 
     pub(crate) fn run_count(&self) -> usize {
@@ -145,9 +153,10 @@ impl Index {
             && let Ok(at) = self.pages[number].position(key.event)
         {
             let event = &mut self.pages[number].events[at];
-            let before = event.heap_bytes();
+            let before = (event.heap_bytes(), joinable(event));
             event.add(fragment, expected);
-            self.heap_bytes = self.heap_bytes + event.heap_bytes() - before;
+            self.heap_bytes = self.heap_bytes + event.heap_bytes() - before.0;
+            self.joinable_fragments = self.joinable_fragments + joinable(event) - before.1;
             return false;
         }
         let number = self.page_for(key, page);
@@ -159,6 +168,24 @@ impl Index {
         (run.events, run.undecided) = (run.events + 1, run.undecided + 1);
         self.floor.set(self.floor.get().min(key));
         true
+    }
+
+    /// All fragments of an event are in one record from now on. Gives the records that held them before: none when the event is new.
+    pub(crate) fn join(&mut self, key: EventKey, expected: u16, whole: FragmentEntry) -> Vec<FragmentEntry> {
+        let Some(event) = self.event_mut(key) else {
+            self.insert(key, expected, whole);
+            self.fragments -= 1;
+            self.fragments += u64::from(whole.source.0);
+            self.event_mut(key).expect("inserted just now").join(whole);
+            return Vec::new();
+        };
+        let before = (event.heap_bytes(), event.fragment_count() as u64, joinable(event));
+        let records = event.records().to_vec();
+        event.join(whole);
+        self.heap_bytes -= before.0;
+        self.fragments = self.fragments - before.1 + u64::from(whole.source.0);
+        self.joinable_fragments -= before.2;
+        records
     }
 
     /// A page with room where a new event belongs; `before` is the last one that begins before it.
@@ -266,8 +293,9 @@ impl Index {
         let entry = self.change(number, |page| page.take(at));
         self.heap_bytes -= entry.heap_bytes();
         self.events -= 1;
-        self.fragments -= entry.fragments().len() as u64;
+        self.fragments -= entry.fragment_count() as u64;
         self.runs.get_mut(&key.run).expect("a run is known as long as it has events").events -= 1;
+        self.joinable_fragments -= joinable(&entry);
         if !entry.flags.has(EventFlags::ACCEPTED) {
             self.one_less_undecided(key.run);
         }
@@ -309,14 +337,15 @@ impl Index {
     pub(crate) fn remove_fragment(&mut self, key: EventKey, source: SourceId) -> Option<FragmentEntry> {
         let event = self.event_mut(key)?;
         let removed = *event.fragment(source)?;
-        if event.fragments().len() == 1 {
+        if event.records().len() == 1 {
             self.remove(key);
             return Some(removed);
         }
-        let before = event.heap_bytes();
+        let before = (event.heap_bytes(), joinable(event));
         event.take(source);
-        let after = event.heap_bytes();
-        self.heap_bytes = self.heap_bytes + after - before;
+        let after = (event.heap_bytes(), joinable(event));
+        self.heap_bytes = self.heap_bytes + after.0 - before.0;
+        self.joinable_fragments = self.joinable_fragments + after.1 - before.1;
         self.fragments -= 1;
         Some(removed)
     }
@@ -356,9 +385,10 @@ impl Index {
             }
             event.flags.put(EventFlags::ACCEPTED, true);
             event.flags.put(EventFlags::INCOMPLETE, incomplete);
-            new
+            new.then(|| joinable(event))
         });
-        if accepted == Some(true) {
+        if let Some(Some(joinable)) = accepted {
+            self.joinable_fragments += joinable;
             self.one_less_undecided(key.run);
         }
     }
@@ -420,4 +450,10 @@ impl Index {
     pub(crate) fn next_timer(&self) -> Option<Tick> {
         self.offers.first_timer().map(|(timer, _)| timer)
     }
+}
+
+/// Fragments of an accepted event of several records.
+fn joinable(event: &EventEntry) -> u64 {
+    let several = event.flags.has(EventFlags::ACCEPTED) && event.records().len() > 1;
+    if several { event.records().len() as u64 } else { 0 }
 }

@@ -11,6 +11,7 @@ mod close;
 mod compact;
 mod durable;
 mod failure;
+mod join;
 mod memory;
 mod read;
 mod rebuild;
@@ -54,7 +55,7 @@ pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
 pub use request::DEBUG_STREAM;
 use survey::Survey;
-pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
+pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment, StoredWhole};
 use write::Writer;
 
 /// A driver that stood still counts as this much time at most when drives are judged by theirs.
@@ -73,9 +74,10 @@ enum State {
     Unavailable(String),
 }
 
-/// A fragment that is read from the drives for someone.
+/// What is read from the drives for someone.
 struct Reading {
     token: Token,
+    /// The fragment, or the whole event, in the record of which it is.
     fragment: FragmentEntry,
     span: FlushSpan,
     /// Where it lies in the flush's data.
@@ -85,6 +87,10 @@ struct Reading {
 /// What a reading task comes to.
 enum Read {
     Fragment(ReadReport),
+    /// A fragment of an event that is one record, and its sum.
+    Part(ReadReport, u32),
+    /// An event that is one record: all of that.
+    Event(ReadReport),
     /// A row, when enough of its drives answered.
     Row(RowKey, Option<Row>),
     /// A look at what lies on the drives, for whoever asked.

@@ -42,16 +42,18 @@ mod segments;
 mod slots;
 mod survey;
 mod task;
+mod whole;
 
 pub use api::{
-    AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventView, Fetch, LaneConfig,
-    LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, Put, RebuildStatus, Reply, RunView, ScrubStatus,
-    StreamView, Token,
+    AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventView, Fetch,
+    FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, Put, RebuildStatus, Reply,
+    RunView, ScrubStatus, StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::Control;
+pub use forebay_format::EventFragment;
 pub use io::Failure;
-pub use lane::{DEBUG_STREAM, Lane, Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
+pub use lane::{DEBUG_STREAM, Lane, Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment, StoredWhole};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};
@@ -59,3 +61,4 @@ pub use recovery::RecoveryError;
 pub use survey::{
     CheckpointPlace, CheckpointState, CheckpointTaken, Findings, FlushFate, FlushFound, Found, Listed, SegmentFound,
 };
+pub use whole::JOINED_FRAGMENTS_MAX;

@@ -57,6 +57,8 @@ mistakes!(
     TornStays = "torn-stays",
     /// What was torn is dropped.
     TornDropped = "torn-dropped",
+    /// Compaction writes events as one record before they are decided.
+    UndecidedJoined = "undecided-joined",
     /// Recovery does not heed rejections and deletions.
     RejectionUnheeded = "rejection-unheeded",
     /// A fragment of an event that is over is stored.

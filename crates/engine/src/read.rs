@@ -58,6 +58,13 @@ pub(crate) struct ReadReport {
     pub(crate) damaged: Vec<DriveNumber>,
 }
 
+impl ReadReport {
+    /// There is no such fragment.
+    pub(crate) fn not_found() -> ReadReport {
+        ReadReport { outcome: ReadOutcome::NotFound, payload: Vec::new(), degraded: false, damaged: Vec::new() }
+    }
+}
+
 /// One row of a flush.
 #[derive(Debug)]
 pub(crate) struct Row {

@@ -385,23 +385,30 @@ impl Recovery {
     fn take_record(&mut self, index: SegmentIndex, entry: &TableEntry, position: u32) {
         let key = entry.key();
         let found = &mut self.found;
+        let place = FragmentEntry {
+            source: entry.source,
+            segment: index,
+            position: position.saturating_add(entry.offset_units),
+            bytes: entry.bytes,
+            crc: entry.crc,
+        };
         match entry.kind {
             RecordKind::Reject | RecordKind::Delete if planted(Planted::RejectionUnheeded) => {}
             RecordKind::Reject | RecordKind::Delete => self.finish(key),
             _ if found.finished.contains(key) => {}
             RecordKind::Fragment => {
-                if found.index.event(key).is_some_and(|e| e.fragment(entry.source).is_some()) {
-                    return;
+                let is_here = |e: &EventEntry| e.whole().is_some() || e.fragment(entry.source).is_some();
+                if !found.index.event(key).is_some_and(is_here) {
+                    found.index.insert(key, entry.expected, place);
+                    found.segments.revive(index, entry.bytes);
                 }
-                let fragment = FragmentEntry {
-                    source: entry.source,
-                    segment: index,
-                    position: position.saturating_add(entry.offset_units),
-                    bytes: entry.bytes,
-                    crc: entry.crc,
-                };
-                found.index.insert(key, entry.expected, fragment);
-                found.segments.revive(index, entry.bytes);
+            }
+            RecordKind::Event => {
+                if found.index.event(key).is_none_or(|e| e.whole().is_none()) {
+                    let gone = found.index.join(key, entry.expected, place);
+                    gone.iter().for_each(|record| found.segments.bury(record.segment, record.bytes));
+                    found.segments.revive(index, entry.bytes);
+                }
             }
             RecordKind::Accept => {
                 let incomplete = entry.flags & RECORD_INCOMPLETE != 0;
@@ -448,8 +455,8 @@ pub(crate) fn bury_event(
         }
     }
     let event = index.remove(key)?;
-    for fragment in event.fragments() {
-        segments.bury(fragment.segment, fragment.bytes);
+    for record in event.records() {
+        segments.bury(record.segment, record.bytes);
     }
     Some(event)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use forebay_types::limits;
 
 use crate::field::Drawn;
-use crate::{checkpoint, field, flush, layout, record, segment, superblock, table};
+use crate::{checkpoint, event, field, flush, layout, record, segment, superblock, table};
 
 /// A structure as a list of lines, one for each field, and its length.
 type Structures = BTreeMap<String, (usize, Vec<String>)>;
@@ -69,6 +69,8 @@ fn structures_of_the_code() -> Structures {
         record::table_entry,
         table::segment_table,
         table::flush_entry,
+        event::event_directory,
+        event::event_fragment,
     ];
     let line = |drawn: &Drawn| {
         let name = drawn.name.to_lowercase();

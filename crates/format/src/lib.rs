@@ -15,6 +15,7 @@ mod checkpoint;
 #[expect(clippy::disallowed_methods, reason = "the tests read the document")]
 mod drawing;
 mod error;
+mod event;
 mod field;
 mod flush;
 mod geometry;
@@ -30,6 +31,7 @@ pub use checkpoint::{
     encoded_checkpoint_bytes,
 };
 pub use error::FormatError;
+pub use event::{EventFragment, decode_event_directory, encode_event_directory, event_directory_bytes};
 pub use flush::{
     FLUSH_CLOSING, FLUSH_HEADER_BYTES_MAX, FLUSH_INLINE_TABLE, FLUSH_TABLE_HAS_SEQUENCES, FlushHeader,
     header_bytes_for, space_for_inline_table,

@@ -7,6 +7,7 @@ use forebay_types::{EventId, EventKey, RunId, SourceId};
 
 use crate::FormatError;
 use crate::error::{ensure, within};
+use crate::event::event_directory_bytes;
 use crate::field::{layout, only_known};
 
 /// Bytes of an entry of a table.
@@ -33,10 +34,10 @@ layout!(
     }
 );
 
-/// What a record is. The numbers are stored and never given another meaning; 6 and up are kept for
-/// files, the name space and events that were written as one record.
+/// What a record is. The numbers are stored and never given another meaning; 7 and up are kept for
+/// files and the name space.
 ///
-/// Only fragments have a payload. An acceptance and a release speak of a set of streams: 64 bits, bit n
+/// Only fragments and events have a payload. An acceptance and a release speak of a set of streams: 64 bits, bit n
 /// for the stream with number n, which is its place in
 /// [`CheckpointBody::streams`](crate::CheckpointBody::streams). The set lies in the entry itself; see
 /// [`TableEntry::source`] and [`TableEntry::crc`].
@@ -53,12 +54,26 @@ pub enum RecordKind {
     Delete = 4,
     /// Streams are done with the event; the set says which.
     Release = 5,
+    /// All fragments of an event, in one payload: a directory
+    /// ([`decode_event_directory`](crate::decode_event_directory)), then their bytes.
+    Event = 6,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [RecordKind; 5] =
-        [RecordKind::Fragment, RecordKind::Reject, RecordKind::Accept, RecordKind::Delete, RecordKind::Release];
+    pub const ALL: [RecordKind; 6] = [
+        RecordKind::Fragment,
+        RecordKind::Reject,
+        RecordKind::Accept,
+        RecordKind::Delete,
+        RecordKind::Release,
+        RecordKind::Event,
+    ];
+
+    /// Whether records of this kind have bytes of their own.
+    pub const fn has_payload(self) -> bool {
+        matches!(self, RecordKind::Fragment | RecordKind::Event)
+    }
 
     /// The kind with this number.
     ///
@@ -76,18 +91,18 @@ pub struct TableEntry {
     pub kind: RecordKind,
     /// [`RECORD_INCOMPLETE`] or nothing.
     pub flags: u8,
-    /// Fragments that the event should have; 0 when not known, and in all records but fragments.
+    /// Fragments that the event should have; 0 when not known, and in all records but fragments and events.
     pub expected: u16,
     /// The run.
     pub run: RunId,
     /// The event.
     pub event: EventId,
-    /// The source of a fragment; of an acceptance or a release the lower half of its set of streams; 0 for
-    /// other records.
+    /// The source of a fragment; of an acceptance or a release the lower half of its set of streams; of an event
+    /// how many fragments are in it; 0 for other records.
     pub source: SourceId,
-    /// Bytes of the payload; 0 for all records but fragments.
+    /// Bytes of the payload; 0 for all records but fragments and events.
     pub bytes: u32,
-    /// CRC32C of a fragment's payload; of an acceptance or a release the upper half of its set of streams; 0
+    /// CRC32C of the payload of a fragment or an event; of an acceptance or a release the upper half of its set of streams; 0
     /// for other records.
     pub crc: u32,
     /// Where the payload begins in the data of its flush, in units of 8 bytes; without one, where it would.
@@ -124,7 +139,7 @@ impl TableEntry {
     ///
     /// # Errors
     /// [`FormatError::UnknownRecordKind`], [`FormatError::UnknownFlags`], [`FormatError::Limit`] for a
-    /// payload that no store takes.
+    /// payload that no store takes, [`FormatError::Inconsistent`] for an event that cannot have its directory.
     pub fn decode(entry: &[u8; TABLE_ENTRY_BYTES]) -> Result<TableEntry, FormatError> {
         use table_entry as field;
         let kind = RecordKind::from_number(field::KIND.get(entry))?;
@@ -132,6 +147,12 @@ impl TableEntry {
         only_known("record", u32::from(flags), u32::from(RECORD_INCOMPLETE))?;
         let bytes = field::PAYLOAD_BYTES.get(entry);
         within("length of a record's payload", u64::from(bytes), FRAGMENT_BYTES_MAX as u64)?;
+        let fragments = field::SOURCE.get(entry);
+        if kind == RecordKind::Event {
+            let (directory, bytes) = (event_directory_bytes(fragments as usize) as u64, u64::from(bytes));
+            ensure(fragments >= 1, "record", "an event that is one record has fragments", fragments, 1u32)?;
+            ensure(directory <= bytes, "record", "the directory of an event is in its record", directory, bytes)?;
+        }
         Ok(TableEntry {
             kind,
             flags,

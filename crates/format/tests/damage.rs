@@ -8,6 +8,7 @@ use std::cell::Cell;
 
 use common::*;
 use forebay_format::*;
+use forebay_types::{SourceId, crc32c};
 use proptest::prelude::*;
 
 /// Counts what this thread allocates.
@@ -39,6 +40,7 @@ static ALLOCATOR: Counting = Counting;
 fn decode_as_everything(bytes: &[u8]) {
     let before = ALLOCATED.get();
     let _ = Superblock::decode(bytes);
+    let _ = decode_event_directory(bytes, bytes.len() as u64);
     let _ = FlushHeader::peek_header_bytes(bytes);
     if let Ok(header) = FlushHeader::decode(bytes) {
         let table = header.inline_table(bytes).unwrap_or(bytes);
@@ -183,6 +185,28 @@ proptest! {
         }
         let header_bytes = if name == "superblock" { SUPERBLOCK_BYTES } else { 4096.min(bytes.len()) };
         seal(&mut bytes[..header_bytes]);
+        decode_as_everything(&bytes);
+    }
+
+    /// A directory with any bytes under a CRC that is right.
+    #[test]
+    fn changed_directories_never_panic(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        record_bytes in any::<u64>(),
+        sealed in any::<bool>(),
+    ) {
+        let fragment = |source| EventFragment { source: SourceId(source), bytes: 100, crc: source };
+        let mut bytes = encode_event_directory(&[1, 2, 3].map(fragment));
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if sealed {
+            let crc = crc32c(&bytes[4..]);
+            bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        }
+        let right = decode_event_directory(&bytes, record_bytes);
+        prop_assert!(right.is_err() || record_bytes <= 16 << 20);
         decode_as_everything(&bytes);
     }
 

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use common::*;
 use forebay_format::*;
+use forebay_types::SourceId;
 
 /// Sixteen bytes a line behind their offset, lines of zeros left out, the length at the end.
 fn drawn(bytes: &[u8]) -> String {
@@ -106,4 +107,13 @@ fn segment_table_is_the_stored_one() {
     assert_eq!(bytes.len(), SegmentTable::encoded_bytes(3, 5));
     let table = segment_table();
     assert_eq!(table.check_in_slot(64 << 20, 4, 32 << 10), Ok(()));
+}
+
+#[test]
+fn directory_of_an_event_is_the_stored_one() {
+    let fragment = |source| EventFragment { source: SourceId(source), bytes: source % 300, crc: 0xC0FF_EE00 ^ source };
+    let fragments = [0, 7, 0x10_0000, u32::MAX].map(fragment);
+    let bytes = stored("event_directory", &encode_event_directory(&fragments));
+    let record_bytes = bytes.len() as u64 + fragments.iter().map(|fragment| u64::from(fragment.bytes)).sum::<u64>();
+    assert_eq!(decode_event_directory(&bytes, record_bytes), Ok(fragments.to_vec()));
 }

@@ -23,12 +23,17 @@ fn any_record(data_bytes: u32) -> impl Strategy<Value = TableEntry> {
         place,
     )
         .prop_map(|(kind, incomplete, expected, run, event, source, crc, (offset_units, bytes))| TableEntry {
-            kind,
+            kind: if kind == RecordKind::Event && bytes < 28 { RecordKind::Fragment } else { kind },
             flags: u8::from(incomplete),
             expected,
             run: RunId(run),
             event: EventId(event),
-            source: SourceId(source),
+            // Of an event: as many fragments as its directory has room for.
+            source: SourceId(if kind == RecordKind::Event && bytes >= 28 {
+                1 + source % ((bytes - 16) / 12)
+            } else {
+                source
+            }),
             bytes,
             crc,
             offset_units,
@@ -209,5 +214,17 @@ proptest! {
         let decoded = SegmentTable::decode(&bytes).expect("what was encoded");
         prop_assert_eq!(decoded.check_in_slot(16 << 20, 4, 32 << 10), Ok(()));
         prop_assert_eq!(decoded, table);
+    }
+
+    #[test]
+    fn directories_of_events(fragments in prop::collection::btree_map(any::<u32>(), (0..1u32 << 14, any::<u32>()), 1..300)) {
+        let fragment = |(&source, &(bytes, crc)): (&u32, &(u32, u32))| EventFragment { source: SourceId(source), bytes, crc };
+        let fragments: Vec<EventFragment> = fragments.iter().map(fragment).collect();
+        let bytes = encode_event_directory(&fragments);
+        prop_assert_eq!(bytes.len(), event_directory_bytes(fragments.len()));
+        let record_bytes = bytes.len() as u64 + fragments.iter().map(|fragment| u64::from(fragment.bytes)).sum::<u64>();
+        prop_assert_eq!(decode_event_directory(&bytes, record_bytes), Ok(fragments));
+        prop_assert!(decode_event_directory(&bytes, record_bytes + 1).is_err());
+        prop_assert!(decode_event_directory(&bytes[..bytes.len() - 1], record_bytes).is_err());
     }
 }

@@ -1,7 +1,8 @@
 //! What the server asks a lane.
 
 use forebay_engine::{
-    AcceptedPage, Admission, EventView, Fetch, Lane, LaneStatus, LeasedEvent, Put, Reply, RunView, StreamView, Token,
+    AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, Put, Reply, RunView,
+    StreamView, Token,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, StreamName, Verdict};
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub trait LaneRequests {
     fn delete(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome>;
     fn release(&mut self, token: Token, key: EventKey, stream: &StreamName) -> Admission<DecideOutcome>;
     fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch;
+    fn get_whole(&mut self, token: Token, key: EventKey, into: &mut Vec<u8>) -> FetchEvent;
     fn event(&self, key: EventKey) -> Option<EventView>;
     fn is_finished(&self, key: EventKey) -> bool;
     fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>);
@@ -44,6 +46,10 @@ impl LaneRequests for Lane {
 
     fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
         Lane::get(self, token, id, into)
+    }
+
+    fn get_whole(&mut self, token: Token, key: EventKey, into: &mut Vec<u8>) -> FetchEvent {
+        Lane::get_whole(self, token, key, into)
     }
 
     fn event(&self, key: EventKey) -> Option<EventView> {

@@ -1,7 +1,7 @@
 //! Requests that are not answered yet.
 
-use forebay_engine::{EventView, Token};
-use forebay_protocol::{Decide, PutEntry};
+use forebay_engine::Token;
+use forebay_protocol::{Decide, EventLine, PutEntry};
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, SourceId, StreamName, Verdict};
 
 /// A request whose answer waits for the lane.
@@ -100,7 +100,8 @@ pub(crate) struct TellBody {
 pub(crate) struct Reading {
     /// The place of the fragment or event in the request.
     pub(crate) index: u32,
-    pub(crate) source: SourceId,
+    pub(crate) what: Piece,
+    /// What it may take of memory.
     pub(crate) bytes: usize,
 }
 
@@ -140,14 +141,38 @@ pub(crate) struct GetBody {
     pub(crate) readings: Readings,
 }
 
+/// What is read at once of an event.
+#[derive(Clone, Copy)]
+pub(crate) enum Piece {
+    /// A fragment of so many bytes.
+    Fragment(SourceId, u32),
+    /// All fragments, of so many bytes together: they lie in one record. The event's line goes with them.
+    Whole(EventLine, u32),
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> u32 {
+        let (Piece::Fragment(_, bytes) | Piece::Whole(_, bytes)) = self;
+        *bytes
+    }
+
+    /// Entries that it may have in the table of a reply.
+    pub(crate) fn entries(&self) -> usize {
+        match self {
+            Piece::Fragment(..) => 1,
+            Piece::Whole(line, _) => line.fragments as usize,
+        }
+    }
+}
+
 /// Events to read.
 pub(crate) struct EventBody {
     pub(crate) keys: Vec<EventKey>,
     /// Ascending; `None`: all.
     pub(crate) sources: Option<Vec<SourceId>>,
     pub(crate) next: usize,
-    /// An event whose fragments do not fit one reply: its place, and the fragments that are left, last first.
-    pub(crate) rest: Option<(u32, Vec<(SourceId, u32)>)>,
+    /// An event whose fragments do not fit one reply: its place, and what is left to read of it, last first.
+    pub(crate) rest: Option<(u32, Vec<Piece>)>,
     pub(crate) readings: Readings,
 }
 
@@ -157,11 +182,9 @@ impl EventBody {
         self.next == self.keys.len() && self.rest.is_none()
     }
 
-    /// The fragments of an event that are asked for, last first.
-    pub(crate) fn wanted(&self, view: &EventView) -> Vec<(SourceId, u32)> {
-        let asked =
-            |source: &SourceId| self.sources.as_ref().is_none_or(|sources| sources.binary_search(source).is_ok());
-        view.fragments.iter().rev().filter(|(source, _)| asked(source)).copied().collect()
+    /// Whether fragments of a source are asked for.
+    pub(crate) fn wants(&self, source: SourceId) -> bool {
+        self.sources.as_ref().is_none_or(|sources| sources.binary_search(&source).is_ok())
     }
 }
 

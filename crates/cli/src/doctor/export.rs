@@ -44,6 +44,9 @@ struct EventLine {
     incomplete: bool,
     fragments: Vec<FragmentLine>,
     missing: Vec<MissingLine>,
+    /// All fragments lie in one record that cannot be read, which alone says which they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record_missing: Option<RecordMissingLine>,
     joined: Option<JoinedLine>,
 }
 
@@ -53,6 +56,21 @@ struct FragmentLine {
     bytes: u32,
     crc32c: String,
     file: String,
+}
+
+#[derive(Serialize)]
+struct RecordMissingLine {
+    fragments: u32,
+    bytes: u64,
+    /// `lost` or `unavailable`.
+    outcome: &'static str,
+}
+
+/// Of what no drive that could come back has.
+const LOST: &str = "lost";
+
+fn word_of(outcome: ReadOutcome) -> &'static str {
+    if outcome == ReadOutcome::Unavailable { "unavailable" } else { LOST }
 }
 
 #[derive(Serialize)]
@@ -105,10 +123,10 @@ impl Export {
     pub fn events(
         &mut self,
         look: &mut LaneLook,
-        events: Vec<StoredEvent>,
+        events: Vec<(StoredEvent, ReadOutcome)>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), Failure> {
-        let bytes = |event: &StoredEvent| event.fragments.iter().map(|f| u64::from(f.bytes)).sum::<u64>();
+        let bytes = |(event, _): &(StoredEvent, _)| event.fragments.iter().map(|f| u64::from(f.bytes)).sum::<u64>();
         let mut events = events.as_slice();
         while !events.is_empty() {
             let (mut batch_bytes, mut count) = (0, 0);
@@ -119,7 +137,7 @@ impl Export {
             }
             let (batch, rest) = events.split_at(count);
             events = rest;
-            let wanted = batch.iter().flat_map(|event| {
+            let wanted = batch.iter().flat_map(|(event, _)| {
                 event.fragments.iter().map(|f| ReadWanted { id: event.key.fragment(f.source), bytes: f.bytes })
             });
             let mut pieces = Pieces::new();
@@ -127,15 +145,15 @@ impl Export {
                 pieces.insert(id, (outcome, payload));
                 Ok(())
             });
-            for event in batch {
-                self.event(event, &pieces)?;
+            for (event, outcome) in batch {
+                self.event(event, *outcome, &pieces)?;
                 progress(self.counts.fragments + self.counts.fragments_missing, self.counts.bytes);
             }
         }
         Ok(())
     }
 
-    fn event(&mut self, event: &StoredEvent, pieces: &Pieces) -> Result<(), Failure> {
+    fn event(&mut self, event: &StoredEvent, outcome: ReadOutcome, pieces: &Pieces) -> Result<(), Failure> {
         let mut line = EventLine {
             run: event.key.run.0,
             event: event.key.event.0,
@@ -145,8 +163,15 @@ impl Export {
             incomplete: event.incomplete,
             fragments: Vec::new(),
             missing: Vec::new(),
+            record_missing: None,
             joined: None,
         };
+        if let Some(whole) = event.whole.filter(|_| event.fragments.is_empty()) {
+            let (fragments, outcome) = (whole.fragments, word_of(outcome));
+            self.counts.fragments_missing += u64::from(fragments);
+            self.counts.fragments_lost += if outcome == LOST { u64::from(fragments) } else { 0 };
+            line.record_missing = Some(RecordMissingLine { fragments, bytes: whole.bytes, outcome });
+        }
         let mut right: Vec<(SourceId, &[u8])> = Vec::new();
         for fragment in &event.fragments {
             let (outcome, payload) = &pieces[&event.key.fragment(fragment.source)];
@@ -156,18 +181,18 @@ impl Export {
                 line.fragments.push(self.fragment(event.key, fragment, payload)?);
                 right.push((fragment.source, payload));
             } else {
-                let unavailable = *outcome == ReadOutcome::Unavailable;
-                self.counts.fragments_lost += u64::from(!unavailable);
-                let outcome = if unavailable { "unavailable" } else { "lost" };
+                let outcome = word_of(*outcome);
+                self.counts.fragments_lost += u64::from(outcome == LOST);
                 let (source, bytes, crc32c) = (fragment.source.0, fragment.bytes, hex(fragment.crc));
                 line.missing.push(MissingLine { source, bytes, crc32c, outcome });
             }
         }
         self.counts.events += u64::from(!right.is_empty());
-        self.counts.events_whole += u64::from(line.missing.is_empty());
+        let is_whole = line.missing.is_empty() && line.record_missing.is_none();
+        self.counts.events_whole += u64::from(is_whole);
         self.counts.fragments_missing += line.missing.len() as u64;
         let bytes: u64 = right.iter().map(|(_, payload)| payload.len() as u64).sum();
-        if line.missing.is_empty()
+        if is_whole
             && bytes <= EVENT_BYTES_MAX
             && let Ok((format, joined)) = join(&right)
         {

@@ -218,12 +218,12 @@ fn check_segments(
 /// The events of a lane, some at a time.
 fn for_each_event<E>(
     look: &mut LaneLook,
-    mut each: impl FnMut(&mut LaneLook, Vec<StoredEvent>) -> Result<(), E>,
+    mut each: impl FnMut(&mut LaneLook, Vec<(StoredEvent, ReadOutcome)>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut from = Some(EventKey::default());
     while let Some(first) = from {
-        let events = look.lane().stored_events(first, EVENTS_AT_ONCE);
-        from = events.last().and_then(|last| behind(last.key));
+        let events = look.stored_events(first, EVENTS_AT_ONCE);
+        from = events.last().and_then(|(last, _)| behind(last.key));
         each(look, events)?;
     }
     Ok(())
@@ -248,9 +248,26 @@ fn read_doubtful(
     let mut progress = context.output.progress(0, "reading {spinner} {msg}");
     let mut read = 0u64;
     let mut unavailable_by: BTreeMap<(usize, Vec<u16>), (u64, u64)> = BTreeMap::new();
-    let tally = |look: &mut LaneLook, events: Vec<StoredEvent>| -> Result<(), std::convert::Infallible> {
+    let mut count_unavailable = |segment: &SegmentHandle, fragments: u64, bytes: u64| {
+        let by = segments.get(segment).map(|segment| who_brings(segment, context.absent));
+        let by = unavailable_by.entry(by.unwrap_or_default()).or_default();
+        *by = (by.0 + fragments, by.1 + bytes);
+    };
+    let tally = |look: &mut LaneLook,
+                 events: Vec<(StoredEvent, ReadOutcome)>|
+     -> Result<(), std::convert::Infallible> {
+        for (event, outcome) in &events {
+            // Which fragments they are stands in the record alone.
+            let Some(whole) = event.whole.filter(|_| event.fragments.is_empty()) else { continue };
+            let fragments = u64::from(whole.fragments);
+            if *outcome == ReadOutcome::Unavailable {
+                count_unavailable(&whole.segment, fragments, whole.bytes);
+            }
+            let what = format!("{} (all {fragments} fragments, in one record)", event.key);
+            readable.note(what, (fragments, whole.bytes), *outcome);
+        }
         let fragments =
-            events.iter().flat_map(|event| event.fragments.iter().map(|f| (event.key.fragment(f.source), f)));
+            events.iter().flat_map(|(event, _)| event.fragments.iter().map(|f| (event.key.fragment(f.source), f)));
         let wanted: BTreeMap<FragmentId, _> = fragments
             .filter(|(_, fragment)| fragment.flush.is_none() || doubtful.contains(&(fragment.segment, fragment.flush)))
             .collect();
@@ -261,11 +278,9 @@ fn read_doubtful(
             let fragment = wanted[&id];
             let bytes = u64::from(fragment.bytes);
             if outcome == ReadOutcome::Unavailable {
-                let by = segments.get(&fragment.segment).map(|segment| who_brings(segment, context.absent));
-                let by = unavailable_by.entry(by.unwrap_or_default()).or_default();
-                *by = (by.0 + 1, by.1 + bytes);
+                count_unavailable(&fragment.segment, 1, bytes);
             }
-            readable.note(id, bytes, outcome);
+            readable.note(id.to_string(), (1, bytes), outcome);
             Ok(())
         })
     };
@@ -285,8 +300,8 @@ fn who_brings(segment: &StoredSegment, absent: &[DriveNumber]) -> (usize, Vec<u1
 }
 
 impl Readable {
-    /// What reading a fragment came to.
-    fn note(&mut self, id: FragmentId, bytes: u64, outcome: ReadOutcome) {
+    /// What reading so many fragments and bytes came to.
+    fn note(&mut self, what: String, (count, bytes): (u64, u64), outcome: ReadOutcome) {
         let (list, fragments, all_bytes) = match outcome {
             ReadOutcome::Found => return,
             ReadOutcome::Unavailable => {
@@ -296,9 +311,9 @@ impl Readable {
                 (&mut self.lost, &mut self.fragments_lost, &mut self.bytes_lost)
             }
         };
-        (*fragments, *all_bytes) = (*fragments + 1, *all_bytes + bytes);
+        (*fragments, *all_bytes) = (*fragments + count, *all_bytes + bytes);
         if list.len() < LISTED_MAX {
-            list.push(id.to_string());
+            list.push(what);
         } else {
             self.left_out += 1;
         }

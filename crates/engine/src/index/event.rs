@@ -1,5 +1,6 @@
 //! One event of the index and its fragments.
 
+use forebay_format::event_directory_bytes;
 use forebay_types::{EventId, SourceId};
 use thin_vec::ThinVec;
 
@@ -10,9 +11,10 @@ use crate::segments::SegmentIndex;
 /// What a list of fragments takes beside them.
 const LIST_HEAD_BYTES: usize = 16;
 
-/// One fragment: 20 bytes.
+/// One fragment, or a whole event in one record: 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FragmentEntry {
+    /// Of a whole event: how many fragments are in it.
     pub(crate) source: SourceId,
     pub(crate) segment: SegmentIndex,
     /// Where it begins in the segment's data, in units of 8 bytes.
@@ -29,6 +31,8 @@ const _: () = assert!(size_of::<EventEntry>() == 40);
 enum Fragments {
     One(FragmentEntry),
     Many(ThinVec<FragmentEntry>),
+    /// All of them, in one record.
+    Whole(FragmentEntry),
 }
 
 /// What is known of an event beside its fragments, as bits.
@@ -90,16 +94,30 @@ impl EventEntry {
         }
     }
 
-    /// Ascending by source.
-    pub(crate) fn fragments(&self) -> &[FragmentEntry] {
+    /// The records that hold its fragments: those of the fragments, ascending by source, or the one of the whole event.
+    pub(crate) fn records(&self) -> &[FragmentEntry] {
         match &self.fragments {
-            Fragments::One(one) => std::slice::from_ref(one),
+            Fragments::One(one) | Fragments::Whole(one) => std::slice::from_ref(one),
             Fragments::Many(many) => many,
         }
     }
 
+    /// Its one record, when all of its fragments are in that.
+    pub(crate) fn whole(&self) -> Option<&FragmentEntry> {
+        if let Fragments::Whole(whole) = &self.fragments { Some(whole) } else { None }
+    }
+
+    /// Its fragments, ascending by source; `None` when they are in one record.
+    pub(crate) fn fragments(&self) -> Option<&[FragmentEntry]> {
+        if self.whole().is_none() { Some(self.records()) } else { None }
+    }
+
+    pub(crate) fn fragment_count(&self) -> usize {
+        self.whole().map_or(self.records().len(), |whole| whole.source.0 as usize)
+    }
+
     fn position(&self, source: SourceId) -> Result<usize, usize> {
-        let fragments = self.fragments();
+        let fragments = self.fragments().unwrap_or_default();
         // Writers send the sources of an event in order.
         match fragments.last() {
             Some(last) if last.source < source => Err(fragments.len()),
@@ -108,7 +126,7 @@ impl EventEntry {
     }
 
     pub(crate) fn fragment(&self, source: SourceId) -> Option<&FragmentEntry> {
-        self.position(source).ok().map(|at| &self.fragments()[at])
+        self.position(source).ok().map(|at| &self.records()[at])
     }
 
     pub(crate) fn fragment_mut(&mut self, source: SourceId) -> Option<&mut FragmentEntry> {
@@ -116,17 +134,24 @@ impl EventEntry {
         Some(match &mut self.fragments {
             Fragments::One(one) => one,
             Fragments::Many(many) => &mut many[at],
+            Fragments::Whole(_) => unreachable!("no fragment of it has a place of its own"),
         })
     }
 
     /// Bytes of its fragments.
     pub(crate) fn bytes(&self) -> u64 {
-        self.fragments().iter().map(|f| u64::from(f.bytes)).sum()
+        let directory = self.whole().map_or(0, |whole| event_directory_bytes(whole.source.0 as usize) as u64);
+        self.record_bytes() - directory
+    }
+
+    /// Bytes of its records.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        self.records().iter().map(|record| u64::from(record.bytes)).sum()
     }
 
     /// Whether as many fragments are here as the event should have.
     pub(crate) fn is_complete(&self) -> bool {
-        self.expected > 0 && self.fragments().len() >= usize::from(self.expected)
+        self.expected > 0 && self.fragment_count() >= usize::from(self.expected)
     }
 
     pub(super) fn start_timer(&mut self, timer: Tick) {
@@ -137,13 +162,13 @@ impl EventEntry {
     /// Memory that it takes outside of its page.
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.fragments {
-            Fragments::One(_) => 0,
+            Fragments::One(_) | Fragments::Whole(_) => 0,
             Fragments::Many(many) => allocated_bytes(LIST_HEAD_BYTES + many.capacity() * size_of::<FragmentEntry>()),
         }
     }
 
     /// # Panics
-    /// When the fragment is there.
+    /// When the fragment is there, or all are in one record.
     pub(super) fn add(&mut self, fragment: FragmentEntry, expected: u16) {
         self.expected = self.expected.max(expected);
         let at = self.position(fragment.source).expect_err("a fragment is entered once");
@@ -157,6 +182,11 @@ impl EventEntry {
             many.reserve_exact(growth(many.len(), usize::from(self.expected)));
         }
         many.insert(at, fragment);
+    }
+
+    /// All of its fragments are in one record from now on.
+    pub(super) fn join(&mut self, whole: FragmentEntry) {
+        self.fragments = Fragments::Whole(whole);
     }
 
     /// Takes one of several fragments away.

@@ -42,6 +42,10 @@ impl Index {
         timers.sort_unstable();
         assert!(self.offers.has(&ready, &timers), "{ready:?}, {timers:?}");
         assert_eq!(self.heap_bytes, heap_bytes);
+        let several = |e: &&(EventKey, &EventEntry)| e.1.flags.has(EventFlags::ACCEPTED) && e.1.records().len() > 1;
+        let joinable: Vec<_> = self.events_from(EventKey::default()).collect();
+        let joinable = joinable.iter().filter(several).map(|(_, e)| e.records().len() as u64).sum::<u64>();
+        assert_eq!(self.joinable_fragments, joinable);
         let undecided = |e: &(EventKey, &EventEntry)| !e.1.flags.has(EventFlags::ACCEPTED);
         let all: Vec<_> = self.events_from(EventKey::default()).collect();
         assert_eq!(self.undecided, all.iter().filter(|e| undecided(e)).count() as u64);
@@ -63,15 +67,27 @@ impl Index {
 
 proptest! {
     #[test]
-    fn it_holds_what_a_map_holds(steps in prop::collection::vec((0u8..14, 0u32..3, 0u64..400, 0u32..6), 1..900)) {
+    fn it_holds_what_a_map_holds(steps in prop::collection::vec((0u8..15, 0u32..3, 0u64..400, 0u32..6), 1..900)) {
         let mut index = Index::default();
         let mut model: BTreeMap<EventKey, BTreeMap<u32, u32>> = BTreeMap::new();
+        // Events that were written as one record, and where.
+        let mut wholes: BTreeMap<EventKey, u32> = BTreeMap::new();
         for (position, (kind, run, event, source)) in steps.into_iter().enumerate() {
             let key = EventKey::new(run, event);
             let position = position as u32;
             match kind {
+                6 => if let Some(fragments) = model.get(&key) {
+                    let count = fragments.len();
+                    let before = if wholes.contains_key(&key) { 1 } else { count };
+                    let whole = FragmentEntry { bytes: 1000, ..entry(count as u32, position) };
+                    prop_assert_eq!(index.join(key, 0, whole).len(), before);
+                    wholes.insert(key, position);
+                }
+                // Nothing comes to such an event, and nothing is taken out of it.
+                7.. | 1 if wholes.contains_key(&key) => {}
                 0 => {
-                    let removed = index.remove(key).map(|e| e.fragments().len());
+                    wholes.remove(&key);
+                    let removed = index.remove(key).map(|e| e.fragment_count());
                     prop_assert_eq!(removed, model.remove(&key).map(|e| e.len()));
                 }
                 1 => {
@@ -101,8 +117,10 @@ proptest! {
         prop_assert_eq!(listed, model.range(from..).map(|(k, _)| *k).collect::<Vec<_>>());
         for (key, fragments) in &model {
             let event = index.event(*key).expect("in the model");
-            prop_assert!(event.fragments().is_sorted_by_key(|f| f.source));
-            for (source, position) in fragments {
+            prop_assert!(event.records().is_sorted_by_key(|f| f.source));
+            prop_assert_eq!(event.fragment_count(), fragments.len());
+            prop_assert_eq!(event.whole().map(|whole| whole.position), wholes.get(key).copied());
+            for (source, position) in fragments.iter().filter(|_| !wholes.contains_key(key)) {
                 prop_assert_eq!(event.fragment(SourceId(*source)).map(|f| f.position), Some(*position));
             }
         }
@@ -205,6 +223,21 @@ fn events_with_many_fragments_in_order_cost_little() {
         }
         let cost = index.bytes() as f64 / index.fragments() as f64;
         assert!(cost <= most, "{cost} bytes a fragment at {sources} sources an event");
+    }
+}
+
+#[test]
+fn events_that_are_one_record_cost_the_same_however_many_fragments_they_have() {
+    for sources in [1u32, 11, 1240] {
+        let mut index = Index::default();
+        let events = 20_000u64;
+        for event in 0..events {
+            index.join(EventKey::new(1, event), sources as u16, entry(sources, 0));
+            index.accept(EventKey::new(1, event), false);
+        }
+        assert_eq!(index.fragments(), events * u64::from(sources));
+        let cost = index.bytes() as f64 / events as f64;
+        assert!(cost <= 43.0, "{cost} bytes an event of {sources} fragments");
     }
 }
 

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use forebay_format::TableEntry;
-use forebay_types::Time;
+use forebay_types::{EventKey, Time};
 
 use super::{Lane, Read, State};
 use crate::check::{FlushCheck, FlushPlace};
@@ -52,11 +52,14 @@ pub(super) enum Stepped {
     Tabled(FlushSpan, Option<Vec<TableEntry>>),
     /// What lives of a flush was read.
     Lives(Vec<Live>),
+    /// An event of so many bytes was read, as the payload of one record, if all of it could be.
+    Joined(EventKey, u64, Option<Vec<u8>>),
 }
 
 /// A step that is over.
 pub(super) struct Step {
-    segment: SegmentIndex,
+    /// It keeps these from being freed; most are about one.
+    segments: Vec<SegmentIndex>,
     began: Time,
     pub(super) stepped: Stepped,
 }
@@ -109,21 +112,31 @@ impl Lane {
     where
         F: Future<Output = Stepped> + 'static,
     {
+        self.start_step_on(vec![segment], |mut readers| work(readers.remove(0)));
+    }
+
+    /// Starts a step on segments, with a reader for each.
+    pub(super) fn start_step_on<F>(&mut self, segments: Vec<SegmentIndex>, work: impl FnOnce(Vec<Reader>) -> F)
+    where
+        F: Future<Output = Stepped> + 'static,
+    {
         self.background.running += 1;
-        self.segments.get_mut(segment).pins += 1;
+        segments.iter().for_each(|segment| self.segments.get_mut(*segment).pins += 1);
         let task = self.tasks.reserve();
-        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(segment) };
-        let (began, work) = (self.now, work(reader));
-        let step = async move { Read::Stepped(Step { segment, began, stepped: work.await }) };
+        let reader = |segment: &_| Reader { io: self.io.clone(), task, segment: self.read_segment(*segment) };
+        let readers = segments.iter().map(reader).collect();
+        let (began, work) = (self.now, work(readers));
+        let step = async move { Read::Stepped(Step { segments, began, stepped: work.await }) };
         if let Some(over) = self.tasks.start(task, Box::pin(step)) {
             self.read_is_over(task, over);
         }
     }
 
     pub(super) fn step_is_over(&mut self, step: Step) {
-        let Step { segment, began, stepped } = step;
+        let Step { segments, began, stepped } = step;
         self.background.running -= 1;
-        self.segments.get_mut(segment).pins -= 1;
+        segments.iter().for_each(|segment| self.segments.get_mut(*segment).pins -= 1);
+        let segment = segments[0];
         let percent = u32::from(self.config.background_percent.clamp(1, 100));
         self.background.rests_until = self.now + self.now.since(began) * (100 - percent) / percent;
         match stepped {
@@ -131,7 +144,8 @@ impl Lane {
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
             Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
             Stepped::Tabled(span, table) => self.flush_is_tabled(segment, span, table),
-            Stepped::Lives(live) => self.flush_lives(segment, live),
+            Stepped::Lives(live) => self.flush_lives(live),
+            Stepped::Joined(key, bytes, payload) => self.event_is_read(key, bytes, payload),
         }
     }
 }

@@ -178,7 +178,7 @@ impl Lane {
         let streams = StreamSet::of_record(record);
         match record.kind {
             RecordKind::Reject | RecordKind::Delete => Effect::Finishes,
-            RecordKind::Fragment => unreachable!("a fragment is no decision"),
+            RecordKind::Fragment | RecordKind::Event => unreachable!("a payload is no decision"),
             RecordKind::Accept => Effect::Keeps(DecisionSet {
                 accepted: streams.bits(),
                 released: 0,

@@ -3,6 +3,7 @@
 //! What it costs is what lives in a segment; what it brings is a segment's slots. So the segment with least alive comes first, and the less room
 //! is left, the more may live in it. While there is plenty of room nothing is moved: most events die by themselves.
 //!
+//! An accepted event is written as one record, wherever its fragments lie ([`super::join`]); anything else as records of the same kinds.
 //! A copy is a record as any other. Until it is durable the index has the old place, where the bytes still are; then, if the event still lives,
 //! the new one. A copy that is lost with a drive or in a crash is not missed, and of two that are found one counts. Deletions count whatever
 //! is met after them, so that no copy outranks a later one.
@@ -15,13 +16,13 @@ use forebay_types::{EventKey, Time};
 
 use super::Lane;
 use super::background::Stepped;
+use super::join::Joining;
 use super::write::{Purpose, Refusal, Waiter};
 use crate::api::CompactionStatus;
 use crate::flush::NewRecord;
 use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
-use crate::read::Reader;
-use crate::segments::{FlushSpan, POSITION_BYTES, Segment, SegmentIndex};
+use crate::segments::{FlushSpan, Segment, SegmentIndex};
 
 /// With more of the lane free than this nothing is moved, in percent.
 const FREE_PERCENT_ENOUGH: u64 = 50;
@@ -29,17 +30,22 @@ const FREE_PERCENT_ENOUGH: u64 = 50;
 /// So much of a segment may live at most, in percent of its slots, when nothing is free.
 const ALIVE_PERCENT_MAX: u64 = 80;
 
+/// With fewer of its fragments in accepted events, in percent, it does not help an index that fills to write those as one record each.
+const INDEX_PERCENT_JOINABLE: u64 = 10;
+
 /// Segments are compared so often when none was worth it.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What lives of a flush, and is to be written once more.
 pub(super) enum Live {
-    /// A fragment, and what it holds; `None` when that cannot be read.
+    /// A fragment, or a whole event that is one record, and what it holds; `None` when that cannot be read.
     Fragment(TableEntry, Option<Vec<u8>>),
     /// What was decided on an event: the acceptance.
     Acceptance(EventKey),
     /// And the releases so far, in one record behind the acceptance.
     Releases(EventKey),
+    /// An accepted event, all of it, as the payload of its one record.
+    Event(EventKey, Vec<u8>),
 }
 
 /// What a copy stands for, for the time when it is durable.
@@ -49,6 +55,8 @@ pub(super) enum CopyOf {
     Part(SegmentIndex),
     /// All that is left of what this segment says of an event.
     Rest(SegmentIndex),
+    /// Every record of the fragments of its event, wherever it is.
+    Event,
 }
 
 /// A segment that is emptied.
@@ -65,8 +73,9 @@ pub(super) struct Compaction {
     current: Option<Compacting>,
     /// A flush is read.
     reading: bool,
-    /// What was read and is not written yet, and where it lies.
+    /// What was read and is not written yet, for which segment.
     ready: VecDeque<(SegmentIndex, SegmentId, Live)>,
+    pub(super) joining: Joining,
     looked_at: Option<Time>,
     /// Segments of which something cannot be read.
     stuck: BTreeSet<SegmentId>,
@@ -74,13 +83,21 @@ pub(super) struct Compaction {
 }
 
 impl Lane {
-    /// So much of a segment's slots may live when it is to be emptied, in percent; none while there is room enough.
+    /// So much of a segment's slots may live when it is to be emptied, in percent; none while there is room enough, on the drives and in the
+    /// index.
     fn alive_percent_worth(&self) -> Option<u64> {
         let space = self.space(self.width()?);
         let total = space.total().max(1) as u64;
-        let free = (space.free_for_fragments() as u64 * 100 / total).min(100);
+        let free = (space.free_for_fragments() as u64 * 100 / total).min(self.index_percent_free());
         let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
         Some(missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH)
+    }
+
+    /// How much of the index is free, as far as writing accepted events as one record may change it.
+    fn index_percent_free(&self) -> u64 {
+        let used = self.index_bytes() as u64 * 100 / (self.config.index_bytes as u64).max(1);
+        let may_shrink = self.index.joinable_fragments() * 100 >= self.index.fragments() * INDEX_PERCENT_JOINABLE;
+        if may_shrink && self.index.joinable_fragments() > 0 { 100u64.saturating_sub(used) } else { 100 }
     }
 
     /// The segment that costs least for what it brings.
@@ -100,19 +117,39 @@ impl Lane {
 
     pub(super) fn has_to_compact(&self) -> bool {
         let compaction = &self.background.compaction;
-        compaction.current.is_some() && !compaction.reading && compaction.ready.is_empty()
+        compaction.current.is_some() && !compaction.reading && compaction.ready.is_empty() && !self.waits_for_copies()
     }
 
     /// When segments are compared next.
     pub(super) fn next_compaction(&self) -> Option<Time> {
         let compaction = &self.background.compaction;
-        let rests = compaction.current.is_none() && compaction.ready.is_empty();
+        let rests = compaction.current.is_none() && compaction.ready.is_empty() && !self.has_copies_under_way();
         rests.then(|| compaction.looked_at.map_or(self.now, |at| at + LOOK))
     }
 
-    /// Starts to read the next flush of a segment that is emptied; whether there was one.
+    /// Copies that are not durable yet. A segment whose records they stand for looks as if it still had them.
+    fn has_copies_under_way(&self) -> bool {
+        let is_copy = |(waiter, _): &(Waiter, u32)| matches!(waiter, Waiter::Copy(_));
+        let filling = self.writer.filling.as_ref().is_some_and(|filling| filling.waiters.iter().any(is_copy));
+        filling || self.writer.in_flight.iter().any(|flight| flight.waiters.iter().any(is_copy))
+    }
+
+    /// Everything of the segment was read, and not all of it is durable elsewhere.
+    fn waits_for_copies(&self) -> bool {
+        let compaction = &self.background.compaction;
+        let is_read = compaction.current.as_ref().is_some_and(|current| current.left.is_empty());
+        is_read && compaction.joining.is_idle() && self.has_copies_under_way()
+    }
+
+    /// Starts to read the next event, or the next flush, of a segment that is emptied; whether there was one.
     pub(super) fn compact_on(&mut self) -> bool {
         if self.background.compaction.reading || !self.background.compaction.ready.is_empty() {
+            return false;
+        }
+        if self.join_on() {
+            return true;
+        }
+        if !self.background.compaction.joining.is_idle() || self.waits_for_copies() {
             return false;
         }
         if self.background.compaction.current.is_none() && !self.begin_compacting() {
@@ -122,12 +159,19 @@ impl Lane {
         let (segment, id) = (current.segment, current.id);
         let alive = self.segments.find(segment).is_some_and(|s| s.id == id && s.live_records > 0);
         let Some(span) = current.left.pop_front().filter(|_| alive) else {
-            self.background.compaction.current = None;
+            self.stop_compacting();
             return true;
         };
         self.background.compaction.reading = true;
         self.start_step(segment, move |reader| async move { Stepped::Tabled(span, reader.table(span).await) });
         true
+    }
+
+    /// Leaves the segment that was being emptied.
+    fn stop_compacting(&mut self) {
+        let compaction = &mut self.background.compaction;
+        compaction.current = None;
+        compaction.joining.forget();
     }
 
     fn begin_compacting(&mut self) -> bool {
@@ -145,24 +189,28 @@ impl Lane {
 
     /// The table of a flush is here: what lives of it is read.
     pub(super) fn flush_is_tabled(&mut self, segment: SegmentIndex, span: FlushSpan, table: Option<Vec<TableEntry>>) {
-        let Some(table) = table else { return self.cannot_compact(segment) };
-        let (mut fragments, mut decided) = (Vec::new(), BTreeSet::new());
-        for entry in table.into_iter().filter(|entry| self.lives_in(segment, &span, entry)) {
+        self.background.compaction.reading = false;
+        let Some(table) = table else { return self.cannot_compact() };
+        let (mut records, mut decided) = (Vec::new(), BTreeSet::new());
+        for entry in table {
             match entry.kind {
-                RecordKind::Fragment => fragments.push(entry),
+                _ if !self.lives_in(segment, &span, &entry) => {}
+                RecordKind::Fragment if self.will_be_joined(&entry) => {}
+                RecordKind::Fragment | RecordKind::Event => records.push(entry),
                 _ => drop(decided.insert(entry.key())),
             }
         }
-        if fragments.is_empty() && decided.is_empty() {
-            self.background.compaction.reading = false;
+        if records.is_empty() && decided.is_empty() {
             return;
         }
+        self.background.compaction.reading = true;
         let decisions = |key: EventKey| [Live::Acceptance(key), Live::Releases(key)];
         let decided: Vec<Live> = decided.into_iter().flat_map(decisions).collect();
         self.start_step(segment, move |reader| async move {
-            let mut live = reader.live(span, fragments).await;
-            live.extend(decided);
-            Stepped::Lives(live)
+            let places = records.iter().map(|entry| (entry.payload_range(), entry.crc)).collect();
+            let payloads = reader.payloads(span, places).await;
+            let records = records.into_iter().zip(payloads).map(|(entry, payload)| Live::Fragment(entry, payload));
+            Stepped::Lives(records.chain(decided).collect())
         });
     }
 
@@ -176,6 +224,11 @@ impl Lane {
                     known.segment == segment && known.position == span.position + entry.offset_units
                 })
             }
+            RecordKind::Event => {
+                self.index.event(key).and_then(|event| event.whole()).is_some_and(|known| {
+                    known.segment == segment && known.position == span.position + entry.offset_units
+                })
+            }
             RecordKind::Accept | RecordKind::Release => {
                 self.accepted.get(key).is_some_and(|accepted| accepted.records().any(|at| at == segment))
             }
@@ -184,22 +237,30 @@ impl Lane {
     }
 
     /// What lives of a flush is here: it is written as soon as there is room.
-    pub(super) fn flush_lives(&mut self, segment: SegmentIndex, live: Vec<Live>) {
+    pub(super) fn flush_lives(&mut self, live: Vec<Live>) {
         self.background.compaction.reading = false;
         if live.iter().any(|live| matches!(live, Live::Fragment(_, None))) {
-            return self.cannot_compact(segment);
+            return self.cannot_compact();
         }
-        let id = self.segments.get(segment).id;
-        self.background.compaction.ready.extend(live.into_iter().map(|live| (segment, id, live)));
+        live.into_iter().for_each(|live| self.copy_soon(live));
         self.write_copies();
     }
 
-    /// A segment of which something cannot be read stays where it is, until the drives are others.
-    fn cannot_compact(&mut self, segment: SegmentIndex) {
-        let id = self.segments.get(segment).id;
+    /// Something was read of the segment that is emptied, if one still is.
+    pub(super) fn copy_soon(&mut self, live: Live) {
         let compaction = &mut self.background.compaction;
-        compaction.stuck.insert(id);
-        (compaction.current, compaction.reading) = (None, false);
+        if let Some(Compacting { segment, id, .. }) = compaction.current {
+            compaction.ready.push_back((segment, id, live));
+        }
+    }
+
+    /// The segment, of which something cannot be read, stays where it is, until the drives are others.
+    pub(super) fn cannot_compact(&mut self) {
+        if let Some(current) = &self.background.compaction.current {
+            let id = current.id;
+            self.background.compaction.stuck.insert(id);
+        }
+        self.stop_compacting();
     }
 
     pub(super) fn compaction_may_try_again(&mut self) {
@@ -213,7 +274,10 @@ impl Lane {
                 continue;
             }
             let Some((record, copy)) = self.copy_of(old, &live) else { continue };
-            let payload = if let Live::Fragment(_, Some(payload)) = &live { &payload[..] } else { &[] };
+            let payload = match &live {
+                Live::Fragment(_, Some(payload)) | Live::Event(_, payload) => &payload[..],
+                _ => &[],
+            };
             match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
                 Ok((segment, position)) => {
                     self.background.compaction.status.bytes_moved += payload.len() as u64;
@@ -221,7 +285,7 @@ impl Lane {
                         self.copy_counts(copy, segment, position, entry);
                     }
                 }
-                Err(Refusal::ChecksumMismatch) => self.cannot_compact(old),
+                Err(Refusal::ChecksumMismatch) => self.cannot_compact(),
                 Err(Refusal::Busy) => {
                     self.background.compaction.ready.push_front((old, id, live));
                     return;
@@ -229,7 +293,7 @@ impl Lane {
                 Err(Refusal::NoSpace | Refusal::Unavailable) => {
                     // What was read is not lost by that: it lies where it lay.
                     self.background.compaction.ready.clear();
-                    self.background.compaction.current = None;
+                    self.stop_compacting();
                     return;
                 }
             }
@@ -239,9 +303,14 @@ impl Lane {
     /// The record that is to be written for something that lived in `old`, if it still does.
     fn copy_of(&self, old: SegmentIndex, live: &Live) -> Option<(NewRecord, CopyOf)> {
         let (key, is_release) = match live {
+            Live::Event(key, payload) => return self.record_of_event(*key, payload),
+            Live::Fragment(entry, _) if entry.kind == RecordKind::Event => {
+                let known = self.index.event(entry.key()).and_then(|event| event.whole())?;
+                return (known.segment == old).then_some((NewRecord::of(entry), CopyOf::Event));
+            }
             Live::Fragment(entry, _) => {
                 let known = self.index.event(entry.key()).and_then(|event| event.fragment(entry.source))?;
-                let record = NewRecord::of(&entry);
+                let record = NewRecord::of(entry);
                 return (known.segment == old).then_some((record, CopyOf::Part(old)));
             }
             Live::Acceptance(key) => (*key, false),
@@ -262,8 +331,14 @@ impl Lane {
 
     /// A copy is durable: if its event still lives, it counts from now on and the old place does not.
     pub(super) fn copy_counts(&mut self, copy: CopyOf, new: SegmentIndex, position: u32, entry: &TableEntry) {
-        let (CopyOf::Part(old) | CopyOf::Rest(old)) = copy;
         let key = entry.key();
+        let (CopyOf::Part(old) | CopyOf::Rest(old)) = copy else {
+            if self.index.event(key).is_some() {
+                self.event_counts(new, position, entry);
+                self.background.compaction.status.events_joined += 1;
+            }
+            return;
+        };
         if entry.kind != RecordKind::Fragment {
             if self.carried.is_moving(key) {
                 // A checkpoint that is on its way takes the records that there were when it was begun.
@@ -302,51 +377,6 @@ impl Lane {
         }
     }
 }
-
-impl Reader {
-    /// What these records of a flush hold, each checked; neighbours are read together.
-    async fn live(&self, span: FlushSpan, entries: Vec<TableEntry>) -> Vec<Live> {
-        let mut live: Vec<Live> = Vec::with_capacity(entries.len());
-        let mut at = 0;
-        while at < entries.len() {
-            let (mut range, mut end) = (entries[at].payload_range(), at + 1);
-            while let Some(next) = entries.get(end).map(TableEntry::payload_range)
-                && next.start <= range.end + GAP_BYTES
-                && next.end.max(range.end) - range.start <= PIECE_BYTES
-            {
-                (range.end, end) = (next.end.max(range.end), end + 1);
-            }
-            let piece = if range.is_empty() { Some(Vec::new()) } else { self.direct(span, range.clone()).await };
-            for entry in &entries[at..end] {
-                let payload = self.one_of(span, piece.as_deref(), range.start, entry).await;
-                live.push(Live::Fragment(*entry, payload));
-            }
-            at = end;
-        }
-        live
-    }
-
-    async fn one_of(&self, span: FlushSpan, piece: Option<&[u8]>, start: u64, entry: &TableEntry) -> Option<Vec<u8>> {
-        if entry.bytes == 0 {
-            return Some(Vec::new());
-        }
-        let range = entry.payload_range();
-        let bytes = piece.and_then(|piece| piece.get((range.start - start) as usize..(range.end - start) as usize));
-        if let Some(bytes) = bytes.filter(|bytes| forebay_types::crc32c(bytes) == entry.crc) {
-            return Some(bytes.to_vec());
-        }
-        let report = self.record(span, range, entry.crc).await;
-        (report.outcome == forebay_types::ReadOutcome::Found).then_some(report.payload)
-    }
-}
-
-/// Records that lie so near to each other are read together.
-const GAP_BYTES: u64 = 32 << 10;
-
-/// What is read at once, at most, unless a record is larger.
-const PIECE_BYTES: u64 = 256 << 10;
-
-const _: () = assert!(PIECE_BYTES.is_multiple_of(POSITION_BYTES));
 
 /// The records of a flush that are copies, and of what.
 pub(super) fn copied_from(waiters: &[(Waiter, u32)]) -> BTreeMap<usize, CopyOf> {

@@ -115,6 +115,8 @@ impl Lane {
                 self.counters.fragments_stored_degraded += u64::from(degraded);
                 self.offer(key);
             }
+            // Written again after a crash; copies of the running store come by another way.
+            RecordKind::Event => self.offer(key),
             RecordKind::Accept => {
                 self.counters.events_accepted += 1;
                 self.counters.events_incomplete += u64::from(incomplete);
@@ -153,7 +155,7 @@ impl Lane {
         self.carried.remove(key);
         self.finished.insert(key);
         if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {
-            self.fragment_bytes -= event.bytes();
+            self.fragment_bytes -= event.record_bytes();
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use forebay_format::{RecordKind, RowGeometry, SegmentState, TABLE_ENTRY_BYTES};
-use forebay_types::{DecideOutcome, DriveNumber, EventKey, PutOutcome};
+use forebay_types::{DecideOutcome, DriveNumber, PutOutcome};
 
 use super::write::{Filling, InFlight, OpenSegment, Replay, Waiter};
 use super::{Lane, State};
@@ -220,7 +220,7 @@ impl Lane {
     }
 
     fn refuse(&mut self, refused: Replay) {
-        let key = EventKey { run: refused.record.run, event: refused.record.event };
+        let key = refused.record.key();
         if refused.record.kind == RecordKind::Fragment {
             let source = forebay_types::SourceId(refused.record.source);
             if let Some(removed) = self.index.remove_fragment(key, source) {

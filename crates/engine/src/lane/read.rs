@@ -1,15 +1,20 @@
 //! Reading: from the cache, with the row of a small fragment, or from the drives.
 
+use std::future::Future;
+use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_types::{DriveNumber, FragmentId, ReadOutcome, crc32c};
+use forebay_format::event_directory_bytes;
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId, crc32c};
 
 use super::{Lane, Read, Reading};
-use crate::api::{Fetch, Reply, Token};
+use crate::api::{Fetch, FetchEvent, Reply, Token};
+use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
 use crate::read::{ReadReport, Reader, Row};
 use crate::rows::{RecentRows, RowKey};
-use crate::segments::{POSITION_BYTES, SegmentIndex};
+use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
+use crate::whole::{directory_of, part_of};
 
 impl Lane {
     /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
@@ -18,7 +23,11 @@ impl Lane {
             return Fetch::Done(ReadOutcome::Unavailable, 0);
         }
         self.is_asked();
-        let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
+        let event = self.index.event(id.key());
+        if let Some(whole) = event.and_then(|event| event.whole()).copied() {
+            return self.get_part(token, whole, id.source, into);
+        }
+        let Some(fragment) = event.and_then(|event| event.fragment(id.source)).copied() else {
             let outcome = match self.finished.contains(id.key()) {
                 true => ReadOutcome::Deleted,
                 // It may be where nothing can be read.
@@ -28,24 +37,12 @@ impl Lane {
             };
             return Fetch::Done(outcome, 0);
         };
-        let segment = self.segments.get(fragment.segment);
-        if fragment.position >= segment.durable_position && !planted(Planted::DirtyRead) {
-            // Reads show only what is durable.
-            return Fetch::Done(ReadOutcome::NotFound, 0);
-        }
-        self.counters.fragments_read += 1;
+        let (span, range) = match self.place_of(&fragment, 1) {
+            Ok(place) => place,
+            Err(outcome) => return Fetch::Done(outcome, 0),
+        };
         if fragment.bytes == 0 {
             return Fetch::Done(ReadOutcome::Found, fragment.crc);
-        }
-        let Some((_, span)) = segment.flush_at(fragment.position) else {
-            self.counters.fragments_lost += 1;
-            return Fetch::Done(ReadOutcome::Lost, 0);
-        };
-        let (span, start) = (*span, u64::from(fragment.position - span.position) * POSITION_BYTES);
-        let range = start..start + u64::from(fragment.bytes);
-        if range.end > span.data_bytes {
-            self.counters.fragments_lost += 1;
-            return Fetch::Done(ReadOutcome::Lost, 0);
         }
         let before = into.len();
         if self.cache.append(fragment.segment, span.flush, range.clone(), into) {
@@ -58,7 +55,8 @@ impl Lane {
         }
         let reading = Reading { token, fragment, span, range };
         let row_bytes = self.row_bytes(fragment.segment);
-        let degraded = segment.shards.iter().any(|place| !self.answers(place.drive));
+        let shards = &self.segments.get(fragment.segment).shards;
+        let degraded = shards.iter().any(|place| !self.answers(place.drive));
         let pending = Fetch::Pending { bytes: fragment.bytes };
         match RecentRows::row_of(&reading.range, row_bytes, degraded) {
             Some(row) => self.get_with_row(reading, row, row_bytes, into),
@@ -67,6 +65,85 @@ impl Lane {
                 pending
             }
         }
+    }
+
+    /// Where a record lies that is asked for, and holds so many fragments: its flush, and its place in the data of that.
+    fn place_of(&mut self, record: &FragmentEntry, fragments: u64) -> Result<(FlushSpan, Range<u64>), ReadOutcome> {
+        let segment = self.segments.get(record.segment);
+        if record.position >= segment.durable_position && !planted(Planted::DirtyRead) {
+            // Reads show only what is durable.
+            return Err(ReadOutcome::NotFound);
+        }
+        self.counters.fragments_read += fragments;
+        let place = segment.flush_at(record.position).map(|(_, span)| {
+            let start = u64::from(record.position - span.position) * POSITION_BYTES;
+            (*span, start..start + u64::from(record.bytes))
+        });
+        place.filter(|(span, range)| range.end <= span.data_bytes).ok_or_else(|| {
+            self.counters.fragments_lost += fragments;
+            ReadOutcome::Lost
+        })
+    }
+
+    /// Reads one fragment of an event that is one record.
+    fn get_part(&mut self, token: Token, whole: FragmentEntry, source: SourceId, into: &mut Vec<u8>) -> Fetch {
+        let (span, range) = match self.place_of(&whole, 1) {
+            Ok(place) => place,
+            Err(outcome) => return Fetch::Done(outcome, 0),
+        };
+        let mut head = Vec::new();
+        let directory = range.start..range.start + event_directory_bytes(whole.source.0 as usize) as u64;
+        if self.cache.append(whole.segment, span.flush, directory, &mut head)
+            && let Some(directory) = directory_of(&whole, &head)
+        {
+            let Some((at, fragment)) = part_of(&directory, source) else {
+                return Fetch::Done(ReadOutcome::NotFound, 0);
+            };
+            let (before, at) = (into.len(), range.start + at.start..range.start + at.end);
+            if self.cache.append(whole.segment, span.flush, at, into) && crc32c(&into[before..]) == fragment.crc {
+                self.counters.fragments_read_cached += 1;
+                return Fetch::Done(ReadOutcome::Found, fragment.crc);
+            }
+            into.truncate(before);
+        }
+        let at = range.clone();
+        self.start_reading(Reading { token, fragment: whole, span, range }, move |reader| async move {
+            let (report, crc) = reader.part(span, at, whole, source).await;
+            Read::Part(report, crc)
+        });
+        Fetch::Pending { bytes: whole.bytes }
+    }
+
+    /// Reads a whole event that is one record ([`EventFragments::Whole`](crate::EventFragments::Whole)), appending the bytes of its fragments
+    /// to `into` when they are in memory. When pending, a [`Reply::ReadEvent`] follows.
+    pub fn get_whole(&mut self, token: Token, key: EventKey, into: &mut Vec<u8>) -> FetchEvent {
+        let done = |outcome| FetchEvent::Done(outcome, Vec::new());
+        if self.serves_reads().is_err() {
+            return done(ReadOutcome::Unavailable);
+        }
+        self.is_asked();
+        let Some(event) = self.index.event(key) else { return done(ReadOutcome::NotFound) };
+        let (Some(whole), bytes) = (event.whole().copied(), event.bytes()) else { return done(ReadOutcome::NotFound) };
+        let fragments = u64::from(whole.source.0);
+        let (span, range) = match self.place_of(&whole, fragments) {
+            Ok(place) => place,
+            Err(outcome) => return done(outcome),
+        };
+        let before = into.len();
+        if self.cache.append(whole.segment, span.flush, range.clone(), into) {
+            let directory = directory_of(&whole, &into[before..]).filter(|_| crc32c(&into[before..]) == whole.crc);
+            if let Some(directory) = directory {
+                into.drain(before..before + event_directory_bytes(directory.len()));
+                self.counters.fragments_read_cached += fragments;
+                return FetchEvent::Done(ReadOutcome::Found, directory);
+            }
+            into.truncate(before);
+        }
+        let at = range.clone();
+        self.start_reading(Reading { token, fragment: whole, span, range }, move |reader| async move {
+            Read::Event(reader.record(span, at, whole.crc).await)
+        });
+        FetchEvent::Pending { bytes: u32::try_from(bytes).expect("less than its record") }
     }
 
     /// Reads a small fragment with the row that it lies in, or takes it from there when the row is here.
@@ -124,11 +201,21 @@ impl Lane {
     fn read_from_drives(&mut self, reading: Reading) {
         let Reading { fragment, span, ref range, .. } = reading;
         let range = range.clone();
-        self.segments.get_mut(fragment.segment).pins += u32::from(!planted(Planted::FreedDuringRead));
+        self.start_reading(reading, move |reader| async move {
+            Read::Fragment(reader.record(span, range, fragment.crc).await)
+        });
+    }
+
+    /// Starts to read for someone; the segment stays for as long.
+    fn start_reading<F>(&mut self, reading: Reading, read: impl FnOnce(Reader) -> F)
+    where
+        F: Future<Output = Read> + 'static,
+    {
+        let segment = reading.fragment.segment;
+        self.segments.get_mut(segment).pins += u32::from(!planted(Planted::FreedDuringRead));
         let task = self.tasks.reserve();
-        let reader = Reader { io: self.io.clone(), task, segment: self.read_segment(fragment.segment) };
+        let read = read(Reader { io: self.io.clone(), task, segment: self.read_segment(segment) });
         self.reading.insert(task, reading);
-        let read = async move { Read::Fragment(reader.record(span, range, fragment.crc).await) };
         if let Some(over) = self.tasks.start(task, Box::pin(read)) {
             self.read_is_over(task, over);
         }
@@ -144,7 +231,17 @@ impl Lane {
 
     pub(super) fn read_is_over(&mut self, task: usize, over: Read) {
         match over {
-            Read::Fragment(report) => self.fragment_is_read(task, report),
+            Read::Fragment(report) => {
+                let (reading, report) = self.reading_is_over(task, report, 1);
+                let (token, crc, ReadReport { outcome, payload, .. }) = (reading.token, reading.fragment.crc, report);
+                self.replies.push_back(Reply::Read { token, outcome, payload, crc });
+            }
+            Read::Part(report, crc) => {
+                let (Reading { token, .. }, report) = self.reading_is_over(task, report, 1);
+                let ReadReport { outcome, payload, .. } = report;
+                self.replies.push_back(Reply::Read { token, outcome, payload, crc });
+            }
+            Read::Event(report) => self.event_was_read(task, report),
             Read::Row(key, row) => self.row_is_read(key, row),
             Read::Looked(token, looked) => self.has_looked(token, looked),
             Read::Checked(token, segment, check) => self.has_checked(token, segment, check),
@@ -152,19 +249,37 @@ impl Lane {
         }
     }
 
-    fn fragment_is_read(&mut self, task: usize, report: ReadReport) {
-        let Reading { token, fragment, span, .. } = self.reading.remove(&task).expect("a reading task was entered");
+    /// Counts what a read of so many fragments came to.
+    fn reading_is_over(&mut self, task: usize, report: ReadReport, fragments: u64) -> (Reading, ReadReport) {
+        let reading = self.reading.remove(&task).expect("a reading task was entered");
         if !planted(Planted::FreedDuringRead) {
-            self.segments.get_mut(fragment.segment).pins -= 1;
+            self.segments.get_mut(reading.fragment.segment).pins -= 1;
             if report.degraded {
-                self.read_met_damage(fragment.segment, span.flush);
+                self.read_met_damage(reading.fragment.segment, reading.span.flush);
             }
         }
         report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
-        self.counters.fragments_read_degraded += u64::from(report.degraded);
-        self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
-        let ReadReport { outcome, payload, .. } = report;
-        self.replies.push_back(Reply::Read { token, outcome, payload, crc: fragment.crc });
+        self.counters.fragments_read_degraded += if report.degraded { fragments } else { 0 };
+        self.counters.fragments_lost += if report.outcome == ReadOutcome::Lost { fragments } else { 0 };
+        (reading, report)
+    }
+
+    fn event_was_read(&mut self, task: usize, report: ReadReport) {
+        let count = u64::from(self.reading.get(&task).expect("a reading task was entered").fragment.source.0);
+        let (Reading { token, fragment: whole, .. }, report) = self.reading_is_over(task, report, count);
+        let ReadReport { mut outcome, mut payload, .. } = report;
+        let mut fragments = Vec::new();
+        if outcome == ReadOutcome::Found {
+            match directory_of(&whole, &payload) {
+                Some(directory) => {
+                    payload.drain(..event_directory_bytes(directory.len()));
+                    fragments = directory;
+                }
+                // Its sum is right, so that it was written so.
+                None => (outcome, payload) = (ReadOutcome::Lost, Vec::new()),
+            }
+        }
+        self.replies.push_back(Reply::ReadEvent { token, outcome, fragments, payload });
     }
 
     /// A read needed more than the bytes that it was for: if it is not for want of a drive, what lies there is to be mended.

@@ -104,7 +104,8 @@ impl Lane {
         if event.flags.has(EventFlags::DECIDING) {
             return Some(Admission::Busy);
         }
-        event.flags.has(EventFlags::ACCEPTED).then(|| Admission::Done(self.late(put, payload)))
+        let is_over = event.flags.has(EventFlags::ACCEPTED) || event.whole().is_some();
+        is_over.then(|| Admission::Done(self.late(put, payload)))
     }
 
     fn late(&mut self, put: &Put, payload: &[u8]) -> PutOutcome {
@@ -146,7 +147,7 @@ impl Lane {
 
     fn enter_fragment(&mut self, record: &NewRecord, segment: SegmentIndex, position: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).expect("a payload fits a flush");
-        let key = EventKey { run: record.run, event: record.event };
+        let key = record.key();
         let source = forebay_types::SourceId(record.source);
         let fragment = FragmentEntry { source, segment, position, bytes, crc: record.crc };
         self.index.insert(key, record.expected, fragment);
@@ -352,7 +353,7 @@ impl Lane {
         {
             into.push(LeasedEvent {
                 key,
-                fragments: event.fragments().len() as u32,
+                fragments: event.fragment_count() as u32,
                 expected: event.expected,
                 bytes: event.bytes(),
                 // Of whom nobody said how many fragments it has, it waited as long as one with a fragment missing.
@@ -410,7 +411,7 @@ impl Lane {
     pub(super) fn is_durable(&self, event: &EventEntry) -> bool {
         let mut known = None;
         // What comes last is most often what is not durable yet, and neighbours lie in one segment.
-        event.fragments().iter().rev().all(|fragment| {
+        event.records().iter().rev().all(|fragment| {
             let durable = match known {
                 Some((segment, durable)) if segment == fragment.segment => durable,
                 _ => self.segments.get(fragment.segment).durable_position,

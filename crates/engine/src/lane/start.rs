@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 
 use forebay_format::{RecordKind, SegmentState};
-use forebay_types::{DriveNumber, Time};
+use forebay_types::{DriveNumber, EventKey, Time};
 
 use super::background::Background;
 use super::carry::Carried;
@@ -17,7 +17,7 @@ use crate::api::{LaneConfig, LaneCounters, LaneEvent, Token};
 use crate::cache::Cache;
 use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
-use crate::index::Index;
+use crate::index::{EventEntry, Index};
 use crate::io::Io;
 use crate::pool::BufferPool;
 use crate::recovery::{RECOVERY_TASK, Recovered, recover};
@@ -172,12 +172,18 @@ impl Lane {
     fn drop_needless_replays(&mut self) {
         let replay = std::mem::take(&mut self.writer.replay);
         let mut seen = BTreeSet::new();
+        let whole = |replay: &&Replay| replay.record.kind == RecordKind::Event;
+        let whole: BTreeSet<EventKey> = replay.iter().filter(whole).map(|replay| replay.record.key()).collect();
         let mut needed = |replay: &Replay| {
             let record = replay.record.without_payload();
             let (key, streams) = (record.key(), StreamSet::of_record(&record));
             let counts = match record.kind {
                 _ if self.finished.contains(key) => false,
-                RecordKind::Fragment => self.index.event(key).is_none_or(|e| e.fragment(record.source).is_none()),
+                RecordKind::Fragment => {
+                    let is_here = |e: &EventEntry| e.whole().is_some() || e.fragment(record.source).is_some();
+                    !whole.contains(&key) && !self.index.event(key).is_some_and(is_here)
+                }
+                RecordKind::Event => self.index.event(key).is_none_or(|e| e.whole().is_none()),
                 RecordKind::Accept => self.accepted.get(key).is_none_or(|a| a.streams.is_empty()),
                 // An acceptance that is torn as well stands before its releases.
                 RecordKind::Release => match self.accepted.get(key) {
@@ -189,7 +195,7 @@ impl Lane {
             let of = match record.kind {
                 RecordKind::Fragment => u64::from(record.source.0),
                 RecordKind::Release => streams.bits(),
-                RecordKind::Accept | RecordKind::Reject | RecordKind::Delete => 0,
+                RecordKind::Accept | RecordKind::Reject | RecordKind::Delete | RecordKind::Event => 0,
             };
             counts && seen.insert((key, record.kind as u8, of))
         };

@@ -79,8 +79,23 @@ pub struct StoredEvent {
     pub incomplete: bool,
     /// The streams that want it and have not released it.
     pub streams: Vec<StreamName>,
-    /// Its fragments, ascending by source.
+    /// Its fragments, ascending by source; none while they are in one record that was not read.
     pub fragments: Vec<StoredFragment>,
+    /// That record, which [`Lane::get_whole`] reads.
+    pub whole: Option<StoredWhole>,
+}
+
+/// The record that holds all fragments of an event, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredWhole {
+    /// Fragments in it.
+    pub fragments: u32,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The segment that holds it.
+    pub segment: SegmentHandle,
+    /// The flush in the segment; `None` when the segment's table names none there.
+    pub flush: Option<u32>,
 }
 
 /// A fragment and where it lies.
@@ -126,7 +141,11 @@ impl Lane {
             accepted: entry.flags.has(EventFlags::ACCEPTED),
             incomplete: entry.flags.has(EventFlags::INCOMPLETE),
             streams: self.accepted.streams_waiting(key),
-            fragments: entry.fragments().iter().map(|fragment| self.stored_fragment(fragment)).collect(),
+            fragments: entry.fragments().unwrap_or_default().iter().map(|f| self.stored_fragment(f)).collect(),
+            whole: entry.whole().map(|whole| {
+                let StoredFragment { segment, flush, .. } = self.stored_fragment(whole);
+                StoredWhole { fragments: whole.source.0, bytes: entry.bytes(), segment, flush }
+            }),
         };
         self.index.events_from(from).take(events_max).map(event).collect()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_types::{EventKey, RunId, StreamName};
 
 use super::Lane;
-use crate::api::{AcceptedEvent, AcceptedPage, EventView, RunView, StreamView};
+use crate::api::{AcceptedEvent, AcceptedPage, EventFragments, EventView, RunView, StreamView};
 use crate::index::EventFlags;
 use crate::planted::{Planted, planted};
 
@@ -16,8 +16,13 @@ impl Lane {
         let durable = |f: &&crate::index::FragmentEntry| {
             f.position < self.segments.get(f.segment).durable_position || planted(Planted::DirtyRead)
         };
-        let fragments: Vec<_> = event.fragments().iter().filter(durable).map(|f| (f.source, f.bytes)).collect();
-        (!fragments.is_empty()).then_some(EventView {
+        let mut records = event.records().iter().filter(durable).peekable();
+        records.peek()?;
+        let fragments = match event.whole() {
+            Some(_) => EventFragments::Whole { fragments: event.fragment_count() as u32, bytes: event.bytes() as u32 },
+            None => EventFragments::Each(records.map(|fragment| (fragment.source, fragment.bytes)).collect()),
+        };
+        Some(EventView {
             fragments,
             expected: event.expected,
             leased: event.flags.has(EventFlags::LEASED),
@@ -43,7 +48,7 @@ impl Lane {
             let Some(event) = self.index.event(key) else { continue };
             page.events.push(AcceptedEvent {
                 key,
-                fragments: event.fragments().len() as u32,
+                fragments: event.fragment_count() as u32,
                 bytes: event.bytes(),
                 incomplete: event.flags.has(EventFlags::INCOMPLETE),
             });

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_format::{PlannedSegment, RecordKind, SegmentState};
-use forebay_types::{EventKey, Time};
+use forebay_format::{PlannedSegment, RecordKind, SegmentState, TableEntry};
+use forebay_types::Time;
 
 use super::{Lane, State};
 use crate::api::Token;
@@ -347,15 +347,23 @@ impl Lane {
             return;
         }
         while let Some(replay) = self.writer.replay.pop_front() {
-            let key = EventKey { run: replay.record.run, event: replay.record.event };
-            let is_fragment = replay.record.kind == RecordKind::Fragment;
+            let key = replay.record.key();
             match self.append(Purpose::Again, replay.record, &replay.payload, replay.waiter) {
                 Ok((segment, position)) => {
                     if let Some(filling) = &mut self.writer.filling {
                         filling.repeated.extend(replay.repeated);
                     }
-                    if is_fragment {
-                        self.move_fragment(key, &replay.record, replay.old, segment, position, replay.payload.len());
+                    let bytes = replay.payload.len();
+                    match replay.record.kind {
+                        RecordKind::Fragment => {
+                            self.move_fragment(key, &replay.record, replay.old, segment, position, bytes);
+                        }
+                        RecordKind::Event => {
+                            let bytes = u32::try_from(bytes).expect("a payload fits a flush");
+                            let entry = TableEntry { bytes, ..replay.record.without_payload() };
+                            self.event_counts(segment, position, &entry);
+                        }
+                        RecordKind::Accept | RecordKind::Release | RecordKind::Reject | RecordKind::Delete => {}
                     }
                 }
                 Err(Refusal::ChecksumMismatch) => unreachable!("the payload was checked when it came"),

@@ -11,7 +11,10 @@ mod silence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_engine::{Admission, DriveInfo, Fetch, Lane, LaneConfig, LaneEvent, LeasedEvent, Membership, Put, Token};
+use forebay_engine::{
+    Admission, DriveInfo, EventFragments, Fetch, FetchEvent, Lane, LaneConfig, LaneEvent, LeasedEvent, Membership, Put,
+    Token,
+};
 use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
 use forebay_media::{
     AlignedBuffer, Completion, Delivery, KeepPart, Media, MediaError, MemoryDrives, MemoryMedia, Operation, OperationId,
@@ -64,6 +67,8 @@ pub struct Totals {
     pub segments_rebuilt: u64,
     pub mended: u64,
     pub fragments_moved: u64,
+    pub events_joined: u64,
+    pub wholes: u64,
 }
 
 impl Totals {
@@ -88,6 +93,8 @@ impl Totals {
         self.segments_rebuilt += other.segments_rebuilt;
         self.mended += other.mended;
         self.fragments_moved += other.fragments_moved;
+        self.events_joined += other.events_joined;
+        self.wholes += other.wholes;
     }
 
     /// A test that never met a fault has shown nothing.
@@ -112,6 +119,8 @@ impl Totals {
             self.segments_rebuilt,
             self.mended,
             self.fragments_moved,
+            self.events_joined,
+            self.wholes,
         ];
         assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
     }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_engine::{Reply, Token};
-use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, SourceId, StreamName, Time};
+use forebay_engine::{EventFragment, Reply, Token};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, SourceId, StreamName, Time, crc32c};
 
 use super::{Totals, is_answer};
 
@@ -58,6 +58,7 @@ enum Pending {
     Put(FragmentId, Vec<u8>),
     Decision(EventKey, Decided),
     Read(FragmentId),
+    ReadEvent(EventKey),
 }
 
 /// The model.
@@ -196,6 +197,12 @@ impl Model {
                     self.leases.remove(&key);
                 }
             }
+            Reply::ReadEvent { token, outcome, fragments, payload } => {
+                let Some(Pending::ReadEvent(key)) = self.pending.remove(&token) else { panic!("{token:?} is no read") };
+                if !(reads_fail && outcome == ReadOutcome::Unavailable) {
+                    self.check_event(key, outcome, &fragments, &payload);
+                }
+            }
             Reply::Read { token, outcome, .. } if self.watched == Some((token, None)) => {
                 self.watched = Some((token, Some(outcome)));
             }
@@ -243,6 +250,34 @@ impl Model {
                 assert!(fragment.durable.is_none() || gone || may_be_gone, "{id} was acknowledged and is not found");
             }
             _ => assert!(gone || may_be_gone, "{id} is deleted and nobody asked for it"),
+        }
+    }
+
+    pub fn read_event_pending(&mut self, token: Token, key: EventKey) {
+        self.pending.insert(token, Pending::ReadEvent(key));
+    }
+
+    /// A whole event that is one record: each of its fragments is there, and no other.
+    pub fn check_event(&mut self, key: EventKey, outcome: ReadOutcome, fragments: &[EventFragment], payload: &[u8]) {
+        if outcome != ReadOutcome::Found {
+            let sources: Vec<SourceId> = self.events.entry(key).or_default().fragments.keys().copied().collect();
+            sources.into_iter().for_each(|source| self.check_read(key.fragment(source), outcome, &[]));
+            return;
+        }
+        let mut rest = payload;
+        for fragment in fragments {
+            let (bytes, behind) = rest.split_at(fragment.bytes as usize);
+            rest = behind;
+            assert_eq!(crc32c(bytes), fragment.crc, "{key}: {}", fragment.source);
+            self.check_read(key.fragment(fragment.source), outcome, bytes);
+        }
+        assert!(rest.is_empty(), "{key}: bytes that belong to no fragment");
+        let durable = self.events[&key].fragments.iter().filter(|(_, fragment)| fragment.durable.is_some());
+        for (source, _) in durable {
+            assert!(
+                fragments.iter().any(|f| f.source == *source),
+                "{source} of {key} was acknowledged and is not in it"
+            );
         }
     }
 

@@ -135,6 +135,7 @@ impl World {
     pub(super) fn get(&mut self) {
         let id = self.some_key().fragment(SourceId(self.random.below(3) as u32));
         self.get_one(id);
+        self.get_whole(id.key());
     }
 
     fn get_one(&mut self, id: FragmentId) {
@@ -144,6 +145,20 @@ impl World {
         match self.lane().get(token, id, &mut payload) {
             Fetch::Done(outcome, _) => self.model.check_read(id, outcome, &payload),
             Fetch::Pending { .. } => self.model.read_pending(token, id),
+        }
+    }
+
+    /// Reads an event at once, if it lies in one record.
+    fn get_whole(&mut self, key: EventKey) {
+        let token = self.token();
+        if !self.lane().event(key).is_some_and(|view| matches!(view.fragments, EventFragments::Whole { .. })) {
+            return;
+        }
+        self.totals.wholes += 1;
+        let mut payload = Vec::new();
+        match self.lane().get_whole(token, key, &mut payload) {
+            FetchEvent::Done(outcome, fragments) => self.model.check_event(key, outcome, &fragments, &payload),
+            FetchEvent::Pending { .. } => self.model.read_event_pending(token, key),
         }
     }
 
@@ -159,6 +174,7 @@ impl World {
     pub(super) fn read_everything(&mut self) {
         for id in self.model.everything_put() {
             self.get_one(id);
+            self.get_whole(id.key());
             for _ in 0..3 {
                 self.turn();
             }

@@ -15,7 +15,8 @@ impl Service {
             Reply::Stored { token, .. }
             | Reply::Refused { token, .. }
             | Reply::Decided { token, .. }
-            | Reply::Read { token, .. } => *token,
+            | Reply::Read { token, .. }
+            | Reply::ReadEvent { token, .. } => *token,
         };
         let (key, record) = of_token(token);
         let request = self.requests.get_mut(&key).expect("requests are kept until the lane has answered all of them");
@@ -33,6 +34,11 @@ impl Service {
             }
             (Reply::Read { outcome, payload, crc, .. }, _) => {
                 self.core.take_read(record as u16, request, connection.as_deref_mut(), outcome, payload, crc);
+                1
+            }
+            (Reply::ReadEvent { outcome, fragments, payload, .. }, _) => {
+                let connection = connection.as_deref_mut();
+                self.core.take_event(record as u16, request, connection, outcome, &fragments, payload);
                 1
             }
             _ => unreachable!("the lane answers what it was asked"),

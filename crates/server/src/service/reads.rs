@@ -1,20 +1,22 @@
 //! Reading fragments and events: what is in memory is copied once, into the reply.
 
-use forebay_engine::Fetch;
+use forebay_engine::{EventFragment, EventFragments, Fetch, FetchEvent, JOINED_FRAGMENTS_MAX};
 use forebay_protocol::{
     EventLine, EventState, FLAG_MORE, FrameHeader, GetEntry, HEADER_BYTES, Kind, SourceEntry, get_event_table,
     get_reply_table,
 };
-use forebay_types::{EventKey, ReadOutcome, SourceId, crc32c};
+use forebay_types::{EventKey, ReadOutcome, crc32c};
 
 use super::{Advance, Core};
 use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{CHUNK_BYTES, READS_BYTES_MAX, READS_MAX, RECORD_WORK_BYTES, REPLY_BYTES, REPLY_RECORDS_MAX};
-use crate::request::{Body, EventBody, GetBody, Reading, Request, token};
+use crate::request::{Body, EventBody, GetBody, Piece, Reading, Request, token};
 
 /// Entries of the first frame of a reply, when nothing is known of the sizes.
 const FIRST_ENTRIES: usize = 128;
+
+const _: () = assert!(JOINED_FRAGMENTS_MAX <= REPLY_RECORDS_MAX, "an event that is one record is told in one frame");
 
 /// The head of a frame whose payload is appended before its table is known.
 struct OpenFrame {
@@ -135,7 +137,8 @@ impl Core {
                     entries.push(GetEntry { index, outcome, bytes, crc });
                 }
                 Fetch::Pending { bytes } => {
-                    let reading = Reading { index, source: id.source, bytes: bytes as usize };
+                    let what = Piece::Fragment(id.source, bytes);
+                    let reading = Reading { index, what, bytes: bytes as usize };
                     body.readings.insert(reading);
                     *waits += 1;
                     self.start_read(connection, reading);
@@ -168,8 +171,7 @@ impl Core {
             }
             let (lines, plan) = body.plan(READS_MAX - self.reads, lane);
             let mut chunk = connection.out.take_chunk(&mut self.chunks);
-            let served =
-                self.event_frame(key, number, connection, body, waits, lane, (&lines, &plan), &mut chunk.bytes);
+            let served = self.event_frame(key, number, connection, body, waits, lane, (lines, &plan), &mut chunk.bytes);
             connection.out.put_chunk(chunk, &mut self.chunks);
             connection.allowance = connection.allowance.saturating_sub(served);
             if body.is_done() {
@@ -188,33 +190,48 @@ impl Core {
         body: &mut EventBody,
         waits: &mut usize,
         lane: &mut impl LaneRequests,
-        (lines, plan): (&[EventLine], &[(u32, SourceId, u32)]),
+        (mut lines, plan): (Vec<EventLine>, &[(u32, Piece)]),
         chunk: &mut Vec<u8>,
     ) -> usize {
-        let frame = OpenFrame::begin(chunk, 8 + lines.len() * 16 + plan.len() * 24);
-        let mut entries = Vec::with_capacity(plan.len());
-        for (index, source, bytes) in plan.iter().copied() {
-            let id = body.keys[index as usize].fragment(source);
-            let before = chunk.len();
-            match lane.get(token(key, usize::from(body.readings.next())), id, chunk) {
-                Fetch::Done(outcome, crc) => {
-                    let bytes = (chunk.len() - before) as u32;
-                    entries.push(SourceEntry { index, source, outcome, bytes, crc });
-                }
-                Fetch::Pending { .. } => {
-                    let reading = Reading { index, source, bytes: bytes as usize };
-                    body.readings.insert(reading);
-                    *waits += 1;
-                    self.start_read(connection, reading);
-                }
+        let places: usize = plan.iter().map(|(_, piece)| piece.entries()).sum();
+        let wholes = plan.iter().filter(|(_, piece)| matches!(piece, Piece::Whole(..))).count();
+        let frame = OpenFrame::begin(chunk, 8 + (lines.len() + wholes) * 16 + places * 24);
+        let mut entries = Vec::with_capacity(places);
+        for (index, what) in plan.iter().copied() {
+            let (event, before) = (body.keys[index as usize], chunk.len());
+            let token = token(key, usize::from(body.readings.next()));
+            let is_pending = match what {
+                Piece::Fragment(source, _) => match lane.get(token, event.fragment(source), chunk) {
+                    Fetch::Done(outcome, crc) => {
+                        let bytes = (chunk.len() - before) as u32;
+                        entries.push(SourceEntry { index, source, outcome, bytes, crc });
+                        false
+                    }
+                    Fetch::Pending { .. } => true,
+                },
+                Piece::Whole(line, _) => match lane.get_whole(token, event, chunk) {
+                    FetchEvent::Done(outcome, fragments) => {
+                        lines.push(line_of_whole(line, outcome));
+                        keep_wanted(body, &fragments, chunk, before);
+                        entries.extend(entries_of_whole(body, index, &fragments));
+                        false
+                    }
+                    FetchEvent::Pending { .. } => true,
+                },
+            };
+            if is_pending {
+                let reading = Reading { index, what, bytes: what.bytes() as usize };
+                body.readings.insert(reading);
+                *waits += 1;
+                self.start_read(connection, reading);
             }
         }
-        let served = frame.payload_bytes(chunk) + (lines.len() + plan.len()) * RECORD_WORK_BYTES;
+        let served = frame.payload_bytes(chunk) + (lines.len() + places) * RECORD_WORK_BYTES;
         let is_last = body.is_done() && *waits == 0;
         if lines.is_empty() && entries.is_empty() && !is_last {
             frame.drop_from(chunk);
         } else {
-            frame.end(chunk, Kind::GetEventReply, !is_last, number, &get_event_table(lines, &entries));
+            frame.end(chunk, Kind::GetEventReply, !is_last, number, &get_event_table(&lines, &entries));
         }
         served
     }
@@ -229,32 +246,72 @@ impl Core {
         payload: Vec<u8>,
         crc: u32,
     ) {
-        let (readings, is_last) = match &mut request.body {
-            Body::Get(get) => (&mut get.readings, get.next == get.ids.len()),
-            Body::GetEvent(events) => {
-                let is_last = events.is_done();
-                (&mut events.readings, is_last)
-            }
-            _ => unreachable!("only reads are answered with bytes"),
-        };
-        let Reading { index, source, bytes } = readings.remove(slot);
-        self.reads -= 1;
-        self.reads_bytes -= bytes;
+        let Reading { index, what, bytes } = self.end_reading(slot, request);
         let Some(connection) = connection else { return };
         connection.reads_bytes -= bytes;
         let payload = if outcome == ReadOutcome::Found { payload } else { Vec::new() };
         let bytes = payload.len() as u32;
-        let (kind, table) = match &request.body {
-            Body::Get(_) => (Kind::GetReply, get_reply_table(&[GetEntry { index, outcome, bytes, crc }])),
-            _ => {
+        let (kind, table) = match (&request.body, what) {
+            (Body::GetEvent(_), Piece::Fragment(source, _)) => {
                 let entry = SourceEntry { index, source, outcome, bytes, crc };
                 (Kind::GetEventReply, get_event_table(&[], &[entry]))
             }
+            _ => (Kind::GetReply, get_reply_table(&[GetEntry { index, outcome, bytes, crc }])),
         };
-        let is_last = is_last && request.waits == 1;
-        let flags = if is_last { 0 } else { FLAG_MORE };
+        self.answer_read(connection, request, kind, &table, payload);
+    }
+
+    /// A read of a whole event from drives came back.
+    pub(super) fn take_event(
+        &mut self,
+        slot: u16,
+        request: &mut Request,
+        connection: Option<&mut Connection>,
+        outcome: ReadOutcome,
+        fragments: &[EventFragment],
+        mut payload: Vec<u8>,
+    ) {
+        let Reading { index, what, bytes } = self.end_reading(slot, request);
+        let Some(connection) = connection else { return };
+        connection.reads_bytes -= bytes;
+        let (Body::GetEvent(body), Piece::Whole(line, _)) = (&request.body, what) else {
+            unreachable!("whole events are read for who asks for events")
+        };
+        keep_wanted(body, fragments, &mut payload, 0);
+        let entries: Vec<SourceEntry> = entries_of_whole(body, index, fragments).collect();
+        let table = get_event_table(&[line_of_whole(line, outcome)], &entries);
+        self.answer_read(connection, request, Kind::GetEventReply, &table, payload);
+    }
+
+    fn end_reading(&mut self, slot: u16, request: &mut Request) -> Reading {
+        let readings = match &mut request.body {
+            Body::Get(get) => &mut get.readings,
+            Body::GetEvent(events) => &mut events.readings,
+            _ => unreachable!("only reads are answered with bytes"),
+        };
+        let reading = readings.remove(slot);
+        self.reads -= 1;
+        self.reads_bytes -= reading.bytes;
+        reading
+    }
+
+    /// A frame with what one read gave.
+    fn answer_read(
+        &mut self,
+        connection: &mut Connection,
+        request: &Request,
+        kind: Kind,
+        table: &[u8],
+        payload: Vec<u8>,
+    ) {
+        let is_last = match &request.body {
+            Body::Get(get) => get.next == get.ids.len(),
+            Body::GetEvent(events) => events.is_done(),
+            _ => unreachable!("only reads are answered with bytes"),
+        };
+        let flags = if is_last && request.waits == 1 { 0 } else { FLAG_MORE };
         connection.out.append(&mut self.chunks, |chunk| {
-            forebay_protocol::encode_head(kind, flags, request.number, &table, payload.len(), chunk);
+            forebay_protocol::encode_head(kind, flags, request.number, table, payload.len(), chunk);
             if payload.len() < CHUNK_BYTES {
                 chunk.extend_from_slice(&payload);
             }
@@ -263,6 +320,38 @@ impl Core {
             connection.out.push(payload);
         }
     }
+}
+
+/// The line of an event whose one record was read.
+fn line_of_whole(line: EventLine, outcome: ReadOutcome) -> EventLine {
+    let fragments = if outcome == ReadOutcome::Found { line.fragments } else { 0 };
+    EventLine { outcome, fragments, ..line }
+}
+
+/// Of the bytes of an event's fragments, which begin at `start` of `bytes`, those that are asked for.
+fn keep_wanted(body: &EventBody, fragments: &[EventFragment], bytes: &mut Vec<u8>, start: usize) {
+    let (mut from, mut to) = (start, start);
+    for fragment in fragments {
+        let end = from + fragment.bytes as usize;
+        if body.wants(fragment.source) {
+            bytes.copy_within(from..end, to);
+            to += end - from;
+        }
+        from = end;
+    }
+    bytes.truncate(to);
+}
+
+fn entries_of_whole<'a>(
+    body: &'a EventBody,
+    index: u32,
+    fragments: &'a [EventFragment],
+) -> impl Iterator<Item = SourceEntry> + 'a {
+    let entry = move |fragment: &EventFragment| {
+        let EventFragment { source, bytes, crc } = *fragment;
+        SourceEntry { index, source, outcome: ReadOutcome::Found, bytes, crc }
+    };
+    fragments.iter().filter(|fragment| body.wants(fragment.source)).map(entry)
 }
 
 impl GetBody {
@@ -277,16 +366,22 @@ impl GetBody {
 }
 
 impl EventBody {
-    /// What goes into the next frame: lines of events, and their fragments with sizes, at most `reads_max`.
-    fn plan(&mut self, reads_max: usize, lane: &impl LaneRequests) -> (Vec<EventLine>, Vec<(u32, SourceId, u32)>) {
-        let (mut lines, mut plan, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let fragments_max = reads_max.min(REPLY_RECORDS_MAX);
-        while bytes < REPLY_BYTES && plan.len() < fragments_max && lines.len() < REPLY_RECORDS_MAX {
+    /// What goes into the next frame: lines of events, and pieces of these with sizes, at most `reads_max`.
+    fn plan(&mut self, reads_max: usize, lane: &impl LaneRequests) -> (Vec<EventLine>, Vec<(u32, Piece)>) {
+        let (mut lines, mut plan, mut bytes, mut entries) = (Vec::new(), Vec::new(), 0, 0);
+        while bytes < REPLY_BYTES
+            && plan.len() < reads_max
+            && entries < REPLY_RECORDS_MAX
+            && lines.len() < REPLY_RECORDS_MAX
+        {
             if let Some((index, rest)) = &mut self.rest {
-                match rest.pop() {
-                    Some((source, size)) => {
-                        plan.push((*index, source, size));
-                        bytes += size as usize;
+                match rest.last() {
+                    Some(piece) if entries > 0 && entries + piece.entries() > REPLY_RECORDS_MAX => break,
+                    Some(piece) => {
+                        plan.push((*index, *piece));
+                        bytes += piece.bytes() as usize;
+                        entries += piece.entries();
+                        rest.pop();
                     }
                     None => self.rest = None,
                 }
@@ -295,9 +390,9 @@ impl EventBody {
             let Some(key) = self.keys.get(self.next).copied() else { break };
             let index = self.next as u32;
             self.next += 1;
-            let (line, fragments) = self.look_up(index, key, lane);
-            lines.push(line);
-            self.rest = Some((index, fragments));
+            let (line, pieces) = self.look_up(index, key, lane);
+            lines.extend(line);
+            self.rest = Some((index, pieces));
         }
         if self.rest.as_ref().is_some_and(|(_, rest)| rest.is_empty()) {
             self.rest = None;
@@ -305,21 +400,29 @@ impl EventBody {
         (lines, plan)
     }
 
-    fn look_up(&self, index: u32, key: EventKey, lane: &impl LaneRequests) -> (EventLine, Vec<(SourceId, u32)>) {
-        if let Some(view) = lane.event(key) {
-            let state = match (view.accepted, view.leased) {
-                (true, _) => EventState::Accepted,
-                (_, true) => EventState::Leased,
-                _ => EventState::Undecided,
+    /// What is known of an event, and what is to be read of it, last first. The line of one that is read whole goes with that.
+    fn look_up(&self, index: u32, key: EventKey, lane: &impl LaneRequests) -> (Option<EventLine>, Vec<Piece>) {
+        let Some(view) = lane.event(key) else {
+            let (outcome, state) = match lane.is_finished(key) {
+                true => (ReadOutcome::Deleted, EventState::Finished),
+                false => (ReadOutcome::NotFound, EventState::Unknown),
             };
-            let (expected, fragments) = (view.expected, view.fragments.len() as u32);
-            let line = EventLine { index, outcome: ReadOutcome::Found, state, expected, fragments };
-            return (line, self.wanted(&view));
-        }
-        let (outcome, state) = match lane.is_finished(key) {
-            true => (ReadOutcome::Deleted, EventState::Finished),
-            false => (ReadOutcome::NotFound, EventState::Unknown),
+            return (Some(EventLine { index, outcome, state, expected: 0, fragments: 0 }), Vec::new());
         };
-        (EventLine { index, outcome, state, expected: 0, fragments: 0 }, Vec::new())
+        let state = match (view.accepted, view.leased) {
+            (true, _) => EventState::Accepted,
+            (_, true) => EventState::Leased,
+            _ => EventState::Undecided,
+        };
+        let line =
+            |fragments| EventLine { index, outcome: ReadOutcome::Found, state, expected: view.expected, fragments };
+        match view.fragments {
+            EventFragments::Whole { fragments, bytes } => (None, vec![Piece::Whole(line(fragments), bytes)]),
+            EventFragments::Each(fragments) => {
+                let wanted = fragments.iter().rev().filter(|(source, _)| self.wants(*source));
+                let pieces = wanted.map(|(source, bytes)| Piece::Fragment(*source, *bytes)).collect();
+                (Some(line(fragments.len() as u32)), pieces)
+            }
+        }
     }
 }

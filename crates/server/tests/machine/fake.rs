@@ -1,12 +1,12 @@
 //! A pretended lane, and a pretended wire to it.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::{
-    AcceptedPage, Admission, EventView, Fetch, LaneCounters, LaneStatus, LeasedEvent, Put, Reply, RunView, StreamView,
-    Token,
+    AcceptedPage, Admission, EventFragment, EventFragments, EventView, Fetch, FetchEvent, LaneCounters, LaneStatus,
+    LeasedEvent, Put, Reply, RunView, StreamView, Token,
 };
 use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HelloReply, Kind, Message};
 use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
@@ -36,6 +36,9 @@ pub struct FakeLane {
     /// What reads find, and whether it is in memory.
     pub stored: BTreeMap<FragmentId, (Vec<u8>, bool)>,
     pub reads: Vec<(Token, FragmentId)>,
+    /// Events whose fragments lie in one record.
+    pub whole: BTreeSet<EventKey>,
+    pub event_reads: Vec<(Token, EventKey)>,
     pub replies: VecDeque<Reply>,
     pub not_serving: bool,
     pub segments_free: u64,
@@ -65,6 +68,20 @@ impl FakeLane {
         for (token, id) in std::mem::take(&mut self.reads) {
             self.finish_read(token, id);
         }
+        for (token, key) in std::mem::take(&mut self.event_reads) {
+            let (fragments, payload) = self.fragments_of(key);
+            self.replies.push_back(Reply::ReadEvent { token, outcome: ReadOutcome::Found, fragments, payload });
+        }
+    }
+
+    fn fragments_of(&self, key: EventKey) -> (Vec<EventFragment>, Vec<u8>) {
+        let of_event = self.stored.range(key.fragment(SourceId(0))..=key.fragment(SourceId(u32::MAX)));
+        let (mut fragments, mut payload) = (Vec::new(), Vec::new());
+        for (id, (bytes, _)) in of_event {
+            fragments.push(EventFragment { source: id.source, bytes: bytes.len() as u32, crc: crc32c(bytes) });
+            payload.extend_from_slice(bytes);
+        }
+        (fragments, payload)
     }
 
     pub fn finish_read(&mut self, token: Token, id: FragmentId) {
@@ -129,11 +146,26 @@ impl LaneRequests for FakeLane {
         }
     }
 
+    fn get_whole(&mut self, token: Token, key: EventKey, into: &mut Vec<u8>) -> FetchEvent {
+        assert!(self.whole.contains(&key), "only what is one record is read as one");
+        let of_event = self.stored.range(key.fragment(SourceId(0))..=key.fragment(SourceId(u32::MAX)));
+        if of_event.clone().any(|(_, (_, in_memory))| !in_memory) {
+            self.event_reads.push((token, key));
+            return FetchEvent::Pending { bytes: of_event.map(|(_, (bytes, _))| bytes.len() as u32).sum() };
+        }
+        let (fragments, payload) = self.fragments_of(key);
+        into.extend_from_slice(&payload);
+        FetchEvent::Done(ReadOutcome::Found, fragments)
+    }
+
     fn event(&self, key: EventKey) -> Option<EventView> {
-        let range = key.fragment(SourceId(0))..=key.fragment(SourceId(u32::MAX));
-        let fragments: Vec<_> = self.stored.range(range).map(|(id, (b, _))| (id.source, b.len() as u32)).collect();
-        (!fragments.is_empty()).then_some(EventView {
-            fragments,
+        let (fragments, payload) = self.fragments_of(key);
+        let (count, bytes) = (fragments.len() as u32, payload.len() as u32);
+        (count > 0).then_some(EventView {
+            fragments: match self.whole.contains(&key) {
+                true => EventFragments::Whole { fragments: count, bytes },
+                false => EventFragments::Each(fragments.iter().map(|f| (f.source, f.bytes)).collect()),
+            },
             expected: 9,
             leased: false,
             accepted: false,
@@ -371,7 +403,9 @@ impl World {
             let before: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
             self.turn(true);
             let after: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
-            let lane_rests = self.lane.pending.is_empty() && self.lane.reads.is_empty() && self.lane.decided.is_empty();
+            let lane = &self.lane;
+            let reads = lane.reads.len() + lane.event_reads.len();
+            let lane_rests = lane.pending.is_empty() && reads == 0 && lane.decided.is_empty();
             if before == after && lane_rests && !self.service.has_work() && self.service.next_retry().is_none() {
                 return;
             }

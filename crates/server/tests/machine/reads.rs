@@ -73,6 +73,7 @@ proptest! {
         stored in prop::collection::btree_map((0..12u64, 0..9u32), (0..300_000usize, prop::bool::weighted(0.7)), 0..40),
         events in prop::collection::vec(0..15u64, 0..30),
         sources in prop::option::of(prop::collection::vec(0..9u32, 0..6)),
+        whole in prop::collection::btree_set(0..12u64, 0..8),
     ) {
         let mut world = World::new(config());
         let id = world.connect(Class::Mover);
@@ -80,6 +81,8 @@ proptest! {
             let (id, payload) = fragment(*event, *source, *bytes);
             world.lane.stored.insert(id, (payload, *cached));
         }
+        let is_stored = |event: &u64| stored.range((*event, 0)..=(*event, u32::MAX)).next().is_some();
+        world.lane.whole = whole.into_iter().filter(is_stored).map(|event| EventKey::new(1, event)).collect();
         let finished = EventKey::new(1, 1000);
         let mut keys: Vec<_> = events.iter().map(|event| EventKey::new(1, *event)).collect();
         keys.push(finished);

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use forebay_engine::{CheckpointPlace, Fetch, FlushCheck, Lane, Looked, Reply, StoredSegment, Token};
-use forebay_types::{FragmentId, ReadOutcome};
+use forebay_engine::{
+    CheckpointPlace, EventFragment, Fetch, FetchEvent, FlushCheck, Lane, Looked, Reply, StoredEvent, StoredFragment,
+    StoredSegment, StoredWhole, Token,
+};
+use forebay_types::{EventKey, FragmentId, ReadOutcome};
 
 use crate::open::LaneSeed;
 use crate::runner::LaneRunner;
@@ -87,6 +90,32 @@ impl LaneLook {
                 self.runner.wait(WAIT);
             }
         }
+    }
+
+    /// The events that are not finished, ascending from `from` on, `events_max` of them at most. Of those that are one record, that is read to find
+    /// what is in it; with each event, what that came to: `Found`, unless the record cannot be read.
+    pub fn stored_events(&mut self, from: EventKey, events_max: usize) -> Vec<(StoredEvent, ReadOutcome)> {
+        let events = self.lane().stored_events(from, events_max);
+        events.into_iter().map(|event| self.with_fragments(event)).collect()
+    }
+
+    fn with_fragments(&mut self, mut event: StoredEvent) -> (StoredEvent, ReadOutcome) {
+        let Some(whole) = event.whole else { return (event, ReadOutcome::Found) };
+        let token = self.token();
+        let (outcome, fragments) = match self.lane().get_whole(token, event.key, &mut Vec::new()) {
+            FetchEvent::Done(outcome, fragments) => (outcome, fragments),
+            FetchEvent::Pending { .. } => loop {
+                self.runner.turn();
+                if let Some(Reply::ReadEvent { outcome, fragments, .. }) = self.lane().next_reply() {
+                    break (outcome, fragments);
+                }
+                self.runner.wait(WAIT);
+            },
+        };
+        let StoredWhole { segment, flush, .. } = whole;
+        let stored = |EventFragment { source, bytes, crc }| StoredFragment { source, bytes, crc, segment, flush };
+        event.fragments = fragments.into_iter().map(stored).collect();
+        (event, outcome)
     }
 
     /// Reads fragments; `each` gets what each came to, with its bytes when they are right, in any order. It ends with the first error of `each`.
