@@ -11,6 +11,7 @@ mod close;
 mod compact;
 mod durable;
 mod failure;
+mod losses;
 mod memory;
 mod read;
 mod rebuild;
@@ -22,6 +23,7 @@ mod status;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod view;
 mod write;
 
@@ -31,12 +33,13 @@ use std::time::Duration;
 
 use forebay_format::PlannedSegment;
 use forebay_media::{Completion, Operation, OperationId};
-use forebay_types::{DriveNumber, DriveUuid, Time};
+use forebay_types::{DriveNumber, DriveUuid, FragmentId, Time, WallTime};
 
 use crate::accepted::AcceptedEvents;
 use crate::api::{DriveInfo, LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
 use crate::check::FlushCheck;
+use crate::ends::Ends;
 use crate::finished::Finished;
 use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
@@ -53,7 +56,12 @@ use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
 pub use request::DEBUG_STREAM;
+use losses::KnownLosses;
 use survey::Survey;
+use trace::LatePuts;
+pub use trace::{
+    EventTrace, FlushTrace, FragmentTrace, LatePut, RunTrace, ShardState, ShardTrace, StreamTrace, TraceState,
+};
 pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
 use write::Writer;
 
@@ -76,6 +84,7 @@ enum State {
 /// A fragment that is read from the drives for someone.
 struct Reading {
     token: Token,
+    id: FragmentId,
     fragment: FragmentEntry,
     span: FlushSpan,
     /// Where it lies in the flush's data.
@@ -91,6 +100,8 @@ enum Read {
     Looked(Token, Looked),
     /// A check of a flush of a segment.
     Checked(Token, SegmentIndex, FlushCheck),
+    /// What is known of an event, for whoever asked, and the segments that were pinned for it.
+    Traced(Token, Box<EventTrace>, Vec<SegmentIndex>),
     /// A step of what is done beside the requests.
     Stepped(Step),
 }
@@ -101,11 +112,14 @@ pub struct Lane {
     state: State,
     io: Io,
     now: Time,
+    /// The calendar, as the driver last said.
+    wall: WallTime,
     /// Runs no faster than the driver steps, so that a driver that stood still blames no drive.
     drive_time: Time,
     index: Index,
     segments: Segments,
     finished: Finished,
+    ends: Ends,
     accepted: AcceptedEvents,
     carried: Carried,
     slots: Slots,
@@ -133,6 +147,8 @@ pub struct Lane {
     flushes_lost: u64,
     segments_unreadable: u64,
     survey: Survey,
+    losses: KnownLosses,
+    late_puts: LatePuts,
     background: Background,
     counters: LaneCounters,
 }
@@ -187,6 +203,12 @@ impl Lane {
                 self.poll_task(task);
             }
         }
+    }
+
+    /// What the calendar of the driver's machine says now, for people: when a flush was written, when damage was found. Nothing is decided by it,
+    /// and until it is told such times are not known.
+    pub fn set_wall_time(&mut self, wall: WallTime) {
+        self.wall = wall;
     }
 
     /// Takes the time in.

@@ -1,13 +1,14 @@
 //! Reading from the drives: the bytes that are wanted, or, when they are not to be had or not right, whole rows from all drives,
 //! each unit checked by its sum and the missing ones computed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use forebay_format::{FlushHeader, RowGeometry, SegmentId, ShardPlace, TableEntry};
+use forebay_format::{FlushHeader, RowGeometry, SegmentId, SegmentTable, ShardPlace, TableEntry};
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, crc32c};
+use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, WallTime, crc32c};
 
 use crate::flush::codec;
 use crate::io::Io;
@@ -37,6 +38,8 @@ pub(crate) struct ReadSegment {
     pub(crate) shards: Vec<ReadShard>,
     /// Reads of headers that failed: what is missing then may well be there.
     pub(crate) headers_failed: Cell<usize>,
+    /// Drives on which units were damaged that made a row unreadable.
+    pub(crate) damaged: RefCell<BTreeSet<DriveNumber>>,
 }
 
 /// A way to the drives for one task.
@@ -56,6 +59,12 @@ pub(crate) struct ReadReport {
     pub(crate) degraded: bool,
     /// Units that were found damaged, by drive.
     pub(crate) damaged: Vec<DriveNumber>,
+}
+
+impl ReadReport {
+    pub(crate) fn is_lost(&self) -> bool {
+        self.outcome == ReadOutcome::Lost
+    }
 }
 
 /// One row of a flush.
@@ -147,7 +156,10 @@ impl Reader {
 
     /// The bytes from whole rows.
     async fn repaired(&self, span: FlushSpan, range: Range<u64>, crc: u32) -> ReadReport {
-        let failed = |outcome| ReadReport { outcome, payload: Vec::new(), degraded: true, damaged: Vec::new() };
+        let failed = |outcome| {
+            let damaged = self.segment.damaged.take().into_iter().collect();
+            ReadReport { outcome, payload: Vec::new(), degraded: true, damaged }
+        };
         let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
         let Some(header) = agreed(&headers) else {
             let absent = self.segment.shards.iter().filter(|s| !s.answers).count() + self.segment.headers_failed.get();
@@ -199,6 +211,19 @@ impl Reader {
         let report = self.record(span, range, header.table_crc).await;
         let found = report.outcome == ReadOutcome::Found;
         (found && header.decode_table(&report.payload).is_ok()).then_some(report.payload)
+    }
+
+    /// The table of the segment from its closing flush, and when the last flush before that was written.
+    pub(crate) async fn closing_table(&self) -> Option<(SegmentTable, WallTime)> {
+        let segment = &self.segment;
+        let headers = self.headers(None, segment.slot_bytes - BLOCK_BYTES as u64, BLOCK_BYTES).await;
+        let header = agreed(&headers)?;
+        let rows = self.rows(header, 0..header.rows).await.ok()?;
+        let table = rows.data.get(..header.data_bytes as usize)?;
+        header.check_table_crc(table).ok()?;
+        let table = SegmentTable::decode(table).ok()?;
+        table.check_in_slot(segment.slot_bytes, segment.data_shards, segment.unit_bytes).ok()?;
+        Some((table, header.written))
     }
 
     fn geometry(&self, data_bytes: u64) -> RowGeometry {
@@ -337,6 +362,8 @@ impl Reader {
             if units.iter().flatten().count() < k {
                 let silent = shards.iter().filter(|s| s.is_none()).count();
                 let right = units.iter().flatten().count();
+                let wrong = damaged.iter().zip(&self.segment.shards).filter(|(damaged, _)| **damaged);
+                self.segment.damaged.borrow_mut().extend(wrong.map(|(_, shard)| shard.place.drive));
                 return Err(if right + silent >= k { RowsError::Unavailable } else { RowsError::Lost });
             }
             append_row(&mut data, &units, k, unit_bytes, header);

@@ -1,6 +1,6 @@
 //! One event of the index and its fragments.
 
-use forebay_types::{EventId, SourceId};
+use forebay_types::{EventId, SourceId, Time};
 use thin_vec::ThinVec;
 
 use super::memory::allocated_bytes;
@@ -117,6 +117,12 @@ impl EventEntry {
             Fragments::One(one) => one,
             Fragments::Many(many) => &mut many[at],
         })
+    }
+
+    /// When its lease ends, if a filter has it.
+    pub(crate) fn lease_ends(&self) -> Option<Time> {
+        let leased = self.flags.has(EventFlags::LEASED) && self.flags.has(EventFlags::TIMED);
+        leased.then(|| self.timer.time())
     }
 
     /// Bytes of its fragments.

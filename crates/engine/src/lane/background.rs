@@ -17,6 +17,7 @@ use crate::repair::Repaired;
 use crate::segments::{FlushSpan, SegmentIndex};
 
 use super::compact::{Compaction, Live};
+use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
 
@@ -52,6 +53,8 @@ pub(super) enum Stepped {
     Tabled(FlushSpan, Option<Vec<TableEntry>>),
     /// What lives of a flush was read.
     Lives(Vec<Live>),
+    /// Fragments were read that lie where something is lost.
+    Suspected(Vec<ReadSuspect>),
 }
 
 /// A step that is over.
@@ -78,6 +81,7 @@ impl Lane {
                 break;
             }
         }
+        self.name_losses();
         self.see_to_asked();
         self.list_what_moved();
         self.tell_damage();
@@ -101,7 +105,8 @@ impl Lane {
             0 => [self.next_scrub(), self.next_compaction()].into_iter().flatten().min().map(|at| at.max(rested)),
             _ => None,
         };
-        [step, self.next_tell()].into_iter().flatten().min()
+        let naming = self.has_losses_to_name().then_some(self.now);
+        [step, self.next_tell(), naming].into_iter().flatten().min()
     }
 
     /// Starts a step on a segment.
@@ -132,6 +137,7 @@ impl Lane {
             Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
             Stepped::Tabled(span, table) => self.flush_is_tabled(segment, span, table),
             Stepped::Lives(live) => self.flush_lives(segment, live),
+            Stepped::Suspected(read) => self.suspects_are_read(read),
         }
     }
 }

@@ -4,8 +4,11 @@ use std::rc::Rc;
 
 use forebay_types::{DriveNumber, FragmentId, ReadOutcome, crc32c};
 
+use super::scrub::Mend;
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
+use crate::index::FragmentEntry;
+use crate::losses::FoundBy;
 use crate::planted::{Planted, planted};
 use crate::read::{ReadReport, Reader, Row};
 use crate::rows::{RecentRows, RowKey};
@@ -38,14 +41,12 @@ impl Lane {
             return Fetch::Done(ReadOutcome::Found, fragment.crc);
         }
         let Some((_, span)) = segment.flush_at(fragment.position) else {
-            self.counters.fragments_lost += 1;
-            return Fetch::Done(ReadOutcome::Lost, 0);
+            return self.is_lost(id, &fragment);
         };
         let (span, start) = (*span, u64::from(fragment.position - span.position) * POSITION_BYTES);
         let range = start..start + u64::from(fragment.bytes);
         if range.end > span.data_bytes {
-            self.counters.fragments_lost += 1;
-            return Fetch::Done(ReadOutcome::Lost, 0);
+            return self.is_lost(id, &fragment);
         }
         let before = into.len();
         if self.cache.append(fragment.segment, span.flush, range.clone(), into) {
@@ -56,7 +57,7 @@ impl Lane {
             // Damaged in memory: the drives still have it.
             into.truncate(before);
         }
-        let reading = Reading { token, fragment, span, range };
+        let reading = Reading { token, id, fragment, span, range };
         let row_bytes = self.row_bytes(fragment.segment);
         let degraded = segment.shards.iter().any(|place| !self.answers(place.drive));
         let pending = Fetch::Pending { bytes: fragment.bytes };
@@ -67,6 +68,13 @@ impl Lane {
                 pending
             }
         }
+    }
+
+    /// The index points where there is nothing.
+    fn is_lost(&mut self, id: FragmentId, fragment: &FragmentEntry) -> Fetch {
+        self.counters.fragments_lost += 1;
+        self.note_lost(id, fragment, &[], FoundBy::Read);
+        Fetch::Done(ReadOutcome::Lost, 0)
     }
 
     /// Reads a small fragment with the row that it lies in, or takes it from there when the row is here.
@@ -116,7 +124,7 @@ impl Lane {
         }
     }
 
-    fn row_bytes(&self, segment: SegmentIndex) -> u64 {
+    pub(super) fn row_bytes(&self, segment: SegmentIndex) -> u64 {
         let segment = self.segments.get(segment);
         u64::from(segment.data_shards) * u64::from(segment.unit_bytes)
     }
@@ -148,21 +156,29 @@ impl Lane {
             Read::Row(key, row) => self.row_is_read(key, row),
             Read::Looked(token, looked) => self.has_looked(token, looked),
             Read::Checked(token, segment, check) => self.has_checked(token, segment, check),
+            Read::Traced(token, trace, pinned) => self.is_traced(token, trace, pinned),
             Read::Stepped(step) => self.step_is_over(step),
         }
     }
 
     fn fragment_is_read(&mut self, task: usize, report: ReadReport) {
-        let Reading { token, fragment, span, .. } = self.reading.remove(&task).expect("a reading task was entered");
+        let Reading { token, id, fragment, span, .. } = self.reading.remove(&task).expect("a reading task was entered");
         if !planted(Planted::FreedDuringRead) {
             self.segments.get_mut(fragment.segment).pins -= 1;
             if report.degraded {
                 self.read_met_damage(fragment.segment, span.flush);
             }
         }
-        report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
+        match report.outcome {
+            ReadOutcome::Found => {
+                report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
+                self.note_found_again(id, &fragment);
+            }
+            ReadOutcome::Lost => self.note_lost(id, &fragment, &report.damaged, FoundBy::Read),
+            _ => {}
+        }
         self.counters.fragments_read_degraded += u64::from(report.degraded);
-        self.counters.fragments_lost += u64::from(report.outcome == ReadOutcome::Lost);
+        self.counters.fragments_lost += u64::from(report.is_lost());
         let ReadReport { outcome, payload, .. } = report;
         self.replies.push_back(Reply::Read { token, outcome, payload, crc: fragment.crc });
     }
@@ -170,7 +186,7 @@ impl Lane {
     /// A read needed more than the bytes that it was for: if it is not for want of a drive, what lies there is to be mended.
     fn read_met_damage(&mut self, segment: SegmentIndex, flush: u32) {
         if self.segments.get(segment).shards.iter().all(|place| self.answers(place.drive)) {
-            self.mend_soon(segment, Some(flush));
+            self.mend_soon(segment, Some(flush), Mend::Read);
         }
     }
 

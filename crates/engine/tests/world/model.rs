@@ -196,6 +196,7 @@ impl Model {
                     self.leases.remove(&key);
                 }
             }
+            Reply::Traced { .. } => unreachable!("nobody asked"),
             Reply::Read { token, outcome, .. } if self.watched == Some((token, None)) => {
                 self.watched = Some((token, Some(outcome)));
             }
