@@ -55,14 +55,14 @@ use background::{Background, Step};
 use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
-pub use request::DEBUG_STREAM;
 use losses::KnownLosses;
+pub use request::DEBUG_STREAM;
 use survey::Survey;
+pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
 use trace::LatePuts;
 pub use trace::{
     EventTrace, FlushTrace, FragmentTrace, LatePut, RunTrace, ShardState, ShardTrace, StreamTrace, TraceState,
 };
-pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment};
 use write::Writer;
 
 /// A driver that stood still counts as this much time at most when drives are judged by theirs.

@@ -19,7 +19,7 @@ use checkpoint::{confirm_checkpoint, newest_checkpoint};
 
 use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{DriveInfo, LaneConfig};
-use crate::ends::{EventEnd, Ends};
+use crate::ends::{Ends, EventEnd};
 use crate::finished::Finished;
 use crate::index::{EventEntry, FragmentEntry, Index};
 use crate::io::Io;

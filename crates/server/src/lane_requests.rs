@@ -1,8 +1,8 @@
 //! What the server asks a lane.
 
 use forebay_engine::{
-    AcceptedPage, Admission, EventView, Fetch, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView, StreamView,
-    Token,
+    AcceptedPage, Admission, EventView, Fetch, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView,
+    StreamView, Token,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, StreamName, Verdict};
 use std::time::Duration;

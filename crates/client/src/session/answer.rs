@@ -2,8 +2,8 @@
 
 use forebay_protocol::{
     Accepted, AcceptedReply, ChangeDrive, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent,
-    GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Losses, Message, Ping, Release, RunInfo, Runs, RunsReply,
-    Scrub, Status, StatusReply, StreamInfo, Streams, StreamsReply, Trace,
+    GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Losses, Message, Ping, Release, RunInfo, Runs,
+    RunsReply, Scrub, Status, StatusReply, StreamInfo, Streams, StreamsReply, Trace,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
 

@@ -5,10 +5,10 @@
 //! flushes, a slice at a time, and each fragment that lies where something is lost is read: only what cannot be given is lost. What can be given
 //! again, as a drive came back, is forgotten, and so is what nobody misses any more, as its event is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forebay_format::SegmentId;
+use forebay_format::{SegmentId, ShardPlace};
 use forebay_types::{DriveNumber, EventKey, FragmentId};
 
 use super::Lane;
@@ -51,6 +51,13 @@ pub(super) struct KnownLosses {
     reading: bool,
 }
 
+#[cfg(test)]
+impl KnownLosses {
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading
+    }
+}
+
 /// A fragment that was read for its own sake.
 pub(super) struct ReadSuspect {
     pub(super) id: FragmentId,
@@ -63,10 +70,15 @@ impl Lane {
     /// What recovery found.
     pub(super) fn note_found(&mut self, findings: &Findings) {
         for segment in &findings.segments {
-            let missing: Vec<DriveNumber> =
-                segment.shards.iter().map(|place| place.drive).filter(|drive| !self.answers(*drive)).collect();
+            let missing = self.missing_drives(&segment.shards);
             self.note_segment(segment, &missing);
         }
+    }
+
+    /// Of these shards' drives, those that are not there, ascending.
+    fn missing_drives(&self, shards: &[ShardPlace]) -> Vec<DriveNumber> {
+        let drives: BTreeSet<DriveNumber> = shards.iter().map(|place| place.drive).collect();
+        drives.into_iter().filter(|drive| !self.answers(*drive)).collect()
     }
 
     fn note_segment(&mut self, segment: &SegmentFound, missing: &[DriveNumber]) {
@@ -101,8 +113,7 @@ impl Lane {
     pub(super) fn note_lost(&mut self, id: FragmentId, fragment: &FragmentEntry, damaged: &[DriveNumber], by: FoundBy) {
         let segment = self.segments.get(fragment.segment);
         let flush = segment.flush_at(fragment.position).map_or(0, |(_, span)| span.flush);
-        let missing: Vec<DriveNumber> =
-            segment.shards.iter().map(|place| place.drive).filter(|drive| !self.answers(*drive)).collect();
+        let missing = self.missing_drives(&segment.shards);
         let part = LostPart::Fragment { flush, id, bytes: fragment.bytes };
         let loss = Loss::new(LossKind::Lost, segment.id, part, by, self.wall).on(damaged, &missing);
         self.losses.known.insert(loss);
@@ -123,9 +134,8 @@ impl Lane {
         // Without its closing flush a segment is followed: nothing is lost by that.
         let Some(flush) = place.flush else { return };
         let id = self.segments.get(segment).id;
-        let silent = |shard: &crate::check::ShardCheck| {
-            matches!(shard.header, HeaderCheck::Absent | HeaderCheck::Unreadable)
-        };
+        let silent =
+            |shard: &crate::check::ShardCheck| matches!(shard.header, HeaderCheck::Absent | HeaderCheck::Unreadable);
         let no_header = check.headers == 0 && !check.shards.iter().any(silent);
         if check.is_readable() {
             return self.losses.known.retain(|loss| loss.segment != id || loss.flush() != Some(flush));
@@ -264,8 +274,7 @@ impl Lane {
     fn out_of_reach(&self) -> Vec<Loss> {
         let mut found = Vec::new();
         for (_, segment) in self.segments.iter().filter(|(_, segment)| segment.live_records > 0) {
-            let missing: Vec<DriveNumber> =
-                segment.shards.iter().map(|place| place.drive).filter(|drive| !self.answers(*drive)).collect();
+            let missing = self.missing_drives(&segment.shards);
             // What has no flush that is known is told as recovery found it.
             if missing.len() + usize::from(segment.data_shards) > segment.shards.len() && !segment.flushes.is_empty() {
                 let part = LostPart::Live { records: segment.live_records, bytes: segment.live_bytes };

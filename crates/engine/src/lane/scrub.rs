@@ -252,9 +252,10 @@ impl Lane {
             let rests = segment.state != SegmentState::Open && !segment.writing && segment.live_records > 0;
             rests && segment.scrub_round <= round
         };
-        self.segments.iter().filter(of_round).fold((0, 0), |(all, done), (_, segment)| {
-            (all + 1, done + u64::from(segment.scrub_round == round))
-        })
+        self.segments
+            .iter()
+            .filter(of_round)
+            .fold((0, 0), |(all, done), (_, segment)| (all + 1, done + u64::from(segment.scrub_round == round)))
     }
 
     /// Ends the round when nothing of it is left.

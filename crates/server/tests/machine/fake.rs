@@ -67,7 +67,8 @@ impl FakeLane {
             self.finish_read(token, id);
         }
         for (token, key) in self.traces.drain(..) {
-            self.replies.push_back(Reply::Traced { token, trace: Box::new(EventTrace { key, ..EventTrace::default() }) });
+            self.replies
+                .push_back(Reply::Traced { token, trace: Box::new(EventTrace { key, ..EventTrace::default() }) });
         }
     }
 
