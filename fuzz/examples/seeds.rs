@@ -90,7 +90,10 @@ fn wire() {
     seed("greeting", "other", &[&[255, 3][..], named("Ping")].concat());
 
     let requests =
-        ["Put", "Get", "GetEvent", "Delete", "Decide", "Release", "Lease", "Accepted", "Streams", "Runs", "Status"];
+        [
+            "Put", "Get", "GetEvent", "Delete", "Decide", "Release", "Lease", "Accepted", "Streams", "Runs", "Status", "Trace",
+            "Losses",
+        ];
     let frames_of = |names: &[&str], what: u8| -> Vec<u8> {
         names.iter().flat_map(|name| [vec![what], piece(named(name))].concat()).collect()
     };
@@ -111,7 +114,7 @@ fn wire() {
 
     // Connects by asking for something; then the greeting, and answers to what was asked.
     let greeted = [&[0, 11][..], &[4], &piece(&control_greeting(named("HelloReply")))].concat();
-    let ask_all: Vec<u8> = (0..13).flat_map(|what| [0, what]).collect();
+    let ask_all: Vec<u8> = (0..15).flat_map(|what| [0, what]).collect();
     for (name, asked) in [
         ("GetReply", 0),
         ("GetEventReply", 1),

@@ -108,6 +108,8 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::InjectFault) => message::<InjectFault>(frame),
         Some(Kind::ChangeDrive) => message::<ChangeDrive>(frame),
         Some(Kind::Scrub) => message::<Scrub>(frame),
+        Some(Kind::Trace) => message::<Trace>(frame),
+        Some(Kind::Losses) => message::<Losses>(frame),
         Some(Kind::HelloReply) => message::<HelloReply>(frame),
         Some(Kind::PutReply) => message::<PutReply>(frame),
         Some(Kind::DecideReply) => message::<DecideReply>(frame),

@@ -35,7 +35,7 @@ fn request(what: u8) -> Request {
     let events = vec![key, EventKey::new(0x1921, 0x1112_1314)];
     let source = SourceId(0x0001_2345);
     let stream = "physics".parse().expect("a name");
-    match what % 13 {
+    match what % 15 {
         0 => Request::Get(Get { ids: vec![key.fragment(source), FragmentId::new(0x1922, 0x2122_2324, 0x2345)] }),
         1 => Request::GetEvent(GetEvent { events, sources: None }),
         2 => Request::GetEvent(GetEvent { events, sources: Some(vec![source]) }),
@@ -48,6 +48,8 @@ fn request(what: u8) -> Request {
         9 => Request::Runs(Runs),
         10 => Request::Status(Status),
         11 => Request::Ping(Ping),
+        12 => Request::Trace(Trace { key }),
+        13 => Request::Losses(Losses { from: 0, max: 2 }),
         _ => Request::InjectFault(InjectFault { drive: DriveNumber(3) }),
     }
 }

@@ -1,6 +1,8 @@
 //! What must hold, whatever happens. Clients tell it what they ask and what they are answered; it panics at the first answer that
 //! breaks a promise.
 
+mod trace;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -114,12 +116,14 @@ pub struct Answers {
     pub releases: u64,
     /// Events leased.
     pub leases: u64,
+    /// Events traced.
+    pub traces: u64,
 }
 
 impl Answers {
     /// All of them.
     pub fn operations(&self) -> u64 {
-        self.puts + self.reads + self.decisions + self.releases + self.leases
+        self.puts + self.reads + self.decisions + self.releases + self.leases + self.traces
     }
 
     pub(crate) fn add(&mut self, other: &Answers) {
@@ -131,6 +135,7 @@ impl Answers {
         self.decisions += other.decisions;
         self.releases += other.releases;
         self.leases += other.leases;
+        self.traces += other.traces;
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_client::{Answer, Class, Request, SessionEvent};
-use forebay_protocol::{Delete, Get, GetEvent};
+use forebay_protocol::{Delete, Get, GetEvent, Trace};
 use forebay_types::placement::lane_of;
 use forebay_types::{EventKey, FragmentId, ReadOutcome, RunId, SourceId, Time, Verdict, crc32c};
 
 use crate::faults::{Fault, FaultCounts};
 use crate::filter::check_event;
 use crate::links::Links;
-use crate::model::{Model, Snapshot, payload};
+use crate::model::{Model, Moment, Snapshot, payload};
 use crate::random::Random;
 use crate::scenario::{EVENT_STEP, Scenario};
 
@@ -25,6 +25,7 @@ enum Asked {
     Fragments(Vec<(FragmentId, Snapshot)>),
     Events(Vec<(EventKey, Snapshot)>),
     Delete(EventKey, Snapshot),
+    Trace(EventKey, Snapshot, Moment),
 }
 
 pub(crate) struct Monitor {
@@ -100,7 +101,10 @@ impl Monitor {
                 counts.fire_and_meet(Fault::OtherContent);
                 self.put_other(lane, now, key, model);
             }
-            _ => {}
+            _ => {
+                let (before, moment) = (model.snapshot(key), model.moment());
+                self.ask(lane, now, Request::Trace(Trace { key }), || Asked::Trace(key, before, moment));
+            }
         }
     }
 
@@ -178,6 +182,10 @@ fn take_answer(asked: Asked, answer: Answer, model: &mut Model) {
         }
         (Asked::Delete(key, before), Answer::Decided(outcomes)) => {
             model.decision_answered(key, &Verdict::Reject, &before, outcomes[0]);
+        }
+        (Asked::Trace(key, before, moment), Answer::Status(json)) => {
+            let trace = serde_json::from_str(&json).expect("a trace is JSON");
+            model.traced(key, &before, moment, &trace);
         }
         _ => panic!("an answer to something else"),
     }

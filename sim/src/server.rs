@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::{
-    Control, DriveInfo, FoundDrive, Lane, LaneConfig, LaneEvent, LaneStatus, Membership, OpenError, OpenPlan,
-    OpenRequest, plan_open,
+    Control, DriveInfo, FoundDrive, Lane, LaneConfig, LaneEvent, LaneStatus, Loss, LossKind, Membership, OpenError,
+    OpenPlan, OpenRequest, plan_open,
 };
 use forebay_format::{PLACES, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::Completion;
 use forebay_server::{Greeting, Service, ServiceConfig, Step};
-use forebay_types::{DriveNumber, StoreUuid, Time};
+use forebay_types::{DriveNumber, StoreUuid, Time, WallTime};
 
 use crate::drives::{Drives, Queue};
 use crate::faults::Fault;
 use crate::network::{ConnectionId, Network, Side};
 use crate::scenario::Scenario;
+
+/// The calendar at the beginning of a run.
+const CALENDAR_MS: u64 = 1_790_000_000_000;
 
 /// So often connections that stand still are looked for.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
@@ -166,6 +169,11 @@ impl Process {
 
     pub(crate) fn status(&self) -> Vec<LaneStatus> {
         self.lanes.iter().map(|side| side.lane.status()).collect()
+    }
+
+    /// What its lanes know to be lost or out of reach.
+    pub(crate) fn losses(&mut self) -> Vec<Loss> {
+        self.lanes.iter_mut().flat_map(|side| side.lane.losses(0, u32::MAX).losses).collect()
     }
 
     pub(crate) fn take_completion(&mut self, queue: Queue, completion: Completion) {
@@ -334,6 +342,7 @@ impl Process {
         }
         let queue = Queue::Lane(number as u16);
         let events = &mut self.lane_events;
+        side.lane.set_wall_time(WallTime(CALENDAR_MS + now.0 / 1_000_000));
         let moved = side.run(now, clock, queue, drives, events);
         side.service.take_replies(&mut side.lane, clock, moved);
         side.note_readable(now, network);
@@ -345,6 +354,7 @@ impl Process {
         side.write(now, network);
         if now >= side.looked_round + LOOK_ROUND {
             side.looked_round = now;
+            side.assert_nothing_is_lost();
             for (id, _) in side.service.stalled(clock) {
                 side.close(now, id, network);
             }
@@ -353,6 +363,17 @@ impl Process {
 }
 
 impl LaneSide {
+    /// No more goes wrong than parity makes up for: nothing may be told as lost, though it may be out of reach for a while.
+    fn assert_nothing_is_lost(&mut self) {
+        let lost = |loss: &Loss| matches!(loss.kind, LossKind::Lost | LossKind::LostOrUnknown);
+        let page = self.lane.losses(0, u32::MAX);
+        let lost: Vec<&Loss> = page.losses.iter().filter(|loss| lost(loss)).collect();
+        assert!(
+            lost.is_empty() && page.not_remembered == 0,
+            "no more went wrong than parity makes up for, and lost is {lost:?}"
+        );
+    }
+
     /// As `LaneRunner::turn`.
     fn run(
         &mut self,

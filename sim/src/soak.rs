@@ -152,6 +152,7 @@ impl Record {
             decisions: number(answers, "decisions"),
             releases: number(answers, "releases"),
             leases: number(answers, "leases"),
+            traces: number(answers, "traces"),
         };
         for fault in Fault::ALL {
             let counts = &value["faults"][fault.option()];
@@ -185,6 +186,7 @@ impl Record {
                 "decisions": answers.decisions,
                 "releases": answers.releases,
                 "leases": answers.leases,
+                "traces": answers.traces,
             },
             "faults": faults,
             "failed": self.failed,

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{delete, demo, doctor, drive, filter, get, init, put, readout, record, serve, status};
+use crate::{delete, demo, doctor, drive, filter, get, init, lost, put, readout, record, serve, status, trace};
 
 /// The environment variable that says what is logged.
 pub const LOG_VARIABLE: &str = "FOREBAY_LOG";
@@ -88,6 +88,10 @@ pub enum Command {
     Demo(demo::DemoCommand),
     /// Say how a server and its store are
     Status(status::StatusCommand),
+    /// Say what happened to an event: what arrived when, where it lies, what was decided, in which files it is
+    Trace(trace::TraceCommand),
+    /// Say exactly what is lost, and why
+    Lost(lost::LostCommand),
     /// List a server's drives, and take them out of use or put new ones in while it serves
     Drive(drive::DriveCommand),
     /// Say what lies on the drives of a stopped server, and write what can be read into files

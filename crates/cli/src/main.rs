@@ -15,6 +15,7 @@ mod filter;
 mod get;
 mod init;
 mod interrupt;
+mod lost;
 mod output;
 mod put;
 mod readout;
@@ -22,6 +23,7 @@ mod record;
 mod serve;
 mod size;
 mod status;
+mod trace;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -58,6 +60,8 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Record(options) => record::run(options, output),
         Command::Demo(options) => demo::run(options, output),
         Command::Status(options) => status::run(options, output),
+        Command::Trace(options) => trace::run(options, output),
+        Command::Lost(options) => lost::run(options, output),
         Command::Drive(options) => drive::run(options, output),
         Command::Doctor(options) => doctor::run(options, output),
     }

@@ -52,6 +52,14 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{value:.decimals$} {}", NAMES[name])
 }
 
+/// A moment, given in milliseconds since 1970, for a person: `2026-11-22 13:14:09.123 UTC`.
+pub fn date_time(unix_ms: u64) -> String {
+    let moment = i64::try_from(unix_ms / 1000).ok().and_then(|s| time::OffsetDateTime::from_unix_timestamp(s).ok());
+    let Some(moment) = moment else { return format!("{unix_ms} ms after 1970") };
+    let (date, (hour, minute, second)) = (moment.date(), moment.to_hms());
+    format!("{date} {hour:02}:{minute:02}:{second:02}.{:03} UTC", unix_ms % 1000)
+}
+
 /// A count for a person: `1,234,567`.
 pub fn human_count(count: u64) -> String {
     let digits = count.to_string();
@@ -68,6 +76,12 @@ pub fn human_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_told_to_the_millisecond() {
+        assert_eq!(date_time(1_000_000_000_007), "2001-09-09 01:46:40.007 UTC");
+        assert_eq!(date_time(u64::MAX), "18446744073709551615 ms after 1970");
+    }
 
     #[test]
     fn sizes_are_read_in_both_kinds_of_units() {

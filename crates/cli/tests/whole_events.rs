@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Drives, Server, forebay, noise};
 use forebay_client::{Client, Decision};
-use forebay_types::{EventKey, FragmentId, ReadOutcome, SourceId, StreamName, Verdict};
+use forebay_types::{EventKey, FragmentId, ReadOutcome, SourceId, StreamName, Verdict, crc32c};
 
 /// Sources of an event; their fragments come some events apart, so that they lie in different flushes.
 const SOURCES: u32 = 5;
@@ -57,6 +57,10 @@ fn joined(server: &Server) -> u64 {
     lanes.iter().map(|lane| lane["compaction"]["events_joined"].as_u64().expect("a number")).sum()
 }
 
+fn trace(server: &Server, key: EventKey) -> serde_json::Value {
+    server.run(&["trace", &format!("{}/{}", key.run.0, key.event.0), "--json"]).expect(0).json()
+}
+
 /// Every accepted event at once, some of its sources, and each fragment by itself.
 fn read_all(client: &mut Client, accepted: &Accepted) {
     let keys: Vec<EventKey> = accepted.keys().copied().collect();
@@ -96,6 +100,18 @@ fn they_are_read_by_fragments_and_at_once_whatever_happens() {
         std::thread::sleep(Duration::from_millis(1));
     }
     read_all(&mut client, &accepted);
+    // What happened to each is told, and where it lies.
+    let traces: Vec<_> = accepted.keys().map(|key| trace(&server, *key)).collect();
+    assert!(traces.iter().any(|trace| trace["in_one_record"] == SOURCES), "{}", traces[0]);
+    for (fragments, trace) in accepted.values().zip(&traces) {
+        let told = trace["fragments"].as_array().expect("fragments");
+        let told: Vec<_> = told.iter().map(|f| (f["source"].as_u64(), f["bytes"].as_u64(), f["crc32c"].as_u64())).collect();
+        let right = fragments.iter().map(|(source, bytes)| {
+            (Some(u64::from(source.0)), Some(bytes.len() as u64), Some(u64::from(crc32c(bytes))))
+        });
+        assert_eq!(told, right.collect::<Vec<_>>(), "{trace}");
+        assert!(trace["flushes"][0]["written_unix_ms"].as_u64() > Some(1 << 40), "{trace}");
+    }
     // A fragment that comes after all, and one that comes once more, are late and change nothing.
     let first = *accepted.keys().next().expect("many");
     for source in [0, 77] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_protocol::{
-    ChangeDrive, Get, InjectFault, LANE_CONTROL, Ping, RunInfo, Runs, Scrub, Status, StreamInfo, Streams,
+    ChangeDrive, Get, InjectFault, LANE_CONTROL, Losses, Ping, RunInfo, Runs, Scrub, Status, StreamInfo, Streams, Trace,
 };
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, PutOutcome, ReadOutcome, crc32c};
@@ -224,6 +224,30 @@ impl Client {
     /// When the server gives no answer.
     pub fn status(&mut self) -> Result<String, ClientError> {
         match self.ask_one(LANE_CONTROL, Request::Status(Status))? {
+            Answer::Status(json) => Ok(json),
+            other => unexpected(&other),
+        }
+    }
+
+    /// All that the store knows of an event as one JSON object: what arrived when, where it lies, what was decided; also of one that is over, or
+    /// that was never seen.
+    ///
+    /// # Errors
+    /// When the server gives no answer, or its lane does not know yet what is stored.
+    pub fn trace(&mut self, key: EventKey) -> Result<String, ClientError> {
+        let lane = self.lane_of(key);
+        match self.ask_one(lane, Request::Trace(Trace { key }))? {
+            Answer::Status(json) => Ok(json),
+            other => unexpected(&other),
+        }
+    }
+
+    /// What a lane knows to be lost or out of reach, as one JSON object; `from` were told before, and 1000 at most are told at once.
+    ///
+    /// # Errors
+    /// As [`Client::trace`].
+    pub fn losses(&mut self, lane: u16, from: u32) -> Result<String, ClientError> {
+        match self.ask_one(lane, Request::Losses(Losses { from, max: u32::MAX }))? {
             Answer::Status(json) => Ok(json),
             other => unexpected(&other),
         }

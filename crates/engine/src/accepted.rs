@@ -165,6 +165,11 @@ impl AcceptedEvents {
         self.names.iter().zip(self.waiting.iter().copied())
     }
 
+    /// The smallest event: it waits for one of its streams.
+    pub(crate) fn first(&self) -> Option<EventKey> {
+        self.events.first_key_value().map(|(key, _)| *key)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EventKey, &Accepted)> + '_ {
         self.events.iter().map(|(key, accepted)| (*key, accepted))
     }
@@ -267,6 +272,13 @@ impl AcceptedEvents {
             .map(|(key, _)| *key)
             // Behind the last of them there is nothing to look for.
             .take(usize::try_from(self.waiting[usize::from(stream.0)]).unwrap_or(usize::MAX))
+    }
+
+    /// The streams that an event was accepted into, and whether each has released it.
+    pub(crate) fn streams_of(&self, key: EventKey) -> impl Iterator<Item = (&StreamName, bool)> + '_ {
+        let (streams, released) = self.events.get(&key).map_or((0, 0), |a| (a.streams.0, a.released.0));
+        let named = StreamSet(streams).iter().filter_map(|stream| Some((self.names.get(stream)?, stream)));
+        named.map(move |(name, stream)| (name, released & 1 << stream != 0))
     }
 
     /// The streams that want an event and have not released it.

@@ -9,6 +9,8 @@ use forebay_types::{
 };
 use serde::Serialize;
 
+use crate::lane::EventTrace;
+
 /// Names a request in its replies; chosen by the caller, [`Token::NONE`] when nobody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
@@ -91,6 +93,13 @@ pub enum Reply {
         payload: Vec<u8>,
         /// Their CRC32C.
         crc: u32,
+    },
+    /// All that is known of an event.
+    Traced {
+        /// The token of whoever asked.
+        token: Token,
+        /// What is known.
+        trace: Box<EventTrace>,
     },
     /// A read of a whole event from the drives came to its end.
     ReadEvent {
@@ -396,7 +405,7 @@ pub struct RebuildStatus {
 }
 
 /// What was looked at since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ScrubStatus {
     /// Every closed segment is looked at once in so many seconds; 0: never.
     pub period_s: u64,
@@ -412,6 +421,12 @@ pub struct ScrubStatus {
     pub units_lost: u64,
     /// Segments that an operator wants looked at and that are not, or not mended yet.
     pub segments_asked: u64,
+    /// Closed segments that hold something alive, all of which this round looks at.
+    pub round_segments: u64,
+    /// Of these, looked at in this round, or written since it began.
+    pub round_segments_checked: u64,
+    /// Seconds since the last whole round ended; absent when none has since the start.
+    pub round_ended_s: Option<f64>,
 }
 
 /// What was moved to make room since the start.
@@ -505,6 +520,13 @@ pub struct LaneStatus {
     pub flushes_lost: u64,
     /// Segments that could not be read at start: all of their records are lost or out of reach.
     pub segments_unreadable: u64,
+    /// Fragments that are known to be lost, of events that are not over; [`Lane::losses`](crate::Lane::losses) names them.
+    pub fragments_known_lost: u64,
+    /// The event that has waited longest for a decision was whole at least so long ago, in seconds; absent when there is none, or when it was
+    /// written is not known.
+    pub oldest_undecided_s: Option<f64>,
+    /// The same of the accepted event that was not shipped for longest.
+    pub oldest_accepted_s: Option<f64>,
     /// What lay on drives that are gone.
     pub rebuild: RebuildStatus,
     /// What was looked at.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use forebay_format::{FlushHeader, ShardPlace};
 use forebay_media::{AlignedBuffer, OperationId};
+use forebay_types::WallTime;
 
 use crate::read::{Reader, agreed, votes};
 use crate::repair::units_right;
@@ -25,6 +26,10 @@ pub struct FlushCheck {
     pub rows_unavailable: u32,
     /// Rows that are damaged on more drives than parity can mend.
     pub rows_lost: u32,
+    /// Those rows, neighbours together.
+    pub lost: Vec<Range<u32>>,
+    /// When the flush was written, as the header that counts says.
+    pub written: WallTime,
     /// Each shard, in order.
     pub shards: Vec<ShardCheck>,
     /// Bytes that were read, from all drives.
@@ -124,6 +129,8 @@ impl Reader {
             rows,
             rows_unavailable: 0,
             rows_lost: 0,
+            lost: Vec::new(),
+            written: header.as_ref().map_or(WallTime::default(), |header| header.written),
             shards: Vec::new(),
             bytes_read: 0,
         };
@@ -215,7 +222,13 @@ impl Reader {
             let silent = count(Unit::Absent) + count(Unit::Unreadable);
             let enough = usize::from(header.data_shards);
             check.rows_unavailable += u32::from(right < enough && right + silent >= enough);
-            check.rows_lost += u32::from(right + silent < enough);
+            if right + silent < enough {
+                check.rows_lost += 1;
+                match check.lost.last_mut() {
+                    Some(last) if last.end == row => last.end += 1,
+                    _ => check.lost.push(row..row + 1),
+                }
+            }
             for (number, shard) in shards.iter_mut().enumerate() {
                 let unit = units[number][at];
                 if matches!(unit, Unit::Wrong | Unit::Unreadable) {

@@ -11,7 +11,7 @@ use forebay_format::{
 };
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{Crc32c, DriveUuid, EventId, EventKey, RunId, StoreUuid, crc32c};
+use forebay_types::{Crc32c, DriveUuid, EventId, EventKey, RunId, StoreUuid, WallTime, crc32c};
 
 use crate::segments::POSITION_BYTES;
 
@@ -325,7 +325,12 @@ impl OpenFlush {
     }
 
     /// Ends the flush: the table is put where it belongs, the last row shrinks, headers are written.
-    pub(crate) fn seal(mut self, durable_flushes: u32, drive: impl Fn(usize) -> (DriveUuid, u64)) -> SealedFlush {
+    pub(crate) fn seal(
+        mut self,
+        durable_flushes: u32,
+        written: WallTime,
+        drive: impl Fn(usize) -> (DriveUuid, u64),
+    ) -> SealedFlush {
         let record_bytes = self.data_bytes;
         let inline = self.table_is_inline(self.table.len(), self.data_bytes);
         if !inline {
@@ -368,6 +373,7 @@ impl OpenFlush {
             durable_flushes,
             shards: self.place.shards.clone(),
             unit_crcs: self.crcs_by_shard(rows),
+            written,
             digest: 0,
         };
         header.digest = header.compute_digest();

@@ -12,6 +12,7 @@ mod compact;
 mod durable;
 mod failure;
 mod join;
+mod losses;
 mod memory;
 mod read;
 mod rebuild;
@@ -23,6 +24,7 @@ mod status;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod view;
 mod write;
 
@@ -30,14 +32,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_format::PlannedSegment;
+use forebay_format::{EventFragment, PlannedSegment};
 use forebay_media::{Completion, Operation, OperationId};
-use forebay_types::{DriveNumber, DriveUuid, Time};
+use forebay_types::{DriveNumber, DriveUuid, FragmentId, Time, WallTime};
 
 use crate::accepted::AcceptedEvents;
 use crate::api::{DriveInfo, LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
 use crate::check::FlushCheck;
+use crate::ends::Ends;
 use crate::finished::Finished;
 use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
@@ -53,9 +56,14 @@ use background::{Background, Step};
 use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
+use losses::KnownLosses;
 pub use request::DEBUG_STREAM;
 use survey::Survey;
 pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment, StoredWhole};
+use trace::LatePuts;
+pub use trace::{
+    EventTrace, FlushTrace, FragmentTrace, LatePut, RunTrace, ShardState, ShardTrace, StreamTrace, TraceState,
+};
 use write::Writer;
 
 /// A driver that stood still counts as this much time at most when drives are judged by theirs.
@@ -77,6 +85,7 @@ enum State {
 /// What is read from the drives for someone.
 struct Reading {
     token: Token,
+    id: FragmentId,
     /// The fragment, or the whole event, in the record of which it is.
     fragment: FragmentEntry,
     span: FlushSpan,
@@ -87,8 +96,8 @@ struct Reading {
 /// What a reading task comes to.
 enum Read {
     Fragment(ReadReport),
-    /// A fragment of an event that is one record, and its sum.
-    Part(ReadReport, u32),
+    /// A fragment of an event that is one record, and what that says of it.
+    Part(ReadReport, Option<EventFragment>),
     /// An event that is one record: all of that.
     Event(ReadReport),
     /// A row, when enough of its drives answered.
@@ -97,6 +106,8 @@ enum Read {
     Looked(Token, Looked),
     /// A check of a flush of a segment.
     Checked(Token, SegmentIndex, FlushCheck),
+    /// What is known of an event, for whoever asked, and the segments that were pinned for it.
+    Traced(Token, Box<EventTrace>, Vec<SegmentIndex>),
     /// A step of what is done beside the requests.
     Stepped(Step),
 }
@@ -107,11 +118,14 @@ pub struct Lane {
     state: State,
     io: Io,
     now: Time,
+    /// The calendar, as the driver last said.
+    wall: WallTime,
     /// Runs no faster than the driver steps, so that a driver that stood still blames no drive.
     drive_time: Time,
     index: Index,
     segments: Segments,
     finished: Finished,
+    ends: Ends,
     accepted: AcceptedEvents,
     carried: Carried,
     slots: Slots,
@@ -139,6 +153,8 @@ pub struct Lane {
     flushes_lost: u64,
     segments_unreadable: u64,
     survey: Survey,
+    losses: KnownLosses,
+    late_puts: LatePuts,
     background: Background,
     counters: LaneCounters,
 }
@@ -193,6 +209,12 @@ impl Lane {
                 self.poll_task(task);
             }
         }
+    }
+
+    /// What the calendar of the driver's machine says now, for people: when a flush was written, when damage was found. Nothing is decided by it,
+    /// and until it is told such times are not known.
+    pub fn set_wall_time(&mut self, wall: WallTime) {
+        self.wall = wall;
     }
 
     /// Takes the time in.

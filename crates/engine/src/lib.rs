@@ -23,12 +23,14 @@ mod api;
 mod cache;
 mod check;
 mod control;
+mod ends;
 mod finished;
 mod flush;
 mod index;
 mod io;
 mod lane;
 mod lease;
+mod losses;
 #[cfg(test)]
 mod measured;
 mod open;
@@ -51,9 +53,14 @@ pub use api::{
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::Control;
+pub use ends::EventEnd;
 pub use forebay_format::EventFragment;
 pub use io::Failure;
-pub use lane::{DEBUG_STREAM, Lane, Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment, StoredWhole};
+pub use lane::{
+    DEBUG_STREAM, EventTrace, FlushTrace, FragmentTrace, Lane, LatePut, Looked, RunTrace, SegmentHandle, ShardState,
+    ShardTrace, StoredEvent, StoredFragment, StoredSegment, StoredWhole, StreamTrace, TraceState,
+};
+pub use losses::{FoundBy, Loss, LossKind, LossPage, LostPart};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};

@@ -1,13 +1,14 @@
 //! Reading from the drives: the bytes that are wanted, or, when they are not to be had or not right, whole rows from all drives,
 //! each unit checked by its sum and the missing ones computed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use forebay_format::{FlushHeader, RowGeometry, SegmentId, ShardPlace, TableEntry};
+use forebay_format::{FlushHeader, RowGeometry, SegmentId, SegmentTable, ShardPlace, TableEntry};
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, crc32c};
+use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, WallTime, crc32c};
 
 use crate::flush::codec;
 use crate::io::Io;
@@ -37,6 +38,8 @@ pub(crate) struct ReadSegment {
     pub(crate) shards: Vec<ReadShard>,
     /// Reads of headers that failed: what is missing then may well be there.
     pub(crate) headers_failed: Cell<usize>,
+    /// Drives on which units were damaged that made a row unreadable.
+    pub(crate) damaged: RefCell<BTreeSet<DriveNumber>>,
 }
 
 /// A way to the drives for one task.
@@ -59,9 +62,13 @@ pub(crate) struct ReadReport {
 }
 
 impl ReadReport {
-    /// There is no such fragment.
-    pub(crate) fn not_found() -> ReadReport {
-        ReadReport { outcome: ReadOutcome::NotFound, payload: Vec::new(), degraded: false, damaged: Vec::new() }
+    /// Without bytes.
+    pub(crate) fn of(outcome: ReadOutcome) -> ReadReport {
+        ReadReport { outcome, payload: Vec::new(), degraded: false, damaged: Vec::new() }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.outcome == ReadOutcome::Lost
     }
 }
 
@@ -106,7 +113,7 @@ impl Reader {
         {
             return ReadReport { outcome: ReadOutcome::Found, payload, degraded: false, damaged: Vec::new() };
         }
-        self.repaired(span, range, crc).await
+        self.repaired(span, range, |payload| crc32c(payload) == crc).await
     }
 
     /// The data of a row: from the drives that hold them, unchecked, or, when one does not answer, computed from the others.
@@ -152,9 +159,17 @@ impl Reader {
         whole.then_some(payload)
     }
 
-    /// The bytes from whole rows.
-    async fn repaired(&self, span: FlushSpan, range: Range<u64>, crc: u32) -> ReadReport {
-        let failed = |outcome| ReadReport { outcome, payload: Vec::new(), degraded: true, damaged: Vec::new() };
+    /// The bytes from whole rows, if that makes them right.
+    pub(crate) async fn repaired(
+        &self,
+        span: FlushSpan,
+        range: Range<u64>,
+        is_right: impl Fn(&[u8]) -> bool,
+    ) -> ReadReport {
+        let failed = |outcome| {
+            let damaged = self.segment.damaged.take().into_iter().collect();
+            ReadReport { outcome, payload: Vec::new(), degraded: true, damaged }
+        };
         let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
         let Some(header) = agreed(&headers) else {
             let absent = self.segment.shards.iter().filter(|s| !s.answers).count() + self.segment.headers_failed.get();
@@ -171,7 +186,7 @@ impl Reader {
             Ok(rows) => {
                 let base = u64::from(first) * u64::from(self.segment.data_shards) * u64::from(header.unit_bytes);
                 let payload = rows.data[(range.start - base) as usize..(range.end - base) as usize].to_vec();
-                let right = crc32c(&payload) == crc;
+                let right = is_right(&payload);
                 let outcome = if right { ReadOutcome::Found } else { ReadOutcome::Lost };
                 let payload = if right { payload } else { Vec::new() };
                 ReadReport { outcome, payload, degraded: true, damaged: rows.damaged }
@@ -206,6 +221,19 @@ impl Reader {
         let report = self.record(span, range, header.table_crc).await;
         let found = report.outcome == ReadOutcome::Found;
         (found && header.decode_table(&report.payload).is_ok()).then_some(report.payload)
+    }
+
+    /// The table of the segment from its closing flush, and when the last flush before that was written.
+    pub(crate) async fn closing_table(&self) -> Option<(SegmentTable, WallTime)> {
+        let segment = &self.segment;
+        let headers = self.headers(None, segment.slot_bytes - BLOCK_BYTES as u64, BLOCK_BYTES).await;
+        let header = agreed(&headers)?;
+        let rows = self.rows(header, 0..header.rows).await.ok()?;
+        let table = rows.data.get(..header.data_bytes as usize)?;
+        header.check_table_crc(table).ok()?;
+        let table = SegmentTable::decode(table).ok()?;
+        table.check_in_slot(segment.slot_bytes, segment.data_shards, segment.unit_bytes).ok()?;
+        Some((table, header.written))
     }
 
     fn geometry(&self, data_bytes: u64) -> RowGeometry {
@@ -344,6 +372,8 @@ impl Reader {
             if units.iter().flatten().count() < k {
                 let silent = shards.iter().filter(|s| s.is_none()).count();
                 let right = units.iter().flatten().count();
+                let wrong = damaged.iter().zip(&self.segment.shards).filter(|(damaged, _)| **damaged);
+                self.segment.damaged.borrow_mut().extend(wrong.map(|(_, shard)| shard.place.drive));
                 return Err(if right + silent >= k { RowsError::Unavailable } else { RowsError::Lost });
             }
             append_row(&mut data, &units, k, unit_bytes, header);

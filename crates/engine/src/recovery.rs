@@ -5,7 +5,7 @@
 
 mod checkpoint;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_format::{
@@ -13,12 +13,13 @@ use forebay_format::{
     SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
 };
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{DriveNumber, DriveUuid, EventKey};
+use forebay_types::{DriveNumber, DriveUuid, EventKey, WallTime};
 
 use checkpoint::{confirm_checkpoint, newest_checkpoint};
 
 use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{DriveInfo, LaneConfig};
+use crate::ends::{Ends, EventEnd};
 use crate::finished::Finished;
 use crate::index::{EventEntry, FragmentEntry, Index};
 use crate::io::Io;
@@ -36,6 +37,7 @@ pub(crate) struct Recovered {
     pub(crate) index: Index,
     pub(crate) segments: Segments,
     pub(crate) finished: Finished,
+    pub(crate) ends: Ends,
     pub(crate) accepted: AcceptedEvents,
     /// Accepted events that the checkpoint keeps.
     pub(crate) carried: BTreeMap<EventKey, DecisionSet>,
@@ -107,6 +109,7 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
         index: Index::default(),
         segments: Segments::default(),
         finished: Finished::from_checkpoint(lanes, &body.finished),
+        ends: Ends::new(lanes, config.index_bytes),
         accepted: AcceptedEvents::from_checkpoint(&body.streams),
         carried: decided_events(&body.decision_sets, &body.decided),
         checkpoint_sequence: sequence,
@@ -184,11 +187,11 @@ impl Recovery {
     async fn segment(&mut self, plan: &PlannedSegment, state: SegmentState, flushes: u32) {
         let reader = self.reader(plan);
         if state != SegmentState::Walk
-            && let Some(table) = self.closing_table(&reader).await
+            && let Some((table, written)) = reader.closing_table().await
         {
             self.found.findings.found(Found::Table);
             let spans = spans_of(&table);
-            let index = self.add(plan, SegmentState::Closed, spans.clone());
+            let index = self.add(plan, SegmentState::Closed, spans.clone(), written);
             self.take_records(index, spans.iter(), table.records.into_iter());
             return;
         }
@@ -206,13 +209,19 @@ impl Recovery {
         self.found.findings.found(Found::Walked);
         self.found.torn.extend(walked.torn);
         let (spans, tables): (Vec<FlushSpan>, Vec<Vec<u8>>) = walked.flushes.into_iter().unzip();
-        let index = self.add(plan, SegmentState::Walk, spans.clone());
+        let index = self.add(plan, SegmentState::Walk, spans.clone(), walked.written);
         let table = tables.concat();
         self.take_records(index, spans.iter(), decode_table(&table));
         self.found.unclosed.push((index, table));
     }
 
-    fn add(&mut self, plan: &PlannedSegment, state: SegmentState, spans: Vec<FlushSpan>) -> SegmentIndex {
+    fn add(
+        &mut self,
+        plan: &PlannedSegment,
+        state: SegmentState,
+        spans: Vec<FlushSpan>,
+        written: WallTime,
+    ) -> SegmentIndex {
         if let Some(last) = spans.last() {
             let next = last.first_sequence + u64::from(last.record_count);
             self.found.next_record_sequence = self.found.next_record_sequence.max(next);
@@ -233,30 +242,18 @@ impl Recovery {
             live_bytes: 0,
             pins: 0,
             writing: false,
+            written,
             scrub_at: forebay_types::Time::default(),
+            scrub_round: 0,
         })
     }
 
     /// A segment that should be there and cannot be read: it stays, so that nothing reuses its slots and drives that come back may help.
     fn unreadable(&mut self, plan: &PlannedSegment, state: SegmentState) {
-        let index = self.add(plan, state, Vec::new());
+        let index = self.add(plan, state, Vec::new(), WallTime::default());
         self.found.segments.revive(index, 0);
         self.found.segments_unreadable += 1;
         self.found.findings.found(Found::Unreadable);
-    }
-
-    /// The table of a segment from its closing flush.
-    async fn closing_table(&self, reader: &Reader) -> Option<SegmentTable> {
-        let offset = self.config.geometry.slot_bytes - BLOCK_BYTES as u64;
-        let headers = reader.headers(None, offset, BLOCK_BYTES).await;
-        let header = agreed(&headers)?;
-        let rows = reader.rows(header, 0..header.rows).await.ok()?;
-        let table = rows.data.get(..header.data_bytes as usize)?;
-        header.check_table_crc(table).ok()?;
-        let table = SegmentTable::decode(table).ok()?;
-        let (slot_bytes, segment) = (self.config.geometry.slot_bytes, &reader.segment);
-        table.check_in_slot(slot_bytes, segment.data_shards, segment.unit_bytes).ok()?;
-        Some(table)
     }
 
     /// Follows the flushes of a segment from its start: `limit` of them, or as many as there are. The first `durable` are known to be.
@@ -282,6 +279,7 @@ impl Recovery {
                 first_sequence: header.first_sequence,
             };
             known_durable = known_durable.max(header.durable_flushes);
+            walked.written = header.written;
             (offset, position) = (end, position + span.positions());
             headers.push((span, header, votes));
         }
@@ -394,7 +392,8 @@ impl Recovery {
         };
         match entry.kind {
             RecordKind::Reject | RecordKind::Delete if planted(Planted::RejectionUnheeded) => {}
-            RecordKind::Reject | RecordKind::Delete => self.finish(key),
+            RecordKind::Reject => self.finish(key, EventEnd::Rejected),
+            RecordKind::Delete => self.finish(key, EventEnd::Deleted),
             _ if found.finished.contains(key) => {}
             RecordKind::Fragment => {
                 let is_here = |e: &EventEntry| e.whole().is_some() || e.fragment(entry.source).is_some();
@@ -424,9 +423,10 @@ impl Recovery {
         }
     }
 
-    fn finish(&mut self, key: EventKey) {
+    fn finish(&mut self, key: EventKey, end: EventEnd) {
         let found = &mut self.found;
         found.finished.insert(key);
+        found.ends.insert(key, end);
         bury_event(key, &mut found.index, &mut found.accepted, &mut found.segments);
     }
 
@@ -434,7 +434,7 @@ impl Recovery {
     fn settle(&mut self) {
         self.found.torn.sort_by_key(|torn| torn.sequence);
         for key in self.found.accepted.all_released() {
-            self.finish(key);
+            self.finish(key, EventEnd::Released);
         }
         for (key, incomplete) in self.found.accepted.keys() {
             self.found.index.accept(key, incomplete);
@@ -475,6 +475,8 @@ struct Walked {
     without_header: u64,
     /// What becomes of each flush that was met.
     fates: Vec<FlushFound>,
+    /// When the last of them was written.
+    written: WallTime,
 }
 
 /// A segment as a task reads it.
@@ -501,6 +503,7 @@ pub(crate) fn read_segment(
         slot_bytes: config.geometry.slot_bytes,
         shards: plan.shards.iter().map(shard).collect(),
         headers_failed: Cell::new(0),
+        damaged: RefCell::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use forebay_format::SegmentState;
 use forebay_format::{SegmentEntry, SegmentId, ShardPlace};
 use forebay_types::limits::SHARDS_MAX;
-use forebay_types::{DriveNumber, Time};
+use forebay_types::{DriveNumber, Time, WallTime};
 
 use crate::index::allocated_bytes;
 
@@ -66,8 +66,12 @@ pub(crate) struct Segment {
     pub(crate) pins: u32,
     /// Whether it is being written, or flushes of it are on their way.
     pub(crate) writing: bool,
+    /// When its last flush was written, as far as that is known.
+    pub(crate) written: WallTime,
     /// When every byte of it is to be looked at next.
     pub(crate) scrub_at: Time,
+    /// The round in which every byte of it was looked at, or in which it was written.
+    pub(crate) scrub_round: u32,
 }
 
 impl Segment {
@@ -300,7 +304,9 @@ mod tests {
             live_bytes: 0,
             pins: 0,
             writing: false,
+            written: WallTime::default(),
             scrub_at: Time::default(),
+            scrub_round: 0,
         }
     }
 

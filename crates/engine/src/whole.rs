@@ -36,33 +36,69 @@ pub(crate) fn part_of(directory: &[EventFragment], source: SourceId) -> Option<(
 }
 
 impl Reader {
-    /// Reads one fragment of an event that lies in `range` of a flush's data, and gives its sum with it.
+    /// The directory of an event that lies in `range` of a flush's data, if it can be read, and what reading it came to.
+    async fn directory(
+        &self,
+        span: FlushSpan,
+        range: &Range<u64>,
+        whole: FragmentEntry,
+    ) -> (Option<Vec<EventFragment>>, ReadReport) {
+        let head = range.start..range.start + event_directory_bytes(whole.source.0 as usize) as u64;
+        let direct = self.direct(span, head.clone()).await;
+        if let Some(directory) = direct.and_then(|bytes| directory_of(&whole, &bytes)) {
+            return (Some(directory), ReadReport::of(ReadOutcome::Found));
+        }
+        let report = self.repaired(span, head, |bytes| directory_of(&whole, bytes).is_some()).await;
+        (directory_of(&whole, &report.payload), report)
+    }
+
+    /// Reads one fragment of an event that lies in `range` of a flush's data, and gives what its directory says of it.
     pub(crate) async fn part(
         &self,
         span: FlushSpan,
         range: Range<u64>,
         whole: FragmentEntry,
         source: SourceId,
-    ) -> (ReadReport, u32) {
-        let head = range.start..range.start + event_directory_bytes(whole.source.0 as usize) as u64;
-        let direct = self.direct(span, head).await;
-        if let Some(directory) = direct.and_then(|bytes| directory_of(&whole, &bytes)) {
-            let Some((at, fragment)) = part_of(&directory, source) else { return (ReadReport::not_found(), 0) };
-            let range = range.start + at.start..range.start + at.end;
-            return (self.record(span, range, fragment.crc).await, fragment.crc);
-        }
-        // The directory cannot be read by itself: all of the record, with parity.
-        let mut report = self.record(span, range, whole.crc).await;
-        if report.outcome != ReadOutcome::Found {
-            return (report, 0);
-        }
-        let payload = std::mem::take(&mut report.payload);
-        let Some(directory) = directory_of(&whole, &payload) else {
-            return (ReadReport { outcome: ReadOutcome::Lost, ..report }, 0);
+    ) -> (ReadReport, Option<EventFragment>) {
+        let (directory, head) = self.directory(span, &range, whole).await;
+        let Some(directory) = directory else { return (ReadReport { payload: Vec::new(), ..head }, None) };
+        let Some((at, fragment)) = part_of(&directory, source) else {
+            return (ReadReport::of(ReadOutcome::NotFound), None);
         };
-        let Some((at, fragment)) = part_of(&directory, source) else { return (ReadReport::not_found(), 0) };
-        report.payload = payload[at.start as usize..at.end as usize].to_vec();
-        (report, fragment.crc)
+        let mut report = self.record(span, range.start + at.start..range.start + at.end, fragment.crc).await;
+        report.degraded |= head.degraded;
+        report.damaged.extend(head.damaged);
+        (report, Some(fragment))
+    }
+
+    /// What an event holds that lies in `range` of a flush's data; `None` when that cannot be read.
+    pub(crate) async fn contents(
+        &self,
+        span: FlushSpan,
+        range: Range<u64>,
+        whole: FragmentEntry,
+    ) -> Option<Vec<EventFragment>> {
+        self.directory(span, &range, whole).await.0
+    }
+
+    /// The fragments of an event that are lost; `None` when it is its directory, and nobody knows which there were.
+    pub(crate) async fn lost_parts(
+        &self,
+        span: FlushSpan,
+        range: Range<u64>,
+        whole: FragmentEntry,
+    ) -> Option<Vec<EventFragment>> {
+        let (directory, report) = self.directory(span, &range, whole).await;
+        let Some(directory) = directory else { return if report.is_lost() { None } else { Some(Vec::new()) } };
+        let mut lost = Vec::new();
+        for fragment in &directory {
+            let (at, _) = part_of(&directory, fragment.source).expect("it is in it");
+            let range = range.start + at.start..range.start + at.end;
+            if !range.is_empty() && self.record(span, range, fragment.crc).await.is_lost() {
+                lost.push(*fragment);
+            }
+        }
+        Some(lost)
     }
 }
 

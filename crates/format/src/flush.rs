@@ -1,7 +1,7 @@
 //! The header that stands before each flush on each drive.
 
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{DriveUuid, EventId, RunId, StoreUuid, crc32c};
+use forebay_types::{DriveUuid, EventId, RunId, StoreUuid, WallTime, crc32c};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::FormatError;
@@ -58,7 +58,8 @@ header_layout!(
         EVENT_MIN: u64 = 160;
         EVENT_MAX: u64 = 168;
         DIGEST: u128 = 176;
-        ROOM_3: [u8; 64] = 192;
+        WRITTEN_UNIX_MS: u64 = 192;
+        ROOM_3: [u8; 56] = 200;
     }
 );
 
@@ -135,6 +136,8 @@ pub struct FlushHeader {
     pub shards: Vec<ShardPlace>,
     /// CRC32C of every unit: `[shard * rows + row]`.
     pub unit_crcs: Vec<u32>,
+    /// When it was written, for people. Zero in what versions wrote that did not say it, and when the clock was not known.
+    pub written: WallTime,
     /// What all shards must agree on; see [`FlushHeader::compute_digest`].
     pub digest: u128,
 }
@@ -162,7 +165,8 @@ impl FlushHeader {
 
     /// The 128-bit XXH3 of all that shards must share to be combined: flags, segment, flush number,
     /// lane, widths, rows, data, table, records, sequence, the places of all shards and the CRCs of all
-    /// units. Not the drive, the offset, the shard's number and what was durable, which differ.
+    /// units. Not the drive, the offset, the shard's number and what was durable, which differ, and not the time, which
+    /// is for people.
     pub fn compute_digest(&self) -> u128 {
         let mut shared = [0; digest::BYTES];
         digest::FLAGS.put(&mut shared, self.flags & FLAGS_REQUIRED);
@@ -237,7 +241,8 @@ impl FlushHeader {
         field::EVENT_MIN.put(block, self.event_min.0);
         field::EVENT_MAX.put(block, self.event_max.0);
         field::DIGEST.put(block, self.digest);
-        field::ROOM_3.put(block, [0; 64]);
+        field::WRITTEN_UNIX_MS.put(block, self.written.0);
+        field::ROOM_3.put(block, [0; 56]);
         let (places, rest) = block[flush::BYTES..].split_at_mut(self.shards.len() * shard_place::BYTES);
         for (bytes, place) in places.chunks_exact_mut(shard_place::BYTES).zip(&self.shards) {
             place.put(bytes);
@@ -313,6 +318,7 @@ impl FlushHeader {
             durable_flushes: field::DURABLE_FLUSHES.get(block),
             shards: places.chunks_exact(shard_place::BYTES).map(ShardPlace::get).collect(),
             unit_crcs: crcs.chunks_exact(UNIT_CRC_BYTES).map(u32::load).collect(),
+            written: WallTime(field::WRITTEN_UNIX_MS.get(block)),
             digest: field::DIGEST.get(block),
         };
         header.check()?;

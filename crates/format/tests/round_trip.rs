@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::*;
 use forebay_format::*;
 use forebay_types::limits::STREAMS_MAX;
-use forebay_types::{DriveNumber, EventId, RunId, SourceId, StreamName};
+use forebay_types::{DriveNumber, EventId, RunId, SourceId, StreamName, WallTime};
 use proptest::prelude::*;
 
 fn any_record(data_bytes: u32) -> impl Strategy<Value = TableEntry> {
@@ -227,4 +227,19 @@ proptest! {
         prop_assert!(decode_event_directory(&bytes, record_bytes + 1).is_err());
         prop_assert!(decode_event_directory(&bytes[..bytes.len() - 1], record_bytes).is_err());
     }
+}
+
+#[test]
+fn the_time_of_a_flush_is_for_people_alone() {
+    let (header, table) = inline_flush();
+    let bytes = encode(&header, Some(&table));
+    let read = FlushHeader::decode(&bytes).expect("sound");
+    assert_eq!(read.written, WallTime(0x0196_A1B2_C3D4));
+    // What an older version wrote has zeros there: the time is not known, and all else counts as before.
+    let mut old = bytes.clone();
+    old[192..200].fill(0);
+    seal(&mut old);
+    let old = FlushHeader::decode(&old).expect("sound");
+    assert_eq!((old.written.unix_ms(), old.digest), (None, read.digest));
+    assert_eq!(FlushHeader { written: read.written, ..old }, read);
 }

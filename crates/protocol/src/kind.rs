@@ -75,6 +75,10 @@ numbered!(
         ChangeDrive = 0x000F;
         /// Look at all that is stored, and mend it.
         Scrub = 0x0010;
+        /// Ask for all that is known of an event.
+        Trace = 0x0011;
+        /// List what is known to be lost.
+        Losses = 0x0012;
         /// Answers Hello.
         HelloReply = 0x8001;
         /// Answers Put.
@@ -93,7 +97,7 @@ numbered!(
         StreamsReply = 0x800A;
         /// Answers Runs, one or more.
         RunsReply = 0x800B;
-        /// Answers Status.
+        /// Answers Status, Trace and Losses.
         StatusReply = 0x800C;
         /// Answers Ping, InjectFault, ChangeDrive and Scrub.
         Done = 0x800D;

@@ -31,9 +31,9 @@ pub use kind::{Class, ErrorCode, EventState, Kind};
 pub use message::{
     Accepted, AcceptedEvent, AcceptedReply, ChangeDrive, Decide, DecideEntry, DecideReply, Delete, Done, DriveChange,
     ErrorReply, EventLine, Get, GetEntry, GetEvent, GetEventReply, GetReply, Hello, HelloReply, InjectFault, Lease,
-    LeaseReply, LeasedEvent, Message, Ping, Put, PutEntry, PutReply, Release, RunInfo, Runs, RunsReply, Scrub,
-    SourceEntry, Status, StatusReply, StreamInfo, Streams, StreamsReply, decide_from_verdicts, encode_get_event_reply,
-    encode_get_reply, encode_put, get_event_table, get_reply_table, put_table,
+    LeaseReply, LeasedEvent, Losses, Message, Ping, Put, PutEntry, PutReply, Release, RunInfo, Runs, RunsReply, Scrub,
+    SourceEntry, Status, StatusReply, StreamInfo, Streams, StreamsReply, Trace, decide_from_verdicts,
+    encode_get_event_reply, encode_get_reply, encode_put, get_event_table, get_reply_table, put_table,
 };
 
 /// Which lane an event belongs to: what names the connection of a request.

@@ -10,7 +10,9 @@ mod hand_out;
 mod list;
 mod put;
 
-pub use control::{ChangeDrive, Done, DriveChange, ErrorReply, InjectFault, Ping, Scrub, Status, StatusReply};
+pub use control::{
+    ChangeDrive, Done, DriveChange, ErrorReply, InjectFault, Losses, Ping, Scrub, Status, StatusReply, Trace,
+};
 pub use decide::{Decide, DecideEntry, DecideReply, Delete, Release, decide_from_verdicts};
 pub use event::{EventLine, GetEvent, GetEventReply, SourceEntry, encode_get_event_reply, get_event_table};
 pub use get::{Get, GetEntry, GetReply, encode_get_reply, get_reply_table};

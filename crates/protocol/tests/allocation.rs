@@ -44,7 +44,7 @@ fn decode<M: Message>(table: &[u8]) {
 
 #[test]
 fn decoding_takes_a_small_multiple_of_what_arrived() {
-    let decoders: [(Kind, Decoder); 16] = [
+    let decoders: [(Kind, Decoder); 18] = [
         (Kind::Hello, decode::<Hello>),
         (Kind::HelloReply, decode::<HelloReply>),
         (Kind::PutReply, decode::<PutReply>),
@@ -60,6 +60,8 @@ fn decoding_takes_a_small_multiple_of_what_arrived() {
         (Kind::StreamsReply, decode::<StreamsReply>),
         (Kind::RunsReply, decode::<RunsReply>),
         (Kind::StatusReply, decode::<StatusReply>),
+        (Kind::Trace, decode::<Trace>),
+        (Kind::Losses, decode::<Losses>),
         (Kind::Error, decode::<ErrorReply>),
     ];
     for bytes in [16, 100, 1000, limits::FRAME_TABLE_BYTES_MAX] {

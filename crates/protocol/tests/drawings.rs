@@ -221,6 +221,8 @@ fn expected(kind: Kind) -> Vec<String> {
             |smallest event that is not finished = 0x2|largest event that is not finished = 0xc|largest event that is not finished = 0x16"
             .to_owned(),
         Kind::StatusReply => "bytes of the payload = 0xb|CRC32C of the payload = 0xae0813df".to_owned(),
+        Kind::Trace => format!("event = {KEY}"),
+        Kind::Losses => "so many are left out = 0x64|at most so many = 0x32".to_owned(),
         Kind::InjectFault => "drive that is to fail = 0x3".to_owned(),
         Kind::ChangeDrive => "drive that is changed = 0x2|1 give it up = 0x3|bit 0 = 0x1|bytes of the path = 0x8\
             |where the new one is = /dev/sdx"

@@ -66,6 +66,8 @@ fn decode_all(table: &[u8], payload: &[u8]) -> usize {
         sound::<RunsReply>,
         sound::<StatusReply>,
         sound::<InjectFault>,
+        sound::<Trace>,
+        sound::<Losses>,
         sound::<ChangeDrive>,
         sound::<ErrorReply>,
     ]
@@ -236,6 +238,8 @@ proptest! {
         round_trip(&Streams)?;
         round_trip(&Runs)?;
         round_trip(&Status)?;
+        round_trip(&Trace { key: EventKey::new(u32::from(drive), u64::MAX - 7) })?;
+        round_trip(&Losses { from: u32::from(drive), max: u32::MAX })?;
         round_trip(&Ping)?;
         round_trip(&Scrub)?;
         round_trip(&Done)?;

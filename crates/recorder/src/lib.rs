@@ -31,6 +31,7 @@ mod digest;
 mod directory;
 mod driver;
 mod error;
+mod find;
 pub mod journal;
 pub mod machine;
 mod names;
@@ -44,6 +45,7 @@ pub use config::{Counters, Counts, FileHook, Mode, RecorderConfig, RecorderContr
 pub use digest::{Digest, Digester};
 pub use directory::DirectoryError;
 pub use error::RecorderError;
+pub use find::{EventInFile, EventPlace, FileState, FoundInFiles, find_event};
 pub use names::{Entry, FileName, JOURNAL_NAME, Kind, NotAFileName};
 pub use read_back::ReadMode;
 pub use recorder::{run, run_with};

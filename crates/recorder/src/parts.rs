@@ -86,6 +86,11 @@ impl<R: Read> PartsReader<R> {
         PartsReader { reader, offset: 0, ended: false }
     }
 
+    /// Where the next event starts, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     fn error<T>(&self, expected: &'static str, found: impl ToString) -> Result<T, PartsError> {
         Err(PartsError { event_offset: self.offset, expected, found: found.to_string() })
     }

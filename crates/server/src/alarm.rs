@@ -121,7 +121,7 @@ impl Alarm {
             Alarm::DriveSlow => info("FB-103", "drive-slow", Warning, Effect::Safe, "iostat -x 5 3"),
             Alarm::DamageFound => info("FB-104", "damage-found", Warning, Effect::LessProtected, "smartctl -a DEVICE"),
             Alarm::DriveWorn => info("FB-105", "drive-worn", Warning, Effect::Safe, "smartctl -a DEVICE"),
-            Alarm::DataLost => info("FB-106", "data-lost", Critical, Effect::Lost, "forebay doctor DRIVE.."),
+            Alarm::DataLost => info("FB-106", "data-lost", Critical, Effect::Lost, "forebay lost"),
             Alarm::Filling => info("FB-201", "filling", Warning, Effect::Safe, "forebay status --watch"),
             Alarm::Full => info("FB-202", "full", Critical, Effect::Refused, "forebay record --out DIR"),
             Alarm::IndexNearFull => info("FB-203", "index-near-full", Warning, Effect::Safe, "forebay status --watch"),

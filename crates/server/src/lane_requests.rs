@@ -1,8 +1,8 @@
 //! What the server asks a lane.
 
 use forebay_engine::{
-    AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, Put, Reply, RunView,
-    StreamView, Token,
+    AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply,
+    RunView, StreamView, Token,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, StreamName, Verdict};
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub trait LaneRequests {
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage;
     fn streams(&self) -> Vec<StreamView>;
     fn runs(&self) -> Vec<RunView>;
+    fn trace(&mut self, token: Token, key: EventKey);
+    fn losses(&mut self, from: u32, max: u32) -> LossPage;
     fn status(&self) -> LaneStatus;
     fn next_reply(&mut self) -> Option<Reply>;
     fn serves_reads(&self) -> Result<(), &str>;
@@ -74,6 +76,14 @@ impl LaneRequests for Lane {
 
     fn runs(&self) -> Vec<RunView> {
         Lane::runs(self)
+    }
+
+    fn trace(&mut self, token: Token, key: EventKey) {
+        Lane::trace(self, token, key);
+    }
+
+    fn losses(&mut self, from: u32, max: u32) -> LossPage {
+        Lane::losses(self, from, max)
     }
 
     fn status(&self) -> LaneStatus {

@@ -107,6 +107,9 @@ pub const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// When a filter should ask again that got fewer events than it wanted.
 pub const LEASE_RETRY_MS: u32 = 20;
 
+/// Losses that are told in one answer.
+pub const LOSSES_AT_ONCE: u32 = 1000;
+
 /// Connections that have not said who they are.
 pub const GREETINGS_MAX: usize = 256;
 

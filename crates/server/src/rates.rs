@@ -22,6 +22,18 @@ pub(crate) struct Rates {
     pub(crate) media_bytes_per_s: u64,
     /// Fragments read, a second.
     pub(crate) fragments_read_per_s: u64,
+    /// Bytes written to make shards anew, a second.
+    pub(crate) rebuilt_bytes_per_s: u64,
+    /// Bytes read to look at what is stored, a second.
+    pub(crate) scrubbed_bytes_per_s: u64,
+}
+
+impl Rates {
+    /// Seconds until all that can be made anew is, at this rate; absent when nothing is made now.
+    pub(crate) fn rebuild_left_s(&self, status: &LaneStatus) -> Option<f64> {
+        let left = (status.rebuild.bytes_left > 0 && self.rebuilt_bytes_per_s > 0).then_some(status.rebuild.bytes_left);
+        left.map(|bytes| bytes as f64 / self.rebuilt_bytes_per_s as f64)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +44,8 @@ struct Sample {
     media_bytes: u64,
     fragments_read: u64,
     segments_free: u64,
+    rebuilt_bytes: u64,
+    scrubbed_bytes: u64,
 }
 
 /// Looks at a lane now and then.
@@ -70,6 +84,8 @@ impl RateMeter {
             freed_bytes_per_s: rate(last.fragment_bytes, first.fragment_bytes + stored),
             media_bytes_per_s: rate(first.media_bytes, last.media_bytes),
             fragments_read_per_s: rate(first.fragments_read, last.fragments_read),
+            rebuilt_bytes_per_s: rate(first.rebuilt_bytes, last.rebuilt_bytes),
+            scrubbed_bytes_per_s: rate(first.scrubbed_bytes, last.scrubbed_bytes),
         };
         let gained = last.fragment_bytes.saturating_sub(first.fragment_bytes);
         // What is deleted frees nothing before all of its segment is: whichever says that it fills faster is believed.
@@ -91,6 +107,8 @@ impl Sample {
             media_bytes: status.counters.media_bytes_written,
             fragments_read: status.counters.fragments_read,
             segments_free: status.segments_free,
+            rebuilt_bytes: status.rebuild.bytes_written,
+            scrubbed_bytes: status.scrub.bytes_read,
         }
     }
 }
@@ -151,6 +169,9 @@ mod tests {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            fragments_known_lost: 0,
+            oldest_undecided_s: None,
+            oldest_accepted_s: None,
             rebuild: Default::default(),
             scrub: Default::default(),
             compaction: Default::default(),

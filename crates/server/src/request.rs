@@ -22,6 +22,7 @@ pub(crate) enum Body {
     Tell(TellBody),
     Get(GetBody),
     GetEvent(EventBody),
+    Trace(TraceBody),
 }
 
 impl Body {
@@ -32,6 +33,7 @@ impl Body {
             Body::Tell(tell) => tell.what.len(),
             Body::Get(get) => get.ids.len(),
             Body::GetEvent(events) => events.keys.len(),
+            Body::Trace(_) => 1,
         }
     }
 }
@@ -93,6 +95,13 @@ pub(crate) struct TellBody {
     pub(crate) what: Tell,
     pub(crate) next: usize,
     pub(crate) outcomes: Vec<DecideOutcome>,
+}
+
+/// An event of which all is to be told.
+pub(crate) struct TraceBody {
+    pub(crate) key: EventKey,
+    /// What it knows, as JSON.
+    pub(crate) json: String,
 }
 
 /// A read from drives that is under way.

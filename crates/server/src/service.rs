@@ -398,6 +398,7 @@ impl Core {
     fn report(&mut self, lane: &impl LaneRequests) -> LaneReport {
         let status = lane.status();
         let (rates, time_left_s) = self.rates.rates(self.now, &status);
+        let rebuild_left_s = rates.rebuild_left_s(&status);
         self.rates.look(self.now, &status);
         let streams = lane.streams().into_iter().map(|view| StreamReport {
             events_released: self.events_released.get(&view.name).copied().unwrap_or(0),
@@ -409,6 +410,7 @@ impl Core {
             streams: streams.collect(),
             events_leased: self.events_leased,
             time_left_s,
+            rebuild_left_s,
             rates,
             connections: self.connections.into(),
             staging_bytes: self.staging.used(),

@@ -44,6 +44,8 @@ pub(crate) struct LaneReport {
     pub(crate) status: LaneStatus,
     /// Seconds until it is full at the rates of the last minute; absent when it does not fill.
     pub(crate) time_left_s: Option<f64>,
+    /// Seconds until all that can be made anew is, at the rate of the last minute.
+    pub(crate) rebuild_left_s: Option<f64>,
     pub(crate) rates: Rates,
     pub(crate) connections: ClassCounts,
     /// Events that were lent to filters since the start.
@@ -126,12 +128,15 @@ pub(crate) fn server_status(snapshot: &Snapshot) -> String {
         add_numbers(&mut totals, &object(report));
     }
     // Of these the sum means nothing.
-    for key in ["lane", "failures_left", "connections", "time_left_s"] {
+    for key in ["lane", "failures_left", "connections", "time_left_s", "rebuild_left_s"] {
         totals.remove(key);
     }
     // Events go to all lanes alike, so the store is full when the first of them is.
     let time_left_s = lanes.iter().flatten().filter_map(|report| report.time_left_s).min_by(f64::total_cmp);
     totals.insert("time_left_s".to_owned(), json!(time_left_s));
+    // Lanes rebuild side by side.
+    let rebuild_left_s = lanes.iter().flatten().filter_map(|report| report.rebuild_left_s).max_by(f64::total_cmp);
+    totals.insert("rebuild_left_s".to_owned(), json!(rebuild_left_s));
     let failures_left = lanes.iter().flatten().filter_map(|report| report.status.failures_left).min();
     totals.insert("failures_left".to_owned(), json!(failures_left));
     let staging_bytes: usize = lanes.iter().flatten().map(|report| report.staging_bytes).sum();
@@ -205,6 +210,11 @@ fn server_state(stopping: bool, lanes: &[Option<LaneReport>]) -> &'static str {
     }
     let states = || lanes.iter().flatten().map(|report| report.status.state);
     worst_first.into_iter().find(|state| states().any(|other| other == *state)).unwrap_or("serving")
+}
+
+/// What is told to people, as one JSON object.
+pub(crate) fn to_json(value: &impl Serialize) -> String {
+    Value::Object(object(value)).to_string()
 }
 
 fn object(value: &impl Serialize) -> Map<String, Value> {

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_engine::{Lane, LaneEvent, Membership};
 use forebay_media::{Completion, DriveFile, Media};
-use forebay_types::{DriveNumber, Time};
+use forebay_types::{DriveNumber, Time, WallTime};
 
 /// Called when there is a message for a lane.
 pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -39,6 +39,12 @@ impl Mailbox {
     fn take(&self) -> Option<Message> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
+}
+
+/// What the calendar says; not known when the clock stands before 1970.
+fn wall_time() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
 /// A lane, its drives and its clock. It decides nothing: it carries operations, completions and messages to and fro.
@@ -89,6 +95,7 @@ impl LaneRunner {
 
     fn take_turn(&mut self) -> usize {
         let now = self.now();
+        self.lane.set_wall_time(wall_time());
         let mut handled = self.completions.len();
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {

@@ -13,4 +13,4 @@ mod time;
 pub use checksum::{Crc32c, crc32c};
 pub use id::{DriveNumber, DriveUuid, EventId, EventKey, FragmentId, ParseIdError, RunId, SourceId, StoreUuid};
 pub use outcome::{DecideOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict};
-pub use time::Time;
+pub use time::{Time, WallTime};

@@ -30,3 +30,20 @@ impl Sub<Duration> for Time {
         Time(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
+
+/// A moment as the calendar has it, in milliseconds since the beginning of 1970 (UTC); 0 when nobody knows it. The driver reads it from the clock of
+/// the machine, which people set and which jumps: it is told to people and decides nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime(pub u64);
+
+impl WallTime {
+    /// The milliseconds, when it is known.
+    pub fn unix_ms(self) -> Option<u64> {
+        (self.0 > 0).then_some(self.0)
+    }
+
+    /// How long ago `earlier` was, when both are known; zero if it lies ahead.
+    pub fn since(self, earlier: WallTime) -> Option<Duration> {
+        Some(Duration::from_millis(self.unix_ms()?.saturating_sub(earlier.unix_ms()?)))
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_engine::LaneStatus;
+use forebay_engine::{LaneStatus, LossKind};
 use forebay_types::Time;
 
 use super::{Totals, World};
@@ -41,6 +41,9 @@ impl World {
             let left = (lane.events, lane.fragments, lane.flushes_lost, lane.segments_unreadable);
             assert_eq!(left, (0, 0, 0, 0), "something is left: {lane:?}");
         }
+        let losses = self.process.as_mut().expect("it serves").losses();
+        let out_of_reach = losses.iter().filter(|loss| loss.kind == LossKind::Unavailable).count();
+        assert_eq!(out_of_reach, 0, "every drive that is needed is there: {losses:?}");
         // One that died and to which nothing was written since is known to nobody.
         let process = self.process.as_ref().expect("it serves");
         for drive in self.drives.refused_before(self.now) {

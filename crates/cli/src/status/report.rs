@@ -100,6 +100,42 @@ pub struct Lane {
     pub width: Option<(u8, u8)>,
     /// How many more drives may fail before something stored in it is out of reach; absent when nothing is.
     pub failures_left: Option<u8>,
+    /// What is made anew in it.
+    pub rebuild: Rebuild,
+    /// What is looked at in it.
+    pub scrub: Scrub,
+}
+
+/// What lay on drives that are gone; of a lane, or summed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Rebuild {
+    /// Shards that lie on no member.
+    pub shards_missing: u64,
+    /// Bytes that are to be written for them.
+    pub bytes_left: u64,
+    /// Segments of which something is missing that cannot be made.
+    pub segments_stuck: u64,
+    /// What is waited for.
+    pub waits_for: Option<String>,
+}
+
+/// What is looked at; of a lane, or summed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Scrub {
+    /// Everything is looked at once in so many seconds; 0: never.
+    pub period_s: u64,
+    /// Segments that this round looks at.
+    pub round_segments: u64,
+    /// Of these, those that were.
+    pub round_segments_checked: u64,
+    /// Seconds since the last whole round.
+    pub round_ended_s: Option<f64>,
+    /// Flushes that were mended, and that could not be.
+    pub flushes_mended: u64,
+    /// See `flushes_mended`.
+    pub flushes_not_mended: u64,
 }
 
 /// Sums over the lanes.
@@ -152,6 +188,14 @@ pub struct Totals {
     pub flushes_lost: u64,
     /// Segments that could not be read at start.
     pub segments_unreadable: u64,
+    /// Fragments that are known to be lost.
+    pub fragments_known_lost: u64,
+    /// What lay on drives that are gone.
+    pub rebuild: Rebuild,
+    /// Seconds until all that can be made anew is.
+    pub rebuild_left_s: Option<f64>,
+    /// What is looked at.
+    pub scrub: Scrub,
     /// Counters since the start.
     pub counters: Counters,
 }
@@ -168,6 +212,10 @@ pub struct Rates {
     pub media_bytes_per_s: u64,
     /// Fragments read a second.
     pub fragments_read_per_s: u64,
+    /// Bytes written to make shards anew, a second.
+    pub rebuilt_bytes_per_s: u64,
+    /// Bytes read to look at what is stored, a second.
+    pub scrubbed_bytes_per_s: u64,
 }
 
 /// Counters since the start.

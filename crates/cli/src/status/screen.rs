@@ -54,6 +54,9 @@ pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
     }
     drives(report, &mut row);
     lanes(report, &mut row);
+    row("rebuild", rebuild(report));
+    row("scrub", scrub(report));
+    row("losses", losses(&report.totals));
     contents(&report.totals, &mut row);
     since_start(report, &mut row);
     if let Some(rates) = rates {
@@ -120,6 +123,70 @@ fn protection(lanes: &[Lane]) -> String {
     let drives = if least == 1 { "drive" } else { "drives" };
     let place = if left().all(|(other, _)| other == least) { String::new() } else { format!(" (lane {worst})") };
     format!("; {least} more {drives} may fail{place}")
+}
+
+/// What is made anew of what lay on drives that are gone, and when that will be done.
+fn rebuild(report: &Report) -> String {
+    let Totals { rebuild, rates, rebuild_left_s, .. } = &report.totals;
+    if rebuild.shards_missing == 0 && rebuild.segments_stuck == 0 {
+        return "nothing is to be made anew".to_owned();
+    }
+    let waits = report.lanes.iter().find_map(|lane| lane.rebuild.waits_for.as_deref());
+    let progress = match (rates.rebuilt_bytes_per_s, waits) {
+        (0, Some(what)) => format!("waits for {what}"),
+        (rate, _) => {
+            let left = rebuild_left_s.map_or(String::new(), |left| format!(", done in about {}", human_time(left)));
+            format!("{}/s{left}", human_bytes(rate))
+        }
+    };
+    let stuck = match rebuild.segments_stuck {
+        0 => String::new(),
+        stuck => format!("; {} segments cannot be made whole without the drives that are out", human_count(stuck)),
+    };
+    let (shards, left) = (human_count(rebuild.shards_missing), human_bytes(rebuild.bytes_left));
+    format!("{shards} shards lie on no drive in use, {left} are left to make, {progress}{stuck}")
+}
+
+/// How much of the round is looked at, and when the last one ended.
+fn scrub(report: &Report) -> String {
+    let Totals { scrub, rates, .. } = &report.totals;
+    let period_s = report.lanes.iter().map(|lane| lane.scrub.period_s).max().unwrap_or(0);
+    let damage = match (scrub.flushes_mended, scrub.flushes_not_mended) {
+        (0, 0) => String::new(),
+        (mended, 0) => format!("; damage in {} flushes was mended", human_count(mended)),
+        (mended, not) => format!("; damage in {} flushes was mended, in {} not", human_count(mended), human_count(not)),
+    };
+    if period_s == 0 {
+        return format!("never by itself; `forebay drive scrub` does it{damage}");
+    }
+    let (done, all) = (scrub.round_segments_checked, scrub.round_segments);
+    // Each segment has its turn within a period: at worst the rest comes evenly until its end.
+    let left_s = (all - done.min(all)) as f64 / all.max(1) as f64 * period_s as f64;
+    let left = if done >= all { String::new() } else { format!(", the rest within about {}", human_time(left_s)) };
+    // The store has been looked at whole when its last lane has.
+    let ended = report.lanes.iter().filter(|lane| lane.scrub.round_segments > 0).map(|lane| lane.scrub.round_ended_s);
+    let ended = ended.reduce(|a, b| Some(a?.max(b?))).flatten();
+    let ended =
+        ended.map_or("none has ended since the start".to_owned(), |s| format!("the last ended {} ago", human_time(s)));
+    format!(
+        "round: {} of {} segments{left}, {}/s; {ended}; one each {}{damage}",
+        human_count(done),
+        human_count(all),
+        human_bytes(rates.scrubbed_bytes_per_s),
+        human_time(period_s as f64)
+    )
+}
+
+fn losses(totals: &Totals) -> String {
+    let counts = [
+        (totals.fragments_known_lost, "fragments are lost"),
+        (totals.flushes_lost, "acknowledged flushes are lost"),
+        (totals.segments_unreadable, "segments are lost or out of reach"),
+        (totals.flushes_possibly_lost, "flushes before the last stop were perhaps acknowledged"),
+    ];
+    let told = counts.into_iter().filter(|(count, _)| *count > 0);
+    let told: Vec<String> = told.map(|(count, words)| format!("{} {words}", human_count(count))).collect();
+    if told.is_empty() { "none is known".to_owned() } else { format!("{}; `forebay lost` says which", told.join(", ")) }
 }
 
 fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
@@ -292,10 +359,12 @@ mod tests {
         "alarms":[{"code":"FB-101","name":"drive-lost","severity":"warning","effect":"less-protected","words":"2 of 3 drives are not in use",
                    "command":"dmesg","runbook":"docs/runbook.md#fb-101-drive-lost"}],
         "failure":null,"ended":false,"server":"forebay 0.1.0","uptime_s":7325.2,"state":"serving",
-        "lanes":[{"lane":0,"state":"serving","reason":null,"width":[3,1],"failures_left":0}],
-        "totals":{"events_undecided":12,"oldest_undecided_s":75.0,"free_bytes":1073741824,"capacity_bytes":2147483648,"segments_free":8,"segments_reserved":2,
+        "lanes":[{"lane":0,"state":"serving","reason":null,"width":[3,1],"failures_left":0,
+                  "scrub":{"period_s":86400,"round_segments":40,"round_segments_checked":30,"round_ended_s":3600.0}}],
+        "totals":{"events_undecided":12,"oldest_undecided_s":75.0,"rebuild":{"shards_missing":7,"bytes_left":1073741824},"rebuild_left_s":90.0,"fragments_known_lost":3,
+                  "scrub":{"round_segments":40,"round_segments_checked":30,"flushes_mended":2},"flushes_possibly_lost":1,"free_bytes":1073741824,"capacity_bytes":2147483648,"segments_free":8,"segments_reserved":2,
                   "time_left_s":7200.0,"failures_left":0,"fragment_bytes":1048576,"index_bytes":1024,"index_bytes_max":2048,
-                  "rates":{"stored_bytes_per_s":3145728,"freed_bytes_per_s":1048576},
+                  "rates":{"stored_bytes_per_s":3145728,"freed_bytes_per_s":1048576,"rebuilt_bytes_per_s":2097152,"scrubbed_bytes_per_s":4096},
                   "counters":{"fragments_stored":1000,"fragment_bytes_stored":2097152}},
         "connections":{"readout":4,"filter":2,"mover":1,"monitor":1}}"#;
 
@@ -315,6 +384,9 @@ mod tests {
             "1 failed  /d1: write failed",
             "2 absent  (not found)",
             "writing 3+1 (degraded); 0 more drives may fail",
+            "rebuild     7 shards lie on no drive in use, 1.00 GiB are left to make, 2.00 MiB/s, done in about 1 min 30 s",
+            "scrub       round: 30 of 40 segments, the rest within about 6 h 0 min, 4.00 KiB/s; the last ended 1 h 0 min ago; one each 1 d 0 h",
+            "losses      3 fragments are lost, 1 flushes before the last stop were perhaps acknowledged; `forebay lost` says which",
             "1.00 GiB free of 2.00 GiB (50.0 %)",
             "full in 2 h 0 min",
             "8 are free, 2 are kept",

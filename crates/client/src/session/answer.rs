@@ -2,8 +2,8 @@
 
 use forebay_protocol::{
     Accepted, AcceptedReply, ChangeDrive, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent,
-    GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Message, Ping, Release, RunInfo, Runs, RunsReply,
-    Scrub, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+    GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Losses, Message, Ping, Release, RunInfo, Runs,
+    RunsReply, Scrub, Status, StatusReply, StreamInfo, Streams, StreamsReply, Trace,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
 
@@ -34,6 +34,8 @@ pub enum Request {
     InjectFault(InjectFault),
     ChangeDrive(ChangeDrive),
     Scrub(Scrub),
+    Trace(Trace),
+    Losses(Losses),
 }
 
 impl Request {
@@ -58,6 +60,8 @@ impl Request {
             Request::InjectFault(_) => Kind::InjectFault,
             Request::ChangeDrive(_) => Kind::ChangeDrive,
             Request::Scrub(_) => Kind::Scrub,
+            Request::Trace(_) => Kind::Trace,
+            Request::Losses(_) => Kind::Losses,
         }
     }
 
@@ -77,6 +81,8 @@ impl Request {
             Request::InjectFault(message) => message.encode(number, into),
             Request::ChangeDrive(message) => message.encode(number, into),
             Request::Scrub(message) => message.encode(number, into),
+            Request::Trace(message) => message.encode(number, into),
+            Request::Losses(message) => message.encode(number, into),
         }
     }
 }
@@ -98,7 +104,7 @@ pub enum Answer {
     Streams(Vec<StreamInfo>),
     /// To Runs.
     Runs(Vec<RunInfo>),
-    /// To Status: one JSON object.
+    /// To Status, Trace and Losses: one JSON object.
     Status(String),
     /// To Ping, InjectFault, ChangeDrive and Scrub.
     Done,
@@ -156,7 +162,7 @@ impl Collector {
             Request::Accepted(Accepted { after, max, .. }) => Wanted::Accepted { after, max },
             Request::Streams(_) => Wanted::Streams,
             Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
-            Request::Status(_) => Wanted::Status,
+            Request::Status(_) | Request::Trace(_) | Request::Losses(_) => Wanted::Status,
             Request::Ping(_) | Request::InjectFault(_) | Request::ChangeDrive(_) | Request::Scrub(_) => Wanted::Done,
         };
         Collector { wanted, damaged: None }

@@ -1,7 +1,7 @@
 //! One event of the index and its fragments.
 
 use forebay_format::event_directory_bytes;
-use forebay_types::{EventId, SourceId};
+use forebay_types::{EventId, SourceId, Time};
 use thin_vec::ThinVec;
 
 use super::memory::allocated_bytes;
@@ -136,6 +136,12 @@ impl EventEntry {
             Fragments::Many(many) => &mut many[at],
             Fragments::Whole(_) => unreachable!("no fragment of it has a place of its own"),
         })
+    }
+
+    /// When its lease ends, if a filter has it.
+    pub(crate) fn lease_ends(&self) -> Option<Time> {
+        let leased = self.flags.has(EventFlags::LEASED) && self.flags.has(EventFlags::TIMED);
+        leased.then(|| self.timer.time())
     }
 
     /// Bytes of its fragments.

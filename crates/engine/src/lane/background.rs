@@ -17,6 +17,7 @@ use crate::repair::Repaired;
 use crate::segments::{FlushSpan, SegmentIndex};
 
 use super::compact::{Compaction, Live};
+use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
 
@@ -54,6 +55,8 @@ pub(super) enum Stepped {
     Lives(Vec<Live>),
     /// An event of so many bytes was read, as the payload of one record, if all of it could be.
     Joined(EventKey, u64, Option<Vec<u8>>),
+    /// Fragments were read that lie where something is lost.
+    Suspected(Vec<ReadSuspect>),
 }
 
 /// A step that is over.
@@ -81,6 +84,7 @@ impl Lane {
                 break;
             }
         }
+        self.name_losses();
         self.see_to_asked();
         self.list_what_moved();
         self.tell_damage();
@@ -104,7 +108,8 @@ impl Lane {
             0 => [self.next_scrub(), self.next_compaction()].into_iter().flatten().min().map(|at| at.max(rested)),
             _ => None,
         };
-        [step, self.next_tell()].into_iter().flatten().min()
+        let naming = self.has_losses_to_name().then_some(self.now);
+        [step, self.next_tell(), naming].into_iter().flatten().min()
     }
 
     /// Starts a step on a segment.
@@ -146,6 +151,7 @@ impl Lane {
             Stepped::Tabled(span, table) => self.flush_is_tabled(segment, span, table),
             Stepped::Lives(live) => self.flush_lives(live),
             Stepped::Joined(key, bytes, payload) => self.event_is_read(key, bytes, payload),
+            Stepped::Suspected(read) => self.suspects_are_read(read),
         }
     }
 }

@@ -137,6 +137,7 @@ impl Lane {
             durable_flushes: segment.durable_flushes,
             shards: segment.shards.clone(),
             unit_crcs: buffers.iter().map(|buffer| crc32c(&buffer[..unit])).collect(),
+            written: segment.written,
             digest: 0,
         };
         header.digest = header.compute_digest();

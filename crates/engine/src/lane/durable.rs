@@ -9,6 +9,7 @@ use super::write::{InFlight, Waiter};
 use crate::accepted::StreamSet;
 use crate::api::{Reply, Token};
 use crate::cache::WrittenFlush;
+use crate::ends::EventEnd;
 use crate::index::EventFlags;
 use crate::io::Failure;
 use crate::lease::Tick;
@@ -133,7 +134,7 @@ impl Lane {
                 }
                 if self.accepted.get(key).is_some_and(|a| a.is_over() || planted(Planted::ReleasedByOne)) {
                     self.counters.events_released += 1;
-                    self.finish_event(key);
+                    self.finish_event(key, EventEnd::Released);
                 } else if let Some(event) = self.index.event_mut(key) {
                     event.flags.set(EventFlags::DECIDING, false);
                 }
@@ -141,19 +142,21 @@ impl Lane {
             RecordKind::Reject => {
                 self.counters.events_rejected += 1;
                 self.counters.events_incomplete += u64::from(incomplete);
-                self.finish_event(key);
+                self.finish_event(key, EventEnd::Rejected);
             }
             RecordKind::Delete => {
                 self.counters.events_deleted += 1;
-                self.finish_event(key);
+                self.finish_event(key, EventEnd::Deleted);
             }
         }
     }
 
     /// The event is over: it leaves the index in one step.
-    fn finish_event(&mut self, key: EventKey) {
+    fn finish_event(&mut self, key: EventKey, end: EventEnd) {
         self.carried.remove(key);
         self.finished.insert(key);
+        self.ends.insert(key, end);
+        self.losses.known.forget_event(key);
         if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {
             self.fragment_bytes -= event.record_bytes();
         }

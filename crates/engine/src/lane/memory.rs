@@ -6,6 +6,7 @@
 //! | an accepted event | about 150 bytes more, until its streams have released it | `AcceptedEvents::bytes` |
 //! | an accepted event that checkpoints keep | about 100 bytes more | `Carried::bytes` |
 //! | finished events | about 60 bytes a range of neighbours; ranges are bounded by a checkpoint's room | `Finished::bytes` |
+//! | how the newest of them ended | a 64th of the index's memory | `Ends::bytes` |
 //! | flushes | 40 bytes each (80 in the open segment): each takes 8 KiB and more on every drive | `Segments::bytes` |
 //! | the tables of segments that are not closed | 80 bytes a record of the segment | `Writer::table_bytes` |
 //!
@@ -28,7 +29,7 @@ impl Lane {
     /// Memory of all that is known of events, in bytes: what `LaneConfig::index_bytes` bounds.
     pub(super) fn index_bytes(&self) -> usize {
         let accepted = self.accepted.bytes() + self.carried.bytes();
-        let events = self.index.bytes() + accepted + self.finished.bytes();
+        let events = self.index.bytes() + accepted + self.finished.bytes() + self.ends.bytes();
         events + self.segments.bytes() + self.writer.table_bytes()
     }
 
@@ -39,7 +40,7 @@ impl Lane {
 
     /// Memory that the lane holds, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.index_bytes() + self.cache.bytes() + self.buffer_bytes()
+        self.index_bytes() + self.cache.bytes() + self.buffer_bytes() + self.losses.known.bytes()
     }
 
     /// Makes all fit in the budget: free buffers go that the next flush does not take, then what was cached longest ago.

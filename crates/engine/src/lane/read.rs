@@ -7,9 +7,11 @@ use std::rc::Rc;
 use forebay_format::event_directory_bytes;
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId, crc32c};
 
+use super::scrub::Mend;
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, FetchEvent, Reply, Token};
 use crate::index::FragmentEntry;
+use crate::losses::FoundBy;
 use crate::planted::{Planted, planted};
 use crate::read::{ReadReport, Reader, Row};
 use crate::rows::{RecentRows, RowKey};
@@ -25,7 +27,7 @@ impl Lane {
         self.is_asked();
         let event = self.index.event(id.key());
         if let Some(whole) = event.and_then(|event| event.whole()).copied() {
-            return self.get_part(token, whole, id.source, into);
+            return self.get_part(token, whole, id, into);
         }
         let Some(fragment) = event.and_then(|event| event.fragment(id.source)).copied() else {
             let outcome = match self.finished.contains(id.key()) {
@@ -37,7 +39,7 @@ impl Lane {
             };
             return Fetch::Done(outcome, 0);
         };
-        let (span, range) = match self.place_of(&fragment, 1) {
+        let (span, range) = match self.place_of(id, &fragment, 1) {
             Ok(place) => place,
             Err(outcome) => return Fetch::Done(outcome, 0),
         };
@@ -53,7 +55,7 @@ impl Lane {
             // Damaged in memory: the drives still have it.
             into.truncate(before);
         }
-        let reading = Reading { token, fragment, span, range };
+        let reading = Reading { token, id, fragment, span, range };
         let row_bytes = self.row_bytes(fragment.segment);
         let shards = &self.segments.get(fragment.segment).shards;
         let degraded = shards.iter().any(|place| !self.answers(place.drive));
@@ -68,7 +70,12 @@ impl Lane {
     }
 
     /// Where a record lies that is asked for, and holds so many fragments: its flush, and its place in the data of that.
-    fn place_of(&mut self, record: &FragmentEntry, fragments: u64) -> Result<(FlushSpan, Range<u64>), ReadOutcome> {
+    fn place_of(
+        &mut self,
+        id: FragmentId,
+        record: &FragmentEntry,
+        fragments: u64,
+    ) -> Result<(FlushSpan, Range<u64>), ReadOutcome> {
         let segment = self.segments.get(record.segment);
         if record.position >= segment.durable_position && !planted(Planted::DirtyRead) {
             // Reads show only what is durable.
@@ -80,14 +87,16 @@ impl Lane {
             (*span, start..start + u64::from(record.bytes))
         });
         place.filter(|(span, range)| range.end <= span.data_bytes).ok_or_else(|| {
+            // The index points where there is nothing.
             self.counters.fragments_lost += fragments;
+            self.note_lost(id, record, record.bytes, &[], FoundBy::Read);
             ReadOutcome::Lost
         })
     }
 
     /// Reads one fragment of an event that is one record.
-    fn get_part(&mut self, token: Token, whole: FragmentEntry, source: SourceId, into: &mut Vec<u8>) -> Fetch {
-        let (span, range) = match self.place_of(&whole, 1) {
+    fn get_part(&mut self, token: Token, whole: FragmentEntry, id: FragmentId, into: &mut Vec<u8>) -> Fetch {
+        let (span, range) = match self.place_of(id, &whole, 1) {
             Ok(place) => place,
             Err(outcome) => return Fetch::Done(outcome, 0),
         };
@@ -96,7 +105,7 @@ impl Lane {
         if self.cache.append(whole.segment, span.flush, directory, &mut head)
             && let Some(directory) = directory_of(&whole, &head)
         {
-            let Some((at, fragment)) = part_of(&directory, source) else {
+            let Some((at, fragment)) = part_of(&directory, id.source) else {
                 return Fetch::Done(ReadOutcome::NotFound, 0);
             };
             let (before, at) = (into.len(), range.start + at.start..range.start + at.end);
@@ -107,9 +116,9 @@ impl Lane {
             into.truncate(before);
         }
         let at = range.clone();
-        self.start_reading(Reading { token, fragment: whole, span, range }, move |reader| async move {
-            let (report, crc) = reader.part(span, at, whole, source).await;
-            Read::Part(report, crc)
+        self.start_reading(Reading { token, id, fragment: whole, span, range }, move |reader| async move {
+            let (report, part) = reader.part(span, at, whole, id.source).await;
+            Read::Part(report, part)
         });
         Fetch::Pending { bytes: whole.bytes }
     }
@@ -124,8 +133,8 @@ impl Lane {
         self.is_asked();
         let Some(event) = self.index.event(key) else { return done(ReadOutcome::NotFound) };
         let (Some(whole), bytes) = (event.whole().copied(), event.bytes()) else { return done(ReadOutcome::NotFound) };
-        let fragments = u64::from(whole.source.0);
-        let (span, range) = match self.place_of(&whole, fragments) {
+        let (id, fragments) = (key.fragment(SourceId(0)), u64::from(whole.source.0));
+        let (span, range) = match self.place_of(id, &whole, fragments) {
             Ok(place) => place,
             Err(outcome) => return done(outcome),
         };
@@ -140,7 +149,7 @@ impl Lane {
             into.truncate(before);
         }
         let at = range.clone();
-        self.start_reading(Reading { token, fragment: whole, span, range }, move |reader| async move {
+        self.start_reading(Reading { token, id, fragment: whole, span, range }, move |reader| async move {
             Read::Event(reader.record(span, at, whole.crc).await)
         });
         FetchEvent::Pending { bytes: u32::try_from(bytes).expect("less than its record") }
@@ -193,7 +202,7 @@ impl Lane {
         }
     }
 
-    fn row_bytes(&self, segment: SegmentIndex) -> u64 {
+    pub(super) fn row_bytes(&self, segment: SegmentIndex) -> u64 {
         let segment = self.segments.get(segment);
         u64::from(segment.data_shards) * u64::from(segment.unit_bytes)
     }
@@ -233,18 +242,28 @@ impl Lane {
         match over {
             Read::Fragment(report) => {
                 let (reading, report) = self.reading_is_over(task, report, 1);
+                self.note_outcome(&reading, reading.fragment.bytes, &report);
                 let (token, crc, ReadReport { outcome, payload, .. }) = (reading.token, reading.fragment.crc, report);
                 self.replies.push_back(Reply::Read { token, outcome, payload, crc });
             }
-            Read::Part(report, crc) => {
-                let (Reading { token, .. }, report) = self.reading_is_over(task, report, 1);
-                let ReadReport { outcome, payload, .. } = report;
+            Read::Part(report, part) => {
+                let (reading, report) = self.reading_is_over(task, report, 1);
+                match part {
+                    Some(part) => self.note_outcome(&reading, part.bytes, &report),
+                    None if report.is_lost() => {
+                        self.suspect(reading.fragment.segment, reading.span.flush, &report.damaged, FoundBy::Read);
+                    }
+                    None => {}
+                }
+                let crc = part.map_or(0, |part| part.crc);
+                let (token, ReadReport { outcome, payload, .. }) = (reading.token, report);
                 self.replies.push_back(Reply::Read { token, outcome, payload, crc });
             }
             Read::Event(report) => self.event_was_read(task, report),
             Read::Row(key, row) => self.row_is_read(key, row),
             Read::Looked(token, looked) => self.has_looked(token, looked),
             Read::Checked(token, segment, check) => self.has_checked(token, segment, check),
+            Read::Traced(token, trace, pinned) => self.is_traced(token, trace, pinned),
             Read::Stepped(step) => self.step_is_over(step),
         }
     }
@@ -258,15 +277,30 @@ impl Lane {
                 self.read_met_damage(reading.fragment.segment, reading.span.flush);
             }
         }
-        report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
+        if report.outcome == ReadOutcome::Found {
+            report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
+        }
         self.counters.fragments_read_degraded += if report.degraded { fragments } else { 0 };
-        self.counters.fragments_lost += if report.outcome == ReadOutcome::Lost { fragments } else { 0 };
+        self.counters.fragments_lost += if report.is_lost() { fragments } else { 0 };
         (reading, report)
+    }
+
+    /// What is lost is noted, and what is not any more, of a fragment of so many bytes that was read.
+    fn note_outcome(&mut self, reading: &Reading, bytes: u32, report: &ReadReport) {
+        match report.outcome {
+            ReadOutcome::Found => self.note_found_again(reading.id, &reading.fragment, bytes),
+            ReadOutcome::Lost => self.note_lost(reading.id, &reading.fragment, bytes, &report.damaged, FoundBy::Read),
+            _ => {}
+        }
     }
 
     fn event_was_read(&mut self, task: usize, report: ReadReport) {
         let count = u64::from(self.reading.get(&task).expect("a reading task was entered").fragment.source.0);
-        let (Reading { token, fragment: whole, .. }, report) = self.reading_is_over(task, report, count);
+        let (Reading { token, fragment: whole, span, .. }, report) = self.reading_is_over(task, report, count);
+        if report.is_lost() {
+            // Of its fragments, some may be right: what is not is found out.
+            self.suspect(whole.segment, span.flush, &report.damaged, FoundBy::Read);
+        }
         let ReadReport { mut outcome, mut payload, .. } = report;
         let mut fragments = Vec::new();
         if outcome == ReadOutcome::Found {
@@ -285,7 +319,7 @@ impl Lane {
     /// A read needed more than the bytes that it was for: if it is not for want of a drive, what lies there is to be mended.
     fn read_met_damage(&mut self, segment: SegmentIndex, flush: u32) {
         if self.segments.get(segment).shards.iter().all(|place| self.answers(place.drive)) {
-            self.mend_soon(segment, Some(flush));
+            self.mend_soon(segment, Some(flush), Mend::Read);
         }
     }
 

@@ -16,6 +16,7 @@ use forebay_types::limits::BLOCK_BYTES;
 
 use super::Lane;
 use super::background::Stepped;
+use super::scrub::Mend;
 use crate::api::RebuildStatus;
 use crate::check::FlushPlace;
 use crate::planted::{Planted, planted};
@@ -282,8 +283,8 @@ impl Lane {
     }
 
     pub(super) fn flush_is_rebuilt(&mut self, segment: SegmentIndex, place: FlushPlace, repaired: Repaired) {
-        if repaired.met_damage {
-            self.mend_soon(segment, place.flush);
+        if repaired.met_damage || repaired.no_header {
+            self.mend_soon(segment, place.flush, Mend::Rebuild);
         }
         let rebuild = &mut self.background.rebuild;
         rebuild.status.bytes_read += repaired.bytes_read;

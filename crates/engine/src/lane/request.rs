@@ -113,6 +113,7 @@ impl Lane {
             return self.count_refusal(Refusal::ChecksumMismatch);
         }
         self.counters.puts_late += 1;
+        self.late_puts.note(put.id, payload.len(), self.wall);
         PutOutcome::Late
     }
 

@@ -14,8 +14,9 @@ use super::Lane;
 use super::background::Stepped;
 use crate::api::{DriveHealth, LaneEvent, ScrubStatus};
 use crate::check::{FlushCheck, FlushPlace, HeaderCheck, ShardCheck};
+use crate::losses::FoundBy;
 use crate::repair::{Repaired, Target, Wanted};
-use crate::segments::SegmentIndex;
+use crate::segments::{Segment, SegmentIndex};
 
 /// Flushes that reads found damaged, and that wait to be mended, at most: what is more, a scrub finds.
 const MENDS_MAX: usize = 1024;
@@ -33,6 +34,18 @@ pub(super) enum Mend {
     Scrub,
     /// A read met damage.
     Read,
+    /// A rebuild met damage.
+    Rebuild,
+}
+
+impl Mend {
+    fn found_by(self) -> FoundBy {
+        match self {
+            Mend::Scrub => FoundBy::Scrub,
+            Mend::Read => FoundBy::Read,
+            Mend::Rebuild => FoundBy::Rebuild,
+        }
+    }
 }
 
 /// A segment that is looked at.
@@ -45,7 +58,7 @@ struct Scrubbing {
 /// What is looked at, and what was found.
 #[derive(Default)]
 pub(super) struct Scrub {
-    mends: VecDeque<(SegmentIndex, SegmentId, Option<u32>)>,
+    mends: VecDeque<(SegmentIndex, SegmentId, Option<u32>, Mend)>,
     /// Checked flushes whose damage is to be mended.
     found: VecDeque<(SegmentIndex, FlushPlace, FlushCheck)>,
     current: Option<Scrubbing>,
@@ -60,16 +73,28 @@ pub(super) struct Scrub {
     /// Found since it was told last.
     untold: BTreeMap<DriveNumber, u64>,
     told_at: Option<Time>,
+    /// Rounds that have ended since the start, each when everything was looked at that was there when it began.
+    rounds: u32,
+    round_ended: Option<Time>,
+    checked_in_round: u64,
     status: ScrubStatus,
 }
 
+impl Scrub {
+    /// The number of the round that is on.
+    pub(super) fn round(&self) -> u32 {
+        self.rounds + 1
+    }
+}
+
 impl Lane {
-    /// A read met damage in a flush.
-    pub(super) fn mend_soon(&mut self, segment: SegmentIndex, flush: Option<u32>) {
+    /// A read or a rebuild met damage in a flush.
+    pub(super) fn mend_soon(&mut self, segment: SegmentIndex, flush: Option<u32>, mend: Mend) {
         let id = self.segments.get(segment).id;
         let mends = &mut self.background.scrub.mends;
-        if !self.config.read_only && mends.len() < MENDS_MAX && !mends.contains(&(segment, id, flush)) {
-            mends.push_back((segment, id, flush));
+        let waits = mends.iter().any(|(waiting, of, at, _)| (*waiting, *of, *at) == (segment, id, flush));
+        if !self.config.read_only && mends.len() < MENDS_MAX && !waits {
+            mends.push_back((segment, id, flush, mend));
         }
     }
 
@@ -119,11 +144,11 @@ impl Lane {
             });
             return true;
         }
-        while let Some((segment, id, flush)) = self.background.scrub.mends.pop_front() {
+        while let Some((segment, id, flush, mend)) = self.background.scrub.mends.pop_front() {
             let here = self.segments.find(segment).is_some_and(|s| s.id == id && s.live_records > 0);
             let place = if here { self.flush_places(segment).into_iter().find(|p| p.flush == flush) } else { None };
             if let Some(place) = place {
-                self.check_step(segment, place, Mend::Read);
+                self.check_step(segment, place, mend);
                 return true;
             }
         }
@@ -177,6 +202,7 @@ impl Lane {
         let segment = self.segments.get_mut(index);
         segment.pins += 1;
         segment.scrub_at = self.now + period;
+        segment.scrub_round = self.background.scrub.round();
         let id = segment.id;
         self.background.scrub.asked.remove(&(index, id));
         let left = self.flush_places(index).into();
@@ -212,9 +238,34 @@ impl Lane {
             return false;
         };
         scrub.status.segments_checked += 1;
+        scrub.checked_in_round += 1;
         self.segments.get_mut(current.segment).pins -= 1;
         self.try_stuck_again(current.segment);
+        self.see_to_round();
         true
+    }
+
+    /// Segments that are to be looked at in this round, and those of them that were.
+    fn of_round(&self) -> (u64, u64) {
+        let round = self.background.scrub.round();
+        let of_round = |(_, segment): &(SegmentIndex, &Segment)| {
+            let rests = segment.state != SegmentState::Open && !segment.writing && segment.live_records > 0;
+            rests && segment.scrub_round <= round
+        };
+        self.segments
+            .iter()
+            .filter(of_round)
+            .fold((0, 0), |(all, done), (_, segment)| (all + 1, done + u64::from(segment.scrub_round == round)))
+    }
+
+    /// Ends the round when nothing of it is left.
+    fn see_to_round(&mut self) {
+        let (all, done) = self.of_round();
+        let scrub = &mut self.background.scrub;
+        if all == done && scrub.checked_in_round > 0 && scrub.current.is_none() {
+            scrub.rounds += 1;
+            (scrub.round_ended, scrub.checked_in_round) = (Some(self.now), 0);
+        }
     }
 
     pub(super) fn flush_is_checked(&mut self, segment: SegmentIndex, place: FlushPlace, check: FlushCheck, mend: Mend) {
@@ -233,6 +284,7 @@ impl Lane {
                 self.count_damaged(shard.place.drive, wrong);
             }
         }
+        self.note_check(segment, place, &check, mend.found_by());
         if !check.is_right() {
             self.segments.get_mut(segment).pins += 1;
             self.background.scrub.found.push_back((segment, place, check));
@@ -323,6 +375,8 @@ impl Lane {
     pub(super) fn scrub_status(&self) -> ScrubStatus {
         let mut status = self.background.scrub.status.clone();
         status.period_s = self.config.scrub_period.as_secs();
+        (status.round_segments, status.round_segments_checked) = self.of_round();
+        status.round_ended_s = self.background.scrub.round_ended.map(|at| self.now.since(at).as_secs_f64());
         let (scrub, segments) = (&self.background.scrub, &self.segments);
         let lives = |(index, id): &&(SegmentIndex, SegmentId)| {
             segments.find(*index).is_some_and(|segment| segment.id == *id && segment.live_records > 0)

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 
 use forebay_format::{RecordKind, SegmentState};
-use forebay_types::{DriveNumber, EventKey, Time};
+use forebay_types::{DriveNumber, EventKey, Time, WallTime};
 
 use super::background::Background;
 use super::carry::Carried;
 use super::checkpoint::Checkpointer;
+use super::losses::KnownLosses;
 use super::survey::Survey;
+use super::trace::LatePuts;
 use super::write::{OpenSegment, Replay, Waiter, Writer};
 use super::{Lane, State};
 use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{LaneConfig, LaneCounters, LaneEvent, Token};
 use crate::cache::Cache;
+use crate::ends::Ends;
 use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
 use crate::index::{EventEntry, Index};
@@ -42,10 +45,12 @@ impl Lane {
             state: State::Recovering(recovery),
             io,
             now,
+            wall: WallTime::default(),
             drive_time: Time::default(),
             index: Index::default(),
             segments: Segments::default(),
             finished: Finished::new(geometry.lanes),
+            ends: Ends::new(geometry.lanes, config.index_bytes),
             accepted: AcceptedEvents::from_checkpoint(&[]),
             carried: Carried::default(),
             slots: Slots::new(config.lane, geometry.lanes),
@@ -69,6 +74,8 @@ impl Lane {
             flushes_lost: 0,
             segments_unreadable: 0,
             survey: Survey::default(),
+            losses: KnownLosses::default(),
+            late_puts: LatePuts::default(),
             background: Background::default(),
             counters: LaneCounters::default(),
             config,
@@ -89,6 +96,7 @@ impl Lane {
         let old = std::mem::replace(self, begun);
         (self.drive_time, self.failing, self.events) = (old.drive_time, old.failing, old.events);
         (self.counters, self.next_segment_counter) = (old.counters, old.next_segment_counter);
+        self.wall = old.wall;
     }
 
     /// Goes on with recovery.
@@ -126,6 +134,7 @@ impl Lane {
         self.index = recovered.index;
         self.segments = recovered.segments;
         self.finished = recovered.finished;
+        self.ends = recovered.ends;
         self.checkpointer.durable_streams = recovered.accepted.names().len();
         self.accepted = recovered.accepted;
         let unfinished = |(key, _): &(_, _)| self.accepted.get(*key).is_some();
@@ -138,6 +147,7 @@ impl Lane {
         self.segments_unreadable = recovered.segments_unreadable;
         self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
         self.queue_events();
+        self.note_found(&recovered.findings);
         if self.config.read_only {
             self.survey.findings = recovered.findings;
             (self.state, self.recovered) = (State::ReadOnly, true);

@@ -50,12 +50,23 @@ impl Lane {
             flushes_possibly_lost: self.flushes_possibly_lost,
             flushes_lost: self.flushes_lost,
             segments_unreadable: self.segments_unreadable,
+            fragments_known_lost: self.losses.known.fragments(),
+            oldest_undecided_s: self.age_of(self.index.undecided_floor()),
+            oldest_accepted_s: self.age_of(self.accepted.first()),
             rebuild: self.rebuild_status(),
             scrub: self.scrub_status(),
             compaction: self.compaction_status(),
             drive_health: self.drive_health(),
             counters: self.counters.clone(),
         }
+    }
+
+    /// For how many seconds an event has been whole, at least: its segments were last written to so long ago.
+    fn age_of(&self, event: Option<forebay_types::EventKey>) -> Option<f64> {
+        let event = self.index.event(event?)?;
+        let written = event.records().iter().map(|record| self.segments.get(record.segment).written);
+        let written = written.max().filter(|written| written.unix_ms().is_some())?;
+        self.wall.since(written).map(|age| age.as_secs_f64())
     }
 
     fn room(&self) -> Room {

@@ -1,10 +1,12 @@
 //! A lane on drives in memory, step by step.
 
+mod losses;
 mod memory;
 mod offers;
 mod repair;
 mod scrub;
 mod survey;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;

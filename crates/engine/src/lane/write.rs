@@ -171,7 +171,9 @@ impl Lane {
             live_bytes: 0,
             pins: 0,
             writing: true,
+            written: self.wall,
             scrub_at: self.now + self.config.scrub_period,
+            scrub_round: self.background.scrub.round(),
         });
         self.writer.open = Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0 });
         Ok(())
@@ -285,7 +287,7 @@ impl Lane {
             (drive.uuid, offsets[shard])
         };
         let (flush_number, first_sequence) = (flush.place.flush, flush.place.first_sequence);
-        let sealed = flush.seal(segment.durable_flushes, uuid);
+        let sealed = flush.seal(segment.durable_flushes, self.wall, uuid);
         let span = FlushSpan {
             flush: flush_number,
             offset_bytes: open.offset_bytes,
@@ -301,6 +303,7 @@ impl Lane {
         open.flushes += 1;
         self.next_sequence += u64::from(sealed.record_count);
         self.segments.add_flush(index, span);
+        self.segments.get_mut(index).written = self.wall;
         let serial = self.next_serial();
         for (shard, buffer) in sealed.buffers.iter().enumerate() {
             let owner = Owner::Flush { serial, shard: shard as u8 };

@@ -203,6 +203,7 @@ impl Model {
                     self.check_event(key, outcome, &fragments, &payload);
                 }
             }
+            Reply::Traced { .. } => unreachable!("nobody asked"),
             Reply::Read { token, outcome, .. } if self.watched == Some((token, None)) => {
                 self.watched = Some((token, Some(outcome)));
             }

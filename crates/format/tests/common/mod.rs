@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
 use forebay_format::*;
-use forebay_types::{DriveNumber, DriveUuid, EventId, RunId, SourceId, StoreUuid, StreamName, crc32c};
+use forebay_types::{DriveNumber, DriveUuid, EventId, RunId, SourceId, StoreUuid, StreamName, WallTime, crc32c};
 
 pub const STORE: StoreUuid = StoreUuid::from_bytes(*b"the store's uuid");
 
@@ -188,6 +188,7 @@ pub fn flush(data_shards: u8, parity_shards: u8, unit_bytes: u32, data_bytes: u6
         durable_flushes: 2,
         shards: places(shards, 60),
         unit_crcs: (0..units).map(|unit| unit.wrapping_mul(0x9E37_79B9)).collect(),
+        written: WallTime(0x0196_A1B2_C3D4),
         digest: 0,
     }
 }

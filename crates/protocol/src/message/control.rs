@@ -1,6 +1,6 @@
-//! Status, Ping, InjectFault, ChangeDrive, Scrub, Done and Error.
+//! Status, Trace, Losses, Ping, InjectFault, ChangeDrive, Scrub, Done and Error.
 
-use forebay_types::{DriveNumber, crc32c};
+use forebay_types::{DriveNumber, EventKey, crc32c};
 
 use super::Message;
 use super::list::empty;
@@ -26,12 +26,54 @@ pub struct Scrub;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done;
 
+/// Asks for all that the connection's lane knows of an event: what arrived, where it lies, what was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The event.
+    pub key: EventKey,
+}
+
+/// Asks for what the connection's lane knows to be lost or out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Losses {
+    /// How many to leave out, as were told before.
+    pub from: u32,
+    /// At most so many.
+    pub max: u32,
+}
+
+impl Message for Trace {
+    const KIND: Kind = Kind::Trace;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_key(self.key);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        Ok(Trace { key: Reader::new(table, Self::KIND.name()).key()? })
+    }
+}
+
+impl Message for Losses {
+    const KIND: Kind = Kind::Losses;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u32(self.from);
+        table.put_u32(self.max);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        Ok(Losses { from: reader.u32()?, max: reader.u32()? })
+    }
+}
+
 empty!(Status);
 empty!(Ping);
 empty!(Scrub);
 empty!(Done);
 
-/// The state as JSON text, which this crate does not look into. It travels as the payload.
+/// The state, or what else is told to people, as JSON text, which this crate does not look into. It travels as the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusReply {
     /// One JSON object; at most [`FRAME_PAYLOAD_BYTES_MAX`] bytes.

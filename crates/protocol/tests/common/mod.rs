@@ -121,6 +121,8 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::InjectFault, frame(|to| InjectFault { drive: DriveNumber(3) }.encode(14, to))),
         (Kind::ChangeDrive, frame(|to| change.encode(15, to))),
         (Kind::Scrub, frame(|to| Scrub.encode(16, to))),
+        (Kind::Trace, frame(|to| Trace { key }.encode(17, to))),
+        (Kind::Losses, frame(|to| Losses { from: 100, max: 50 }.encode(18, to))),
         (Kind::HelloReply, frame(|to| hello_reply.encode(1, to))),
         (Kind::PutReply, frame(|to| put_reply.encode(2, to))),
         (Kind::GetReply, frame(|to| encode_get_reply(3, FLAG_MORE, &gets, &[one], to))),

@@ -162,6 +162,14 @@ metrics! {
     "forebay_flushes_lost" Gauge LANE, "Acknowledged flushes that are damaged on more drives than parity can mend" => |seen| states(seen, |status| status.flushes_lost);
     "forebay_segments_unreadable" Gauge LANE, "Segments that could not be read at the start" => |seen| states(seen, |status| status.segments_unreadable);
     "forebay_fragments_lost" Counter LANE, "Fragments found damaged beyond repair" => |seen| counts(seen, |c| c.fragments_lost);
+    "forebay_fragments_known_lost" Gauge LANE, "Fragments that are known to be lost, of events that are not over; `forebay lost` names them" => |seen| states(seen, |status| status.fragments_known_lost);
+    "forebay_rebuild_shards_missing" Gauge LANE, "Shards that lie on no member" => |seen| states(seen, |status| status.rebuild.shards_missing);
+    "forebay_rebuild_left_bytes" Gauge LANE, "Bytes that are to be written to make them anew, about" => |seen| states(seen, |status| status.rebuild.bytes_left);
+    "forebay_rebuild_written_bytes" Counter LANE, "Bytes written to make shards anew" => |seen| states(seen, |status| status.rebuild.bytes_written);
+    "forebay_scrub_read_bytes" Counter LANE, "Bytes read to look at what is stored" => |seen| states(seen, |status| status.scrub.bytes_read);
+    "forebay_scrub_round_segments" Gauge LANE, "Closed segments that this round looks at" => |seen| states(seen, |status| status.scrub.round_segments);
+    "forebay_scrub_round_segments_checked" Gauge LANE, "Those of them that were looked at in this round, or written since it began" => |seen| states(seen, |status| status.scrub.round_segments_checked);
+    "forebay_scrub_round_ended_seconds" Gauge LANE, "Time since the last whole round; absent when none has ended since the start" => |seen| lanes(seen, |lane| lane.status.scrub.round_ended_s);
 
     "forebay_capacity_bytes" Gauge LANE, "Payload that fits, about" => |seen| states(seen, |status| status.capacity_bytes);
     "forebay_free_bytes" Gauge LANE, "Payload that still fits, about" => |seen| states(seen, |status| status.free_bytes);

@@ -7,7 +7,7 @@ use forebay_types::Time;
 
 use super::history::History;
 use super::limits::WAITING_AGE_MAX;
-use super::observation::Observation;
+use super::observation::{Observation, SeenLane};
 use super::{MonitorConfig, Wanted, human};
 use crate::alarm::Alarm;
 
@@ -45,12 +45,13 @@ impl Arrivals {
         Arrivals { came: History::new(WAITING_AGE_MAX), oldest: None }
     }
 
-    /// Of `came` events `waiting` wait. When more wait than came since some time, one of them is older than that.
-    fn look(&mut self, now: Time, came: u64, waiting: u64) {
+    /// Of `came` events `waiting` wait. When more wait than came since some time, one of them is older than that. `told`: what the times at which
+    /// data were written say.
+    fn look(&mut self, now: Time, came: u64, waiting: u64, told: Option<Duration>) {
         self.came.push(now, came);
         let since = self.came.newest_first().take_while(|(_, then)| waiting > came.saturating_sub(*then));
         let oldest = since.last().map_or(Duration::ZERO, |(at, _)| now.since(*at));
-        self.oldest = (waiting > 0).then_some(oldest);
+        self.oldest = (waiting > 0).then_some(oldest.max(told.unwrap_or_default()));
     }
 }
 
@@ -90,9 +91,10 @@ impl Clients {
             return;
         }
         let (waiting, ended) = (seen.sum(|lane| lane.undecided), seen.sum(|lane| lane.ended_since));
-        self.undecided.look(now, waiting.saturating_add(ended), waiting);
+        let oldest = |of: fn(&SeenLane) -> Option<Duration>| seen.lanes.iter().filter_map(of).max();
+        self.undecided.look(now, waiting.saturating_add(ended), waiting, oldest(|lane| lane.oldest_undecided));
         let (accepted, came) = (seen.sum(|lane| lane.accepted), seen.sum(|lane| lane.accepted_since));
-        self.accepted.look(now, came, accepted);
+        self.accepted.look(now, came, accepted, oldest(|lane| lane.oldest_accepted));
         wanted.extend(self.filter_silent(now, seen, waiting, ended).map(|words| (Alarm::FilterSilent, words)));
         wanted.extend(self.recorder_stuck(now, seen).map(|words| (Alarm::RecorderStuck, words)));
     }

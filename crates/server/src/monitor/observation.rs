@@ -64,6 +64,9 @@ pub(crate) struct SeenLane {
     pub(crate) index_bytes_max: u64,
     pub(crate) undecided: u64,
     pub(crate) accepted: u64,
+    /// How long an undecided event, and one that is accepted and not shipped, has waited at least, as the drives tell.
+    pub(crate) oldest_undecided: Option<Duration>,
+    pub(crate) oldest_accepted: Option<Duration>,
     /// Since the start: decisions, deletions, and events that were lent to filters.
     pub(crate) accepted_since: u64,
     pub(crate) ended_since: u64,
@@ -117,6 +120,8 @@ impl SeenLane {
             index_bytes_max: status.index_bytes_max,
             undecided: status.events_undecided,
             accepted: status.events_accepted,
+            oldest_undecided: status.oldest_undecided_s.and_then(|s| Duration::try_from_secs_f64(s).ok()),
+            oldest_accepted: status.oldest_accepted_s.and_then(|s| Duration::try_from_secs_f64(s).ok()),
             accepted_since: counters.events_accepted,
             ended_since: counters.events_accepted + counters.events_rejected + counters.events_deleted,
             leased_since: report.events_leased,
@@ -125,7 +130,7 @@ impl SeenLane {
             lost: SeenLosses {
                 flushes: status.flushes_lost,
                 segments: status.segments_unreadable,
-                fragments: counters.fragments_lost,
+                fragments: status.fragments_known_lost,
                 flushes_possibly: status.flushes_possibly_lost,
             },
         }

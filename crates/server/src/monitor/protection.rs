@@ -156,7 +156,7 @@ fn data_lost(seen: &Observation) -> Option<String> {
             seen.sum(|lane| lane.lost.segments),
             "segments could not be read at start: their fragments are lost or out of reach",
         ),
-        (seen.sum(|lane| lane.lost.fragments), "fragments were found damaged beyond repair since the start"),
+        (seen.sum(|lane| lane.lost.fragments), "fragments are damaged beyond repair"),
         (
             seen.sum(|lane| lane.lost.flushes_possibly),
             "flushes of the last moments before an unclean stop need drives that are absent: perhaps acknowledged",
@@ -164,7 +164,7 @@ fn data_lost(seen: &Observation) -> Option<String> {
     ];
     let told = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
     let told: Vec<String> = told.collect();
-    (!told.is_empty()).then(|| format!("{}; wipe no drive", told.join("; ")))
+    (!told.is_empty()).then(|| format!("{}; `forebay lost` names what can be named; wipe no drive", told.join("; ")))
 }
 
 fn unclean_start(seen: &Observation) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use forebay_protocol::{
     Decide, Delete, ErrorCode, ErrorReply, FrameError, FrameHeader, Get, GetEvent, HEADER_BYTES, Kind, Message, Ping,
-    Release, decode_header,
+    Release, Trace, decode_header,
 };
 use forebay_types::EventKey;
 use forebay_types::placement::lane_of;
@@ -12,7 +12,7 @@ use crate::connection::{Connection, Place, check_table};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{LIST_WORK_BYTES, LOOK_AHEAD_BYTES, RECORD_WORK_BYTES};
 use crate::put_table::read_put_table;
-use crate::request::{Body, EventBody, GetBody, PutBody, Readings, Request, Tell, TellBody};
+use crate::request::{Body, EventBody, GetBody, PutBody, Readings, Request, Tell, TellBody, TraceBody};
 
 /// Entries of puts that are kept for the next ones.
 const SPARE_ENTRIES_MAX: usize = 8;
@@ -147,7 +147,13 @@ impl Core {
                     connection.send(&mut core.chunks, request, &forebay_protocol::Done);
                 })))
             }
-            Kind::Lease | Kind::Accepted | Kind::Streams | Kind::Runs | Kind::Status => {
+            Kind::Trace => {
+                self.check_reads(lane)?;
+                let Trace { key } = Trace::read_table(table)?;
+                self.check_lane([key].into_iter())?;
+                Ok(Begun::Waits(Body::Trace(TraceBody { key, json: String::new() })))
+            }
+            Kind::Lease | Kind::Accepted | Kind::Streams | Kind::Runs | Kind::Status | Kind::Losses => {
                 self.read_list(kind, table, lane)
             }
             Kind::Hello => Err(greeted_already().into()),
@@ -205,8 +211,8 @@ impl Core {
 
 /// Whether a request is answered at once with what may be much, and takes a walk through what the lane knows.
 fn is_list(kind: u16) -> bool {
-    use Kind::{Accepted, Lease, Runs, Status, Streams};
-    matches!(Kind::from_code(kind), Some(Lease | Accepted | Streams | Runs | Status))
+    use Kind::{Accepted, Lease, Losses, Runs, Status, Streams, Trace};
+    matches!(Kind::from_code(kind), Some(Lease | Accepted | Streams | Runs | Status | Trace | Losses))
 }
 
 fn needs(connection: &mut Connection, unit: usize) -> Advance {

@@ -1,13 +1,14 @@
 //! From the lane's replies to answers.
 
 use forebay_engine::Reply;
-use forebay_protocol::{DecideReply, PutReply};
+use forebay_protocol::{DecideReply, PutReply, StatusReply};
 use forebay_types::limits::BATCH_RECORDS_MAX;
 
 use super::Core;
 use super::Service;
 use crate::connection::{Connection, Place};
 use crate::request::{Body, Request, of_token};
+use crate::status::to_json;
 
 impl Service {
     pub(super) fn take_reply(&mut self, reply: Reply) {
@@ -16,7 +17,8 @@ impl Service {
             | Reply::Refused { token, .. }
             | Reply::Decided { token, .. }
             | Reply::Read { token, .. }
-            | Reply::ReadEvent { token, .. } => *token,
+            | Reply::ReadEvent { token, .. }
+            | Reply::Traced { token, .. } => *token,
         };
         let (key, record) = of_token(token);
         let request = self.requests.get_mut(&key).expect("requests are kept until the lane has answered all of them");
@@ -39,6 +41,10 @@ impl Service {
             (Reply::ReadEvent { outcome, fragments, payload, .. }, _) => {
                 let connection = connection.as_deref_mut();
                 self.core.take_event(record as u16, request, connection, outcome, &fragments, payload);
+                1
+            }
+            (Reply::Traced { trace, .. }, Body::Trace(body)) => {
+                body.json = to_json(&*trace);
                 1
             }
             _ => unreachable!("the lane answers what it was asked"),
@@ -75,6 +81,9 @@ impl Core {
             }
             Body::Tell(tell) => {
                 connection.send(&mut self.chunks, request.number, &DecideReply { outcomes: tell.outcomes });
+            }
+            Body::Trace(trace) => {
+                connection.send(&mut self.chunks, request.number, &StatusReply { json: trace.json });
             }
             Body::Get(_) | Body::GetEvent(_) => {}
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_protocol::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use forebay_protocol::{
     Accepted, AcceptedEvent, AcceptedReply, ErrorCode, ErrorReply, FLAG_MORE, FrameError, Kind, Lease, LeaseReply,
-    LeasedEvent, Message, RunInfo, Runs, RunsReply, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+    LeasedEvent, Losses, Message, RunInfo, Runs, RunsReply, Status, StatusReply, StreamInfo, Streams, StreamsReply,
 };
 use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{EventId, RunId, Time};
@@ -13,7 +13,8 @@ use forebay_types::{EventId, RunId, Time};
 use super::Core;
 use super::begin::{Begun, Refusal};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{COUNTS_AGE, LEASE_RETRY_MS};
+use crate::limits::{COUNTS_AGE, LEASE_RETRY_MS, LOSSES_AT_ONCE};
+use crate::status::to_json;
 
 /// How many undecided events the runs have; counting them takes a walk over all runs.
 #[derive(Default)]
@@ -61,6 +62,10 @@ impl Core {
             Kind::Status => {
                 Status::read_table(table)?;
                 answer(StatusReply { json: self.report(lane).to_json() })
+            }
+            Kind::Losses => {
+                let Losses { from, max } = Losses::read_table(table)?;
+                answer(StatusReply { json: to_json(&lane.losses(from, max.min(LOSSES_AT_ONCE))) })
             }
             _ => {
                 return Err(FrameError::BadValue { message: "request", what: "kind", value: kind.code().into() }.into());

@@ -24,6 +24,11 @@ impl Core {
             Body::Tell(tell) => self.offer_tells(key, connection, tell, waits, lane),
             Body::Get(get) => self.serve_get(key, *number, connection, get, waits, lane),
             Body::GetEvent(events) => self.serve_events(key, *number, connection, events, waits, lane),
+            Body::Trace(trace) => {
+                *waits += 1;
+                lane.trace(token(key, 0), trace.key);
+                Advance::Done
+            }
         }
     }
 

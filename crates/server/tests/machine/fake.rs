@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::{
-    AcceptedPage, Admission, EventFragment, EventFragments, EventView, Fetch, FetchEvent, LaneCounters, LaneStatus,
-    LeasedEvent, Put, Reply, RunView, StreamView, Token,
+    AcceptedPage, Admission, EventFragment, EventFragments, EventTrace, EventView, Fetch, FetchEvent, LaneCounters,
+    LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView, StreamView, Token,
 };
 use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HelloReply, Kind, Message};
 use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
@@ -39,6 +39,7 @@ pub struct FakeLane {
     /// Events whose fragments lie in one record.
     pub whole: BTreeSet<EventKey>,
     pub event_reads: Vec<(Token, EventKey)>,
+    pub traces: Vec<(Token, EventKey)>,
     pub replies: VecDeque<Reply>,
     pub not_serving: bool,
     pub segments_free: u64,
@@ -67,6 +68,10 @@ impl FakeLane {
         }
         for (token, id) in std::mem::take(&mut self.reads) {
             self.finish_read(token, id);
+        }
+        for (token, key) in self.traces.drain(..) {
+            self.replies
+                .push_back(Reply::Traced { token, trace: Box::new(EventTrace { key, ..EventTrace::default() }) });
         }
         for (token, key) in std::mem::take(&mut self.event_reads) {
             let (fragments, payload) = self.fragments_of(key);
@@ -195,6 +200,14 @@ impl LaneRequests for FakeLane {
         vec![RunView { run: RunId(1), events: 50, undecided: 40, finished: 7, range: Some((1, 60)) }]
     }
 
+    fn trace(&mut self, token: Token, key: EventKey) {
+        self.traces.push((token, key));
+    }
+
+    fn losses(&mut self, from: u32, max: u32) -> LossPage {
+        LossPage { losses: Vec::new(), next: from.checked_add(max), not_remembered: 3 }
+    }
+
     fn status(&self) -> LaneStatus {
         LaneStatus {
             lane: 0,
@@ -224,6 +237,9 @@ impl LaneRequests for FakeLane {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            fragments_known_lost: 0,
+            oldest_undecided_s: None,
+            oldest_accepted_s: None,
             rebuild: Default::default(),
             scrub: Default::default(),
             compaction: Default::default(),

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_protocol::{Class, EventState, Get, GetEvent, GetEventReply, GetReply, Kind, Lease, LeaseReply, RunsReply};
+use forebay_protocol::{
+    Class, EventState, Get, GetEvent, GetEventReply, GetReply, Kind, Lease, LeaseReply, Losses, Message, RunsReply,
+    StatusReply, Trace,
+};
 use forebay_types::{EventKey, FragmentId, ReadOutcome, SourceId};
 use proptest::prelude::*;
 
@@ -155,4 +158,30 @@ fn leases_that_no_filter_can_use_are_refused() {
     let kinds: Vec<_> = world.take(id).iter().map(|frame| frame.kind).collect();
     let (refused, leased) = (Kind::Error, Kind::LeaseReply);
     assert_eq!(kinds, [refused, refused, refused, leased, leased, leased]);
+}
+
+#[test]
+fn traces_and_losses_are_answered_once_with_one_object() {
+    let mut world = World::new(config());
+    let id = world.connect(Class::Monitor);
+    world.ask(id, 1, &Trace { key: EventKey::new(1, 7) });
+    world.ask(id, 2, &Losses { from: 10, max: u32::MAX });
+    world.run();
+    let frames = world.take(id);
+    let json = |request| {
+        let frame = of_request(&frames, request, Kind::StatusReply)[0];
+        let text = StatusReply::decode(&frame.table, &frame.payload).expect("sound").json;
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+    };
+    assert_eq!((&json(1)["run"], &json(1)["event"], &json(1)["state"]), (&1.into(), &7.into(), &"unknown".into()));
+    assert_eq!((&json(2)["next"], &json(2)["not_remembered"]), (&1010.into(), &3.into()), "a page is bounded");
+
+    // A lane that does not know yet what is stored says nothing of an event.
+    world.lane.not_serving = true;
+    world.ask(id, 3, &Trace { key: EventKey::new(1, 7) });
+    world.ask(id, 4, &Losses { from: 0, max: 1 });
+    world.run();
+    let kinds: Vec<_> = world.take(id).iter().map(|frame| (frame.request, frame.kind)).collect();
+    assert_eq!(kinds, [(3, Kind::Error), (4, Kind::Error)]);
+    assert_eq!(world.service.requests_pending(), 0);
 }

@@ -1,0 +1,320 @@
+//! What a lane knows to be lost: what recovery found at the start, what a read could not give, what a look at everything found damaged on more
+//! drives than parity makes up for.
+//!
+//! A flush that a look found lost in part names nothing: the index does, in which every fragment stands with its place. It is walked once for all such
+//! flushes, a slice at a time, and each fragment that lies where something is lost is read: only what cannot be given is lost. What can be given
+//! again, as a drive came back, is forgotten, and so is what nobody misses any more, as its event is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use forebay_format::{SegmentId, ShardPlace};
+use forebay_types::{DriveNumber, EventKey, FragmentId, SourceId};
+
+use super::Lane;
+use super::background::Stepped;
+use crate::check::{FlushCheck, FlushPlace, HeaderCheck};
+use crate::index::FragmentEntry;
+use crate::losses::{FoundBy, Loss, LossKind, LossPage, Losses, LostPart};
+use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
+use crate::survey::{Findings, FlushFate, Found, SegmentFound};
+
+/// Events that one step of the walk looks at.
+const EVENTS_PER_STEP: usize = 1024;
+
+/// Fragments that one step reads.
+const FRAGMENTS_PER_STEP: usize = 64;
+
+/// Flushes whose losses wait to be named, at most: what is more, the next scrub finds again.
+const SUSPECTS_MAX: usize = 4096;
+
+/// A flush of which something is lost.
+struct Suspect {
+    id: SegmentId,
+    /// Its data that is lost; `None`: no drive has its header, and what is lost is not known.
+    lost: Option<Vec<Range<u64>>>,
+    damaged: Vec<DriveNumber>,
+    found_by: FoundBy,
+}
+
+/// What is lost, and what is being found out about it.
+#[derive(Default)]
+pub(super) struct KnownLosses {
+    pub(super) known: Losses,
+    suspects: BTreeMap<(SegmentIndex, u32), Suspect>,
+    /// Those that the walk under way is for, and where it goes on.
+    walked: BTreeMap<(SegmentIndex, u32), Suspect>,
+    next: Option<EventKey>,
+    /// Fragments that are to be read, and whole events, which stand under the source 0.
+    to_read: Vec<(FragmentId, FragmentEntry)>,
+    reading: bool,
+}
+
+#[cfg(test)]
+impl KnownLosses {
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading
+    }
+}
+
+/// A fragment or a whole event that was read for its own sake.
+pub(super) struct ReadSuspect {
+    record: FragmentEntry,
+    flush: u32,
+    /// What of it is lost.
+    lost: Vec<LostPart>,
+}
+
+impl Lane {
+    /// What recovery found.
+    pub(super) fn note_found(&mut self, findings: &Findings) {
+        for segment in &findings.segments {
+            let missing = self.missing_drives(&segment.shards);
+            self.note_segment(segment, &missing);
+        }
+    }
+
+    /// Of these shards' drives, those that are not there, ascending.
+    fn missing_drives(&self, shards: &[ShardPlace]) -> Vec<DriveNumber> {
+        let drives: BTreeSet<DriveNumber> = shards.iter().map(|place| place.drive).collect();
+        drives.into_iter().filter(|drive| !self.answers(*drive)).collect()
+    }
+
+    fn note_segment(&mut self, segment: &SegmentFound, missing: &[DriveNumber]) {
+        let wall = self.wall;
+        let mut note = |kind, part| {
+            self.losses.known.insert(Loss::new(kind, segment.id, part, FoundBy::Start, wall).on(&[], missing));
+        };
+        let unsure = if missing.is_empty() { LossKind::LostOrUnknown } else { LossKind::Unavailable };
+        if segment.found == Found::Unreadable {
+            return note(unsure, LostPart::Segment);
+        }
+        for flush in &segment.flushes {
+            let part = LostPart::Flush {
+                flush: flush.flush,
+                records: flush.records,
+                runs: (flush.runs.0.0, flush.runs.1.0),
+                events: (flush.events.0.0, flush.events.1.0),
+            };
+            match flush.fate {
+                FlushFate::Lost => note(LossKind::LostOrUnknown, part),
+                FlushFate::Unavailable if flush.durable => note(LossKind::Unavailable, part),
+                FlushFate::Unavailable => note(LossKind::PossiblyAcknowledged, part),
+                FlushFate::Stays | FlushFate::Torn | FlushFate::Discarded => {}
+            }
+        }
+        if segment.flushes_without_header > 0 {
+            note(unsure, LostPart::Flushes { flushes: segment.flushes_without_header });
+        }
+    }
+
+    /// A read found a fragment damaged beyond repair.
+    pub(super) fn note_lost(
+        &mut self,
+        id: FragmentId,
+        record: &FragmentEntry,
+        bytes: u32,
+        damaged: &[DriveNumber],
+        by: FoundBy,
+    ) {
+        let flush = self.flush_of(record);
+        self.note_part(record.segment, LostPart::Fragment { flush, id, bytes }, damaged, by);
+    }
+
+    fn note_part(&mut self, segment: SegmentIndex, part: LostPart, damaged: &[DriveNumber], by: FoundBy) {
+        let segment = self.segments.get(segment);
+        let missing = self.missing_drives(&segment.shards);
+        let loss = Loss::new(LossKind::Lost, segment.id, part, by, self.wall).on(damaged, &missing);
+        self.losses.known.insert(loss);
+    }
+
+    fn flush_of(&self, record: &FragmentEntry) -> u32 {
+        let flush = self.segments.get(record.segment).flush_at(record.position);
+        flush.map_or(0, |(_, span)| span.flush)
+    }
+
+    /// Something of what lies in a record's flush is lost: what, is found out.
+    pub(super) fn suspect(&mut self, segment: SegmentIndex, flush: u32, damaged: &[DriveNumber], by: FoundBy) {
+        if self.losses.suspects.len() < SUSPECTS_MAX {
+            let id = self.segments.get(segment).id;
+            let suspect = Suspect { id, lost: None, damaged: damaged.to_vec(), found_by: by };
+            self.losses.suspects.entry((segment, flush)).or_insert(suspect);
+        }
+    }
+
+    /// A fragment was read: what was lost is so no more, as a drive came back.
+    pub(super) fn note_found_again(&mut self, id: FragmentId, record: &FragmentEntry, bytes: u32) {
+        let (flush, segment) = (self.flush_of(record), self.segments.get(record.segment).id);
+        let part = LostPart::Fragment { flush, id, bytes };
+        if self.losses.known.has(segment, part) {
+            self.losses.known.retain(|loss| (loss.segment, loss.part) != (segment, part));
+        }
+    }
+
+    /// A flush was looked at: what of it is lost is found out.
+    pub(super) fn note_check(&mut self, segment: SegmentIndex, place: FlushPlace, check: &FlushCheck, by: FoundBy) {
+        // Without its closing flush a segment is followed: nothing is lost by that.
+        let Some(flush) = place.flush else { return };
+        let id = self.segments.get(segment).id;
+        let silent =
+            |shard: &crate::check::ShardCheck| matches!(shard.header, HeaderCheck::Absent | HeaderCheck::Unreadable);
+        let no_header = check.headers == 0 && !check.shards.iter().any(silent);
+        if check.is_readable() {
+            return self.losses.known.retain(|loss| loss.segment != id || loss.flush() != Some(flush));
+        }
+        if check.rows_lost == 0 && !no_header || self.losses.suspects.len() >= SUSPECTS_MAX {
+            return;
+        }
+        let wrong = |shard: &&crate::check::ShardCheck| {
+            !shard.units.is_empty() || !matches!(shard.header, HeaderCheck::Right | HeaderCheck::Absent)
+        };
+        let damaged = check.shards.iter().filter(wrong).map(|shard| shard.place.drive).collect();
+        let row_bytes = self.row_bytes(segment);
+        let range = |rows: &Range<u32>| u64::from(rows.start) * row_bytes..u64::from(rows.end) * row_bytes;
+        let lost = (!no_header).then(|| check.lost.iter().map(range).collect());
+        self.losses.suspects.insert((segment, flush), Suspect { id, lost, damaged, found_by: by });
+    }
+
+    pub(super) fn has_losses_to_name(&self) -> bool {
+        let losses = &self.losses;
+        let waits = losses.next.is_some() || !losses.to_read.is_empty() || !losses.suspects.is_empty();
+        waits && !losses.reading
+    }
+
+    /// Goes a step on with naming what is lost.
+    pub(super) fn name_losses(&mut self) {
+        if !self.has_losses_to_name() {
+            return;
+        }
+        if self.losses.next.is_none() && self.losses.to_read.is_empty() {
+            self.losses.walked = std::mem::take(&mut self.losses.suspects);
+            self.losses.next = Some(EventKey::default());
+        }
+        if self.losses.to_read.is_empty() {
+            self.walk_on();
+        }
+        self.read_suspects();
+    }
+
+    /// Looks through the next events for fragments that lie where something is lost.
+    fn walk_on(&mut self) {
+        let Some(from) = self.losses.next else { return };
+        let mut events = self.index.events_from(from);
+        let mut found = Vec::new();
+        for (key, event) in events.by_ref().take(EVENTS_PER_STEP) {
+            let suspect = |fragment: &&FragmentEntry| self.is_suspect(fragment);
+            let of_event = event.records().iter().filter(suspect);
+            let source = |record: &FragmentEntry| if event.whole().is_some() { SourceId(0) } else { record.source };
+            found.extend(of_event.map(|record| (key.fragment(source(record)), *record)));
+        }
+        let next = events.next().map(|(key, _)| key);
+        drop(events);
+        (self.losses.next, self.losses.to_read) = (next, found);
+    }
+
+    fn is_suspect(&self, fragment: &FragmentEntry) -> bool {
+        let Some((span, range)) = self.span_of(fragment) else { return false };
+        let Some(suspect) = self.losses.walked.get(&(fragment.segment, span.flush)) else { return false };
+        let overlaps = |lost: &Range<u64>| lost.start < range.end && range.start < lost.end;
+        self.segments.get(fragment.segment).id == suspect.id
+            && suspect.lost.as_ref().is_none_or(|lost| lost.iter().any(overlaps))
+    }
+
+    /// The durable flush that holds a fragment, and where in its data that lies.
+    pub(super) fn span_of(&self, fragment: &FragmentEntry) -> Option<(FlushSpan, Range<u64>)> {
+        let segment = self.segments.get(fragment.segment);
+        let (_, span) = segment.flush_at(fragment.position).filter(|_| fragment.position < segment.durable_position)?;
+        let start = u64::from(fragment.position - span.position) * POSITION_BYTES;
+        Some((*span, start..start + u64::from(fragment.bytes)))
+    }
+
+    /// Reads some of the fragments that lie where something is lost.
+    fn read_suspects(&mut self) {
+        let Some((_, first)) = self.losses.to_read.last() else {
+            if self.losses.next.is_none() {
+                self.losses.walked.clear();
+            }
+            return;
+        };
+        let segment = first.segment;
+        let mut batch = Vec::new();
+        while batch.len() < FRAGMENTS_PER_STEP
+            && let Some((id, fragment)) = self.losses.to_read.pop_if(|(_, fragment)| fragment.segment == segment)
+        {
+            // It may have moved, or its event be over, since it was seen.
+            let event = self.index.event(id.key());
+            let is_whole = event.is_some_and(|event| event.whole() == Some(&fragment));
+            if (is_whole || event.and_then(|event| event.fragment(id.source)) == Some(&fragment))
+                && let Some((span, range)) = self.span_of(&fragment)
+            {
+                batch.push((id, is_whole, fragment, span, range));
+            }
+        }
+        if batch.is_empty() {
+            return;
+        }
+        self.losses.reading = true;
+        self.start_step(segment, move |reader| async move {
+            let mut read = Vec::with_capacity(batch.len());
+            for (id, is_whole, record, span, range) in batch {
+                let flush = span.flush;
+                let fragment = |source, bytes| {
+                    let id = FragmentId { source, ..id };
+                    LostPart::Fragment { flush, id, bytes }
+                };
+                let lost = if is_whole {
+                    match reader.lost_parts(span, range, record).await {
+                        Some(lost) => lost.into_iter().map(|lost| fragment(lost.source, lost.bytes)).collect(),
+                        None => vec![LostPart::Event { flush, key: id.key(), fragments: record.source.0 }],
+                    }
+                } else {
+                    let is_lost = reader.record(span, range, record.crc).await.is_lost();
+                    is_lost.then(|| fragment(id.source, record.bytes)).into_iter().collect()
+                };
+                read.push(ReadSuspect { record, flush, lost });
+            }
+            Stepped::Suspected(read)
+        });
+    }
+
+    /// Fragments were read that lie where something is lost.
+    pub(super) fn suspects_are_read(&mut self, read: Vec<ReadSuspect>) {
+        self.losses.reading = false;
+        for ReadSuspect { record, flush, lost } in read {
+            let suspect = self.losses.walked.get(&(record.segment, flush));
+            let (by, damaged) =
+                suspect.map_or((FoundBy::Scrub, Vec::new()), |suspect| (suspect.found_by, suspect.damaged.clone()));
+            lost.into_iter().for_each(|part| self.note_part(record.segment, part, &damaged, by));
+        }
+    }
+
+    /// What is known to be lost, and what is out of reach now, from the place `from` on, `max` at most.
+    pub fn losses(&mut self, from: u32, max: u32) -> LossPage {
+        let (index, segments) = (&self.index, &self.segments);
+        self.losses.known.retain(|loss| {
+            let Some(key) = loss.event() else { return true };
+            let records = index.event(key).map_or(&[][..], |event| event.records());
+            records.iter().any(|record| segments.get(record.segment).id == loss.segment)
+        });
+        let unavailable = self.out_of_reach();
+        let mut losses = self.losses.known.iter().chain(&unavailable).skip(from as usize);
+        let page: Vec<Loss> = losses.by_ref().take(max as usize).cloned().collect();
+        let next = losses.next().map(|_| from.saturating_add(max));
+        LossPage { losses: page, next, not_remembered: self.losses.known.not_remembered() }
+    }
+
+    /// Segments of which too few drives answer.
+    fn out_of_reach(&self) -> Vec<Loss> {
+        let mut found = Vec::new();
+        for (_, segment) in self.segments.iter().filter(|(_, segment)| segment.live_records > 0) {
+            let missing = self.missing_drives(&segment.shards);
+            // What has no flush that is known is told as recovery found it.
+            if missing.len() + usize::from(segment.data_shards) > segment.shards.len() && !segment.flushes.is_empty() {
+                let part = LostPart::Live { records: segment.live_records, bytes: segment.live_bytes };
+                let loss = Loss::new(LossKind::Unavailable, segment.id, part, FoundBy::Look, self.wall);
+                found.push(loss.on(&[], &missing));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,157 @@
+//! What a lane knows to be lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
+
+use super::{DRIVE_BYTES, Driven, Token};
+use crate::api::{Fetch, Reply};
+use crate::losses::{FoundBy, Loss, LossKind, LostPart};
+
+const EVENTS: u64 = 60;
+
+fn id(event: u64) -> FragmentId {
+    EventKey::new(1, event).fragment(SourceId(1))
+}
+
+fn filled() -> Driven {
+    let mut driven = Driven::new(|config| (config.cache_bytes, config.scrub_period) = (0, Duration::ZERO));
+    for event in 0..EVENTS {
+        // A small one lies in one unit of its row: it may be right where the row is lost.
+        driven.put(EventKey::new(1, event), 1, 1, if event % 2 == 0 { 30_000 } else { 700 });
+    }
+    driven
+}
+
+impl Driven {
+    fn read(&mut self, event: u64) -> ReadOutcome {
+        match self.lane.get(Token(1 << 40), id(event), &mut Vec::new()) {
+            Fetch::Done(outcome, _) => outcome,
+            Fetch::Pending { .. } => match self.reply() {
+                Reply::Read { outcome, .. } => outcome,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    fn losses(&mut self) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let page = self.lane.losses(at, 7);
+            assert!(page.losses.len() <= 7 && page.not_remembered == 0);
+            losses.extend(page.losses);
+            from = page.next;
+        }
+        losses
+    }
+
+    /// Looks at everything, and waits until what is lost has names.
+    fn scrub(&mut self) {
+        self.lane.scrub_all();
+        while self.lane.status().scrub.segments_asked > 0
+            || self.lane.has_losses_to_name()
+            || self.lane.losses.is_reading()
+        {
+            self.pass(Duration::from_millis(10));
+        }
+    }
+}
+
+fn fragments(losses: &[Loss]) -> BTreeSet<FragmentId> {
+    let fragment = |loss: &Loss| match loss.part {
+        LostPart::Fragment { id, .. } if loss.kind == LossKind::Lost => id,
+        _ => panic!("{loss:?}"),
+    };
+    losses.iter().map(fragment).collect()
+}
+
+#[test]
+fn a_sound_lane_has_lost_nothing_whatever_one_drive_does() {
+    let mut driven = filled();
+    driven.scrub();
+    assert_eq!(driven.losses(), []);
+    driven.drives.corrupt(DriveNumber(1), 0..DRIVE_BYTES, 1);
+    driven.scrub();
+    assert_eq!(driven.losses(), []);
+    let scrub = driven.lane.status().scrub;
+    assert_eq!(scrub.round_segments, driven.lane.status().segments);
+    assert!(scrub.round_ended_s.is_some(), "a round has ended: {scrub:?}");
+}
+
+/// Two drives of 2+1 are damaged, here whole and there in places: exactly what cannot be read is listed, whoever finds it.
+#[test]
+fn what_a_scrub_lists_as_lost_is_exactly_what_cannot_be_read() {
+    for (part, drives) in [(1, [0, 2]), (1, [1, 2]), (1, [0, 1]), (2, [0, 2]), (5, [1, 2]), (9, [0, 1])] {
+        let mut driven = filled();
+        driven.scrub();
+        for drive in drives {
+            // Every part-th stretch of 20 KiB, so that some rows lose one unit and some two.
+            let slots =
+                driven.lane.stored_segments().iter().flat_map(|segment| segment.shards.clone()).collect::<Vec<_>>();
+            for place in slots.into_iter().filter(|place| place.drive == DriveNumber(drive)) {
+                let start = driven.lane.slot_offset(place);
+                for at in
+                    (0..1u64 << 20).step_by(20 << 10).filter(|at| (at / (20 << 10) + u64::from(drive)) % part == 0)
+                {
+                    driven.drives.corrupt(
+                        DriveNumber(drive),
+                        start + at..(start + at + (20 << 10)).min(start + (1 << 20)),
+                        part,
+                    );
+                }
+            }
+        }
+        driven.scrub();
+        let listed = fragments(&driven.losses());
+        let lost: BTreeSet<FragmentId> = (0..EVENTS).filter(|e| driven.read(*e) == ReadOutcome::Lost).map(id).collect();
+        assert_eq!(listed, lost, "every {part}");
+        assert!(!lost.is_empty() || part > 1);
+        assert_eq!(driven.lane.status().fragments_known_lost, lost.len() as u64);
+        for loss in driven.losses() {
+            assert!(
+                loss.drives_damaged.iter().all(|drive| drives.contains(drive)) && loss.drives_missing.is_empty(),
+                "{loss:?}"
+            );
+            assert!(!loss.drives_damaged.is_empty() && loss.found_by == FoundBy::Scrub, "{loss:?}");
+        }
+        // Whose event is over is missed no more.
+        for id in &lost {
+            driven.delete(id.key());
+        }
+        assert_eq!(driven.lane.status().fragments_known_lost, 0);
+        assert_eq!(driven.losses(), []);
+    }
+}
+
+#[test]
+fn a_read_that_meets_a_loss_lists_it() {
+    let mut driven = filled();
+    for drive in [0, 1] {
+        driven.drives.corrupt(DriveNumber(drive), 0..DRIVE_BYTES, 1);
+    }
+    assert_eq!(driven.read(17), ReadOutcome::Lost);
+    let losses = driven.losses();
+    assert_eq!(fragments(&losses), BTreeSet::from([id(17)]));
+    assert_eq!(losses[0].found_by, FoundBy::Read);
+    assert!(driven.trace(17).fragments[0].is_lost && !driven.trace(18).fragments[0].is_lost);
+}
+
+#[test]
+fn what_only_lacks_drives_is_told_apart() {
+    let mut driven = filled();
+    driven.lane.scrub_all();
+    driven.pass(Duration::from_millis(10));
+    for drive in &mut driven.lane.config.drives[..2] {
+        drive.present = false;
+    }
+    driven.reopen(true);
+    let losses = driven.losses();
+    assert!(!losses.is_empty());
+    for loss in &losses {
+        let apart = matches!(loss.kind, LossKind::Unavailable | LossKind::PossiblyAcknowledged);
+        assert!(apart && loss.drives_missing == [0, 1] && loss.drives_damaged.is_empty(), "{loss:?}");
+    }
+    assert!(losses.iter().any(|loss| loss.kind == LossKind::Unavailable));
+}
