@@ -502,7 +502,7 @@ mod tests {
         let plan = plan_open(&found, OpenRequest::default()).expect("a store");
         let drives = MemoryDrives::new(DRIVES, 16 << 20);
         silent.iter().for_each(|n| drives.hold(DriveNumber(*n)));
-        let config = StoreConfig { drive_timeout_ms: 2, ..StoreConfig::default() };
+        let config = StoreConfig { drive_timeout_ms: Some(2), ..StoreConfig::default() };
         let media = Box::new(MemoryMedia::new(&drives));
         let control = Some(Control::start(&plan, 8));
         let thread = ControlThread::new(control, media, Vec::new(), &plan, &found, &config, None);
