@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz soak deps bench lint doc fmt golden clean rust
+.PHONY: help demo test test-all fuzz soak deps bench lint doc fmt golden compat clean rust
 
 # In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
 LOCKED := $(if $(filter true,$(CI)),--locked)
@@ -60,6 +60,9 @@ fmt: rust ## format the code
 
 golden: rust ## write the golden files of format and protocol again (only with a new version of either)
 	FOREBAY_GOLDEN=write FOREBAY_BLESS=1 cargo test -p forebay-format -p forebay-protocol --test golden
+
+compat: rust ## keep images of stores of the present format version in testdata/compat (once for each version, before its release)
+	FOREBAY_COMPAT=write cargo test -p forebay --test compat images_of_the_present_version_can_be_made
 
 clean: ## remove what was built
 	cargo clean

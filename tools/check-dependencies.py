@@ -30,7 +30,7 @@ ALLOWED = {
     "recorder": ["client", "rawdata", "types"],
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "emulators", "engine", "media", "rawdata", "recorder", "server", "store", "types"],
-    "bench": ["client", "engine", "erasure", "media", "store", "types"],
+    "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
     "sim": ["client", "engine", "format", "media", "protocol", "server", "types"],
 }
@@ -38,6 +38,7 @@ ALLOWED = {
 # What its tests may use besides ([dev-dependencies]).
 ALLOWED_IN_TESTS = {
     "server": ["client"],
+    "cli": ["format"],
 }
 
 # Outside crates that belong in one place: crate: where it may be used.

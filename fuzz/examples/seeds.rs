@@ -235,9 +235,20 @@ fn recorded_files() {
     seed("ledger", "torn", (line(1) + "7 2 00ab").as_bytes());
 }
 
+fn configuration() {
+    let example = fs::read_to_string(root().join("crates/cli/forebay.example.toml")).expect("the example");
+    let lines: Vec<&str> = example.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    seed("config", "example", (lines.join("\n") + "\n").as_bytes());
+    let said = "[store]\ncache-bytes = 0\ndrive-kind = \"disk\"\nflush-bytes = 65536\nflush-interval-us = 1000000\n\
+        [store.media]\ndirect = \"off\"\nbackend = \"thread-pool\"\n[server]\nlisten = \"[::1]:0\"\n\
+        insecure-network = [\"10.0.0.0/8\", \"fd00::/8\"]\nmetrics = \"127.0.0.1:9420\"\nrated-writes-tb = [\"7000\", \"3:14000\"]\n";
+    seed("config", "said", said.as_bytes());
+}
+
 fn main() {
     drives();
     wire();
     input_files();
     recorded_files();
+    configuration();
 }

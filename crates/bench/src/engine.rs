@@ -134,7 +134,7 @@ pub fn throughput(directory: &Path, pairs: usize, fragment_bytes: usize, payload
     let baseline = directory.join(format!("forebay-bench-{}", std::process::id()));
     let media_bytes = (payload_bytes / u64::from(DATA) * u64::from(DATA + PARITY)).next_multiple_of(1 << 20);
     forebay_media::create_zeroed(&baseline, media_bytes, &mut |_| {}).expect("the baseline's file can be made");
-    let config = StoreConfig { drive_timeout_ms: 60_000, ..StoreConfig::default() };
+    let config = StoreConfig { drive_timeout_ms: Some(60_000), ..StoreConfig::default() };
     let (mut runner, rest) = bench.open(&config);
     let payload: Vec<u8> = (0..fragment_bytes).map(|i| (i * 131 + i / 251) as u8).collect();
     let count = payload_bytes / fragment_bytes as u64;
@@ -185,7 +185,7 @@ pub fn amplification(directory: &Path) -> Value {
     let mut rows = Vec::new();
     for rate_mb_per_s in [1u64, 10, 100] {
         let bench = Bench::new(directory, 512 << 20);
-        let (mut runner, rest) = bench.open(&StoreConfig { drive_timeout_ms: 60_000, ..StoreConfig::default() });
+        let (mut runner, rest) = bench.open(&StoreConfig { drive_timeout_ms: Some(60_000), ..StoreConfig::default() });
         let before = runner.lane().status().counters.media_bytes_written;
         let count = (rate_mb_per_s * 3_000_000 / fragment_bytes as u64).max(50);
         let gap = Duration::from_secs_f64(fragment_bytes as f64 / (rate_mb_per_s as f64 * 1e6));

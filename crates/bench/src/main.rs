@@ -3,6 +3,7 @@
 
 mod bare;
 mod curves;
+mod disks;
 mod engine;
 mod fio;
 mod iperf;
@@ -60,6 +61,30 @@ enum What {
         #[arg(long, default_value_t = 3 << 29)]
         payload_bytes: u64,
     },
+    /// How much the heads of simulated disks move, by the profile for disks and by that for flash: in virtual time, whatever the machine does.
+    Disks {
+        /// Disks; those of a server of the LHCb storage by default.
+        #[arg(long, default_value_t = 60)]
+        drives: u16,
+        /// Data shards.
+        #[arg(long, default_value_t = 8)]
+        data: u8,
+        /// Parity shards.
+        #[arg(long, default_value_t = 2)]
+        parity: u8,
+        /// Bytes of fragments in each measurement.
+        #[arg(long, default_value_t = 16 << 30)]
+        payload_bytes: u64,
+        /// Bytes of a fragment.
+        #[arg(long, default_value_t = 256 << 10)]
+        fragment_bytes: usize,
+        /// Cores of the server, which the profile for flash goes by.
+        #[arg(long, default_value_t = 32)]
+        cores: u16,
+        /// One scenario alone, by its name in the result.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Opening a store of a million fragments after kill -9.
     Recovery {
         /// Fragments.
@@ -81,6 +106,15 @@ fn main() {
         What::Server,
         What::Memory,
         What::Curves,
+        What::Disks {
+            drives: 60,
+            data: 8,
+            parity: 2,
+            payload_bytes: 16 << 30,
+            fragment_bytes: 256 << 10,
+            cores: 32,
+            only: None,
+        },
     ];
     let chosen = arguments.what.as_ref().map_or(&all[..], std::slice::from_ref);
     for what in chosen {
@@ -104,6 +138,10 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         What::Amplification => engine::amplification(directory),
         What::Rebuild { payload_bytes } => rebuild::rebuild(directory, pairs.min(5), payload_bytes),
         What::Recovery { fragments, fragment_bytes } => recovery::recovery(directory, pairs, fragments, fragment_bytes),
+        What::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores, ref only } => {
+            let options = disks::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores };
+            disks::disks(options, only.as_deref())
+        }
         What::Server => server::throughput(directory, pairs),
         What::Memory => memory::resident(directory),
         What::Curves => curves::curves(directory, pairs.min(3)),

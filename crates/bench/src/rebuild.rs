@@ -61,7 +61,7 @@ pub fn rebuild(directory: &Path, rounds: usize, payload_bytes: u64) -> Value {
 fn one(directory: &Path, payload_bytes: u64) -> Round {
     let drive_bytes = (payload_bytes / u64::from(DATA) * 3).next_multiple_of(1 << 20) + (256 << 20);
     let bench = Bench::new(directory, drive_bytes);
-    let config = StoreConfig { drive_timeout_ms: 60_000, scrub_period_s: 0, ..StoreConfig::default() };
+    let config = StoreConfig { drive_timeout_ms: Some(60_000), scrub_period_s: 0, ..StoreConfig::default() };
     let (mut runner, rest) = bench.open(&config);
     let payload: Vec<u8> = (0..FRAGMENT_BYTES).map(|i| (i * 131 + i / 251) as u8).collect();
     let count = payload_bytes / FRAGMENT_BYTES;

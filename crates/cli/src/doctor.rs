@@ -73,7 +73,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let start = Instant::now();
     check_drives(&command.drives)?;
     // Nothing is cached but rows, and no drive is judged by its speed.
-    let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: 60_000, ..StoreConfig::default() };
+    let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(60_000), ..StoreConfig::default() };
     let mut examination = examine(&command.drives, &config).map_err(|error| open_failure(error, &command.drives))?;
     let mut report = drives::report(&examination, command.quick);
     look_at_lanes(&mut examination, &mut report, command, output)?;

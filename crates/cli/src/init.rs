@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use forebay_store::{InitError, InitOptions, InitProgress, InitReport, Sampled};
+use forebay_store::{InitError, InitOptions, InitProgress, InitReport, Profile, Sampled};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -27,7 +27,8 @@ Files are written with zeros from their first byte to the last, those with holes
 later takes no drive away. When something fails on the way, the files that were made are removed again.
 
 Lanes and slots follow the kind of the drives: disks (as the kernel says of the device, or of that under the file system) get
-one lane and large slots, everything else a lane for each core.
+large slots and as many lanes as can write to disks of their own at the same time, everything else a lane for each core.
+Where the kernel does not know, as behind a RAID controller, say --drive-kind here and drive-kind in the server's configuration.
 
 Sizes: 4096, 64KiB, 1GiB (powers of 1024), 10GB (powers of 1000).
 
@@ -50,11 +51,15 @@ pub struct InitCommand {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     drive_bytes: Option<u64>,
 
+    /// What the drives are, by which lanes and slots are chosen: disk or solid-state [default: what the kernel says of them]
+    #[arg(long, value_name = "KIND", value_parser = parse_drive_kind)]
+    drive_kind: Option<Profile>,
+
     /// Lanes: independent logs, run by threads of their own; fixed for ever [default: by the drives and the cores]
     #[arg(long, value_name = "N")]
     lanes: Option<u16>,
 
-    /// Size of a slot, the unit of allocation on a drive [default: by the size of the drives, 1MiB to 256MiB]
+    /// Size of a slot, the unit of allocation on a drive [default: by the kind and size of the drives, 1MiB to 64MiB, on disks to 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     slot_bytes: Option<u64>,
 
@@ -99,6 +104,7 @@ pub fn run(command: &InitCommand, output: &Output) -> Result<(), Failure> {
         "data_shards": geometry.data_shards,
         "parity_shards": geometry.parity_shards,
         "data_shards_min": geometry.data_shards_min,
+        "drive_kind": report.drive_kind,
         "lanes": geometry.lanes,
         "slot_bytes": geometry.slot_bytes,
         "unit_bytes": geometry.unit_bytes,
@@ -147,6 +153,7 @@ fn options(command: &InitCommand) -> Result<InitOptions, Failure> {
     };
     Ok(InitOptions {
         data_min: command.data_min,
+        drive_kind: command.drive_kind,
         lanes: command.lanes,
         drive_bytes: command.drive_bytes,
         slot_bytes: command.slot_bytes,
@@ -156,6 +163,14 @@ fn options(command: &InitCommand) -> Result<InitOptions, Failure> {
         fragment_bytes_mean: command.fragment_bytes_mean,
         ..InitOptions::new(command.data, command.parity)
     })
+}
+
+fn parse_drive_kind(word: &str) -> Result<Profile, String> {
+    match word {
+        "disk" => Ok(Profile::Disk),
+        "solid-state" => Ok(Profile::SolidState),
+        _ => Err("say disk or solid-state".to_owned()),
+    }
 }
 
 fn failure(error: InitError) -> Failure {
@@ -175,7 +190,7 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         "made store {store} on {count} drives in {seconds:.1} s\n\
          \x20 protection  {data}+{parity}, {protection}\n\
          \x20 capacity    about {capacity} of fragments ({bytes} bytes)\n\
-         \x20 lanes       {lanes}, slots of {slot}, fragments of at most {fragment}\n\
+         \x20 lanes       {lanes} on {kind}, slots of {slot}, fragments of at most {fragment}\n\
          \x20 index       at most {index} of memory for fragments of {mean} on average\n\
          {sampled}\
          serve it with:  forebay serve {paths}",
@@ -185,6 +200,10 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         parity = geometry.parity_shards,
         capacity = human_bytes(report.capacity_bytes),
         bytes = human_count(report.capacity_bytes),
+        kind = match report.drive_kind {
+            Profile::Disk => "disks",
+            Profile::SolidState => "drives without heads",
+        },
         lanes = geometry.lanes,
         slot = human_bytes(geometry.slot_bytes),
         fragment = human_bytes(geometry.fragment_bytes_max.into()),

@@ -42,6 +42,11 @@ fn a_store_is_described() {
     assert!(made["store"].as_str().is_some_and(|store| store.len() == 36), "{made}");
     assert!(made["capacity_bytes"].as_u64().is_some_and(|bytes| bytes > 100 << 20), "{made}");
     assert!(made["seconds"].is_f64(), "{made}");
+    let names = five_names();
+    let told = init(&["--drive-bytes", "32MiB", "--drive-kind", "disk"], &names.paths).expect(0);
+    let screen = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(screen.contains("lanes       1 on disks, slots of 1.00 MiB"), "{screen}");
+    init(&["--drive-kind", "tape"], &names.paths).expect(2).says("say disk or solid-state");
 }
 
 #[test]

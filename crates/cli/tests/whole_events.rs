@@ -105,7 +105,8 @@ fn they_are_read_by_fragments_and_at_once_whatever_happens() {
     assert!(traces.iter().any(|trace| trace["in_one_record"] == SOURCES), "{}", traces[0]);
     for (fragments, trace) in accepted.values().zip(&traces) {
         let told = trace["fragments"].as_array().expect("fragments");
-        let told: Vec<_> = told.iter().map(|f| (f["source"].as_u64(), f["bytes"].as_u64(), f["crc32c"].as_u64())).collect();
+        let told: Vec<_> =
+            told.iter().map(|f| (f["source"].as_u64(), f["bytes"].as_u64(), f["crc32c"].as_u64())).collect();
         let right = fragments.iter().map(|(source, bytes)| {
             (Some(u64::from(source.0)), Some(bytes.len() as u64), Some(u64::from(crc32c(bytes))))
         });

@@ -172,10 +172,15 @@ fn write_line(into: &mut impl Write, key: EventKey, hash: EventHash) -> io::Resu
 
 fn parse(line: &[u8]) -> Option<(EventKey, EventHash)> {
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
-    let key = EventKey::new(words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    let hash = u128::from_str_radix(words.next().filter(|hash| hash.len() == 32)?, 16).ok()?;
-    let hash = EventHash { hash, bytes: words.next()?.parse().ok()? };
+    let key = EventKey::new(number(words.next()?)?, number(words.next()?)?);
+    let digits = words.next().filter(|hash| hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    let hash = EventHash { hash: u128::from_str_radix(digits, 16).ok()?, bytes: number(words.next()?)? };
     words.next().is_none().then_some((key, hash))
+}
+
+/// A number of digits alone: the standard library takes a sign before them, which no ledger has.
+fn number<N: std::str::FromStr>(word: &str) -> Option<N> {
+    word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
 }
 
 /// A ledger file that grows.
@@ -332,7 +337,14 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ledger");
         let long = vec![b'x'; 1000];
-        for (text, at) in [(&b"1 2 3 4\n"[..], 1), (b"\n", 1), (&long, 1)] {
+        let signs: [&[u8]; 4] = [
+            b"+1 2 000000000000000000000000000000aa 5\n",
+            b"1 +2 000000000000000000000000000000aa 5\n",
+            b"1 2 +00000000000000000000000000000aa 5\n",
+            b"1 2 000000000000000000000000000000aa +5\n",
+        ];
+        let others: [(&[u8], u64); 3] = [(b"1 2 3 4\n", 1), (b"\n", 1), (&long, 1)];
+        for (text, at) in others.into_iter().chain(signs.map(|text| (text, 1))) {
             std::fs::write(&path, text).expect("written");
             let error = HashLedger::load(&path).expect_err("no ledger");
             assert!(matches!(error, LedgerError::Line { line, .. } if line == at), "{error}");

@@ -248,6 +248,9 @@ pub struct LaneConfig {
     pub parity_min: u8,
     /// Of the time so much goes to what nobody waits for (rebuild, scrub) while requests come, in percent; 100: it never rests.
     pub background_percent: u8,
+    /// Bytes of a flush that rebuild reads from each drive at once, and scrub when it is more than it takes anyway. Disks want as much as a head can read
+    /// before it moves on; the lane's other work waits while it computes with it.
+    pub background_read_bytes: u32,
     /// Every byte of every closed segment is looked at once in so long; never when zero.
     pub scrub_period: Duration,
     /// Nothing is written.

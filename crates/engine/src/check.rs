@@ -10,8 +10,8 @@ use forebay_types::WallTime;
 use crate::read::{Reader, agreed, votes};
 use crate::repair::units_right;
 
-/// Bytes of units that are read from each drive at once, or one unit when that is larger: what a check holds in memory.
-const STEP_BYTES: u32 = 256 << 10;
+/// Bytes of units that are read from each drive at once at least: what a check holds in memory.
+const STEP_BYTES_MIN: u32 = 256 << 10;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Reader {
             bytes_read: 0,
         };
         if let Some(header) = header.filter(|_| units) {
-            let step = (STEP_BYTES / header.unit_bytes).max(1);
+            let step = (self.segment.step_bytes.max(STEP_BYTES_MIN) / header.unit_bytes).max(1);
             for first in (0..rows).step_by(step as usize) {
                 let range = first..rows.min(first.saturating_add(step));
                 bytes_read += self.check_rows(&header, range, &mut shards, &mut check).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use forebay_format::{DriveEntry, DriveState, HISTORY_MAX, Start, Superblock, place_of};
+use forebay_format::{DriveEntry, DriveState, HISTORY_MAX, ProgramVersion, Start, Superblock, place_of};
 use forebay_media::{AlignedBuffer, Completion, Operation, OperationId};
 use forebay_types::limits::DRIVES_MAX;
 use forebay_types::{DriveNumber, DriveUuid};
@@ -64,6 +64,7 @@ impl Control {
         next.generation += 1;
         next.epoch += 1;
         next.nonce = nonce;
+        next.program = ProgramVersion::OWN;
         next.clean = false;
         next.history.push(Start { epoch: next.epoch, nonce });
         if next.history.len() > HISTORY_MAX {

@@ -35,6 +35,8 @@ pub(crate) struct ReadSegment {
     pub(crate) parity_shards: u8,
     pub(crate) unit_bytes: u32,
     pub(crate) slot_bytes: u64,
+    /// Bytes that background work reads from each drive at once.
+    pub(crate) step_bytes: u32,
     pub(crate) shards: Vec<ReadShard>,
     /// Reads of headers that failed: what is missing then may well be there.
     pub(crate) headers_failed: Cell<usize>,

@@ -501,6 +501,7 @@ pub(crate) fn read_segment(
         parity_shards: plan.parity_shards,
         unit_bytes: plan.unit_bytes,
         slot_bytes: config.geometry.slot_bytes,
+        step_bytes: config.background_read_bytes,
         shards: plan.shards.iter().map(shard).collect(),
         headers_failed: Cell::new(0),
         damaged: RefCell::default(),

@@ -15,10 +15,6 @@ use crate::check::FlushPlace;
 use crate::flush::codec;
 use crate::read::{Reader, agreed};
 
-/// Bytes of units that are read from each drive at once, or one unit when that is larger. Pieces of memory of 128 KiB and more would be asked of the
-/// system one by one (`forebay_media::return_large_memory`), which costs more than what is done with them.
-const STEP_BYTES: u32 = 64 << 10;
-
 /// Which units of a shard are to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -93,7 +89,7 @@ impl Reader {
         let with_table = headers.iter().flatten().find(|(found, _)| found.digest == header.digest);
         let table = with_table.and_then(|(found, bytes)| found.inline_table(bytes).map(<[u8]>::to_vec));
         drop(headers);
-        let step = (STEP_BYTES / header.unit_bytes).max(1);
+        let step = (self.segment.step_bytes / header.unit_bytes).max(1);
         for first in (0..header.rows).step_by(step as usize) {
             let rows = first..header.rows.min(first.saturating_add(step));
             let wanted = targets.iter().any(|target| rows.clone().any(|row| target.units.has(row)));

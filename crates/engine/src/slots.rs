@@ -123,13 +123,15 @@ impl Slots {
     }
 
     /// One slot on each of the `count` drives with the most free ones; among equals the turn goes round, so that each drive
-    /// holds data and parity shards in turn.
+    /// holds data and parity shards in turn. Each lane begins at other drives, so that as far as there are drives no two lanes write to one at the
+    /// same time.
     fn take(&mut self, count: usize) -> Option<Vec<ShardPlace>> {
         let mut drives: Vec<_> = self.free.iter().map(|(drive, free)| (*drive, free.len())).collect();
         if drives.is_empty() {
             return None;
         }
-        let start = self.turn % drives.len();
+        let own_part = usize::from(self.lane) * drives.len() / usize::from(self.lanes);
+        let start = (self.turn + own_part) % drives.len();
         drives.rotate_left(start);
         drives.sort_by_key(|(_, free)| std::cmp::Reverse(*free));
         drives.truncate(count);
@@ -371,6 +373,22 @@ mod tests {
         }
         // Of 60 slots those of one drive are kept.
         assert!((9..=10).contains(&taken), "{taken} segments of 5 shards");
+    }
+
+    #[test]
+    fn lanes_write_to_drives_of_their_own_as_far_as_there_are() {
+        const LANES: u16 = 6;
+        let mut lanes: Vec<Slots> = (0..LANES).map(|lane| Slots::new(lane, LANES)).collect();
+        for slots in &mut lanes {
+            (0..60).for_each(|drive| slots.add_drive(DriveNumber(drive), 60, &BTreeSet::new()));
+            slots.plan(4, Width { data: 8, parity: 2 }, 4096, ids());
+        }
+        // The first segments of all lanes, then the second ones.
+        for turn in 0..4 {
+            let drives: BTreeSet<_> =
+                lanes.iter().flat_map(|slots| slots.window()[turn].shards.clone()).map(|place| place.drive).collect();
+            assert_eq!(drives.len(), 60, "in turn {turn}");
+        }
     }
 
     #[test]

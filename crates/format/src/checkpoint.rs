@@ -9,13 +9,14 @@ use crate::FormatError;
 use crate::error::{ensure, within};
 use crate::field::{Kind, check_width, header_layout, layout, only_known};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
+use crate::version::FORMAT_VERSION;
 
 /// Bytes of a checkpoint's header; its body follows.
 pub const CHECKPOINT_HEADER_BYTES: usize = BLOCK_BYTES;
 
 const WHAT: &str = "checkpoint";
 
-pub(crate) const KIND: Kind = Kind { what: "checkpoint header", magic: *b"FBCHECK1", version: 1, flags_known: 0 };
+pub(crate) const KIND: Kind = Kind { what: "checkpoint header", magic: *b"FBCHECK1", flags_known: 0 };
 
 header_layout!(
     /// The fixed part of the header.
@@ -220,7 +221,7 @@ impl CheckpointHeader {
         field::SEQUENCE.put(block, self.sequence);
         field::BODY_BYTES.put(block, self.body_bytes);
         field::BODY_CRC.put(block, self.body_crc);
-        KIND.seal(block, 0);
+        KIND.seal(block, FORMAT_VERSION, 0);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What can be wrong with bytes from a drive.
 
+use crate::version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST, ProgramVersion};
+
 /// Why bytes from a drive are not what they should be. Nothing was changed by finding out; what it
 /// means for the data depends on the place, and the caller that knows the place adds it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,18 +19,20 @@ pub enum FormatError {
         /// The bytes that are there.
         found: [u8; 8],
     },
-    /// Written by a newer version.
+    /// Written in a version of the format that this program does not read.
     #[error(
-        "{what} has format version {found} and this program knows versions up to {newest}: nothing is wrong with the \
-         data, start the version of the program that wrote it"
+        "{what} has format version {found}{} and this program, Forebay {}, reads versions {FORMAT_VERSION_OLDEST} to \
+         {FORMAT_VERSION}: nothing is wrong with the data, start the version of the program that wrote it",
+        by(program),
+        ProgramVersion::OWN
     )]
     Version {
         /// What was read.
         what: &'static str,
         /// The version that is there.
         found: u16,
-        /// The newest version that this program reads.
-        newest: u16,
+        /// The program that wrote it; all zeros when that is not known.
+        program: ProgramVersion,
     },
     /// A flag that must be understood and is not.
     #[error(
@@ -120,6 +124,10 @@ pub enum FormatError {
         /// The number that it is held against.
         expected: u64,
     },
+}
+
+fn by(program: &ProgramVersion) -> String {
+    if program.is_known() { format!(", written by Forebay {program},") } else { String::new() }
 }
 
 /// `Ok` when `holds`, else [`FormatError::Inconsistent`] with the rule and the two numbers.

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use crate::FormatError;
 use crate::error::ensure;
+use crate::version::{self, ProgramVersion};
 use forebay_types::{DriveUuid, StoreUuid, crc32c};
 
 /// A value of fixed width that can lie on a drive, little-endian.
@@ -182,15 +183,14 @@ pub(crate) const FLAGS_REQUIRED: u32 = 0xFFFF;
 pub(crate) struct Kind {
     pub(crate) what: &'static str,
     pub(crate) magic: [u8; 8],
-    pub(crate) version: u16,
     pub(crate) flags_known: u32,
 }
 
 impl Kind {
     /// Writes the prefix of a header that fills `block`, and its CRC. The last step of encoding.
-    pub(crate) fn seal(&self, block: &mut [u8], flags: u32) {
+    pub(crate) fn seal(&self, block: &mut [u8], version: u16, flags: u32) {
         prefix::MAGIC.put(block, self.magic);
-        prefix::VERSION.put(block, self.version);
+        prefix::VERSION.put(block, version);
         prefix::FLAGS.put(block, flags);
         prefix::HEADER_BYTES.put(block, u32::try_from(block.len()).expect("headers are smaller than 4 GiB"));
         prefix::HEADER_CRC.put(block, 0);
@@ -210,8 +210,8 @@ impl Kind {
             return Err(FormatError::Magic { what, expected: self.magic, found });
         }
         let found = prefix::VERSION.get(bytes);
-        if found > self.version || found == 0 {
-            return Err(FormatError::Version { what, found, newest: self.version });
+        if !version::is_read(found) {
+            return Err(FormatError::Version { what, found, program: ProgramVersion::default() });
         }
         let header_bytes = prefix::HEADER_BYTES.get(bytes);
         let found = u64::from(header_bytes);

@@ -10,6 +10,7 @@ use crate::field::{FLAGS_REQUIRED, Kind, Stored, check_width, header_layout, lay
 use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
+use crate::version::FORMAT_VERSION;
 
 /// Flag: this is the closing flush of its segment; its data are the table of the whole segment.
 pub const FLUSH_CLOSING: u32 = 1;
@@ -26,8 +27,7 @@ pub const FLUSH_HEADER_BYTES_MAX: usize = 1 << 20;
 
 const WHAT: &str = "flush header";
 
-pub(crate) const KIND: Kind =
-    Kind { what: WHAT, magic: *b"FBFLUSH1", version: 1, flags_known: FLUSH_CLOSING | FLUSH_INLINE_TABLE };
+pub(crate) const KIND: Kind = Kind { what: WHAT, magic: *b"FBFLUSH1", flags_known: FLUSH_CLOSING | FLUSH_INLINE_TABLE };
 
 const UNIT_CRC_BYTES: usize = <u32 as Stored>::BYTES;
 
@@ -260,7 +260,7 @@ impl FlushHeader {
         space.copy_from_slice(table);
         rest.fill(0);
         prefix::ROOM.put(block, [0; 2]);
-        KIND.seal(block, self.flags);
+        KIND.seal(block, FORMAT_VERSION, self.flags);
     }
 
     /// Reads from the first block of a header how long the whole is. Nothing but magic, version and

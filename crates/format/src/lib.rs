@@ -24,6 +24,7 @@ mod record;
 mod segment;
 mod superblock;
 mod table;
+mod version;
 
 pub use checkpoint::{
     CHECKPOINT_HEADER_BYTES, CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, DecidedRange,
@@ -45,3 +46,4 @@ pub use record::{PAYLOAD_ALIGNMENT_BYTES, RECORD_INCOMPLETE, RecordKind, TABLE_E
 pub use segment::{SegmentId, ShardPlace};
 pub use superblock::{DriveEntry, DriveState, Geometry, HISTORY_MAX, Start, Superblock, UNIT_BYTES_MAX};
 pub use table::{FlushEntry, SegmentTable};
+pub use version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST, ProgramVersion};

@@ -5,8 +5,9 @@ use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
 
 use crate::FormatError;
 use crate::error::{ensure, within};
-use crate::field::{Kind, check_width, header_layout, layout};
+use crate::field::{Kind, check_width, header_layout, layout, prefix};
 use crate::layout::{DriveLayout, SUPERBLOCK_BYTES};
+use crate::version::{self, FORMAT_VERSION, ProgramVersion};
 
 /// Starts that a superblock remembers.
 pub const HISTORY_MAX: usize = 32;
@@ -16,7 +17,7 @@ pub const UNIT_BYTES_MAX: u32 = 16 << 20;
 
 const WHAT: &str = "superblock";
 
-pub(crate) const KIND: Kind = Kind { what: WHAT, magic: *b"FOREBAY1", version: 1, flags_known: 0 };
+pub(crate) const KIND: Kind = Kind { what: WHAT, magic: *b"FOREBAY1", flags_known: 0 };
 
 header_layout!(
     /// The fixed part.
@@ -38,7 +39,10 @@ header_layout!(
         FRAGMENT_BYTES_MAX: u32 = 124;
         HISTORY_COUNT: u16 = 128;
         DRIVE_COUNT: u16 = 130;
-        ROOM_2: [u8; 124] = 132;
+        PROGRAM_MAJOR: u16 = 132;
+        PROGRAM_MINOR: u16 = 134;
+        PROGRAM_PATCH: u16 = 136;
+        ROOM_2: [u8; 118] = 138;
     }
 );
 
@@ -138,6 +142,10 @@ pub struct DriveEntry {
 /// The superblock of one drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// The format version of the store: what it was made or upgraded with, whatever newer program wrote this superblock.
+    pub format_version: u16,
+    /// The program of the newest writable start, or the one that made the store; not known when all zeros.
+    pub program: ProgramVersion,
     /// The store.
     pub store: StoreUuid,
     /// The drive that it lies on.
@@ -195,7 +203,8 @@ impl Superblock {
         for (entry, drive) in block[DRIVES_OFFSET..].chunks_exact_mut(drive_entry::BYTES).zip(&self.drives) {
             drive.put(entry);
         }
-        KIND.seal(&mut block, 0);
+        put_program(&mut block, self.program);
+        KIND.seal(&mut block, self.format_version, 0);
         block
     }
 
@@ -205,7 +214,7 @@ impl Superblock {
     /// [`FormatError`]: what is there instead, or which part of it cannot be.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
         use superblock as field;
-        let (block, _flags) = KIND.open(bytes, SUPERBLOCK_BYTES)?;
+        let (block, _flags) = KIND.open(bytes, SUPERBLOCK_BYTES).map_err(|error| named_program(error, bytes))?;
         let wanted = SUPERBLOCK_BYTES as u64;
         ensure(block.len() == SUPERBLOCK_BYTES, WHAT, "it is 16 KiB long", block.len() as u64, wanted)?;
         let clean = field::CLEAN.get(block);
@@ -217,6 +226,8 @@ impl Superblock {
         let history = block[HISTORY_OFFSET..].chunks_exact(start::BYTES).take(history_count);
         let drives = block[DRIVES_OFFSET..].chunks_exact(drive_entry::BYTES).take(drive_count);
         let superblock = Superblock {
+            format_version: prefix::VERSION.get(block),
+            program: program_of(block),
             store: field::STORE.get(block),
             drive: field::DRIVE.get(block),
             number: DriveNumber(field::NUMBER.get(block)),
@@ -242,6 +253,8 @@ impl Superblock {
     }
 
     fn check(&self) -> Result<(), FormatError> {
+        let version = self.format_version;
+        ensure(version::is_read(version), WHAT, "its version is known", version, FORMAT_VERSION)?;
         self.geometry.check()?;
         self.check_history()?;
         self.check_drives()
@@ -330,6 +343,30 @@ impl Geometry {
             checkpoint_bytes: field::CHECKPOINT_BYTES.get(block),
             fragment_bytes_max: field::FRAGMENT_BYTES_MAX.get(block),
         }
+    }
+}
+
+fn put_program(block: &mut [u8], program: ProgramVersion) {
+    superblock::PROGRAM_MAJOR.put(block, program.major);
+    superblock::PROGRAM_MINOR.put(block, program.minor);
+    superblock::PROGRAM_PATCH.put(block, program.patch);
+}
+
+fn program_of(block: &[u8]) -> ProgramVersion {
+    ProgramVersion {
+        major: superblock::PROGRAM_MAJOR.get(block),
+        minor: superblock::PROGRAM_MINOR.get(block),
+        patch: superblock::PROGRAM_PATCH.get(block),
+    }
+}
+
+/// A version that is not known, with the program that wrote it, which lies in the same bytes in every version.
+fn named_program(error: FormatError, bytes: &[u8]) -> FormatError {
+    match error {
+        FormatError::Version { what, found, .. } if bytes.len() >= superblock::BYTES => {
+            FormatError::Version { what, found, program: program_of(bytes) }
+        }
+        other => other,
     }
 }
 

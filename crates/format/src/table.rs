@@ -7,6 +7,7 @@ use crate::error::{ensure, within};
 use crate::field::{check_width, layout, only_known};
 use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
+use crate::version::{self, FORMAT_VERSION, ProgramVersion};
 
 const WHAT: &str = "table of a segment";
 
@@ -33,8 +34,6 @@ layout!(
         FLAGS: u32 = 36;
     }
 );
-
-const VERSION: u16 = 1;
 
 /// One flush in the table of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,7 @@ impl SegmentTable {
         }
         let mut bytes = vec![0; Self::encoded_bytes(self.flushes.len(), self.records.len())];
         let (head, rest) = bytes.split_at_mut(segment_table::BYTES);
-        segment_table::VERSION.put(head, VERSION);
+        segment_table::VERSION.put(head, FORMAT_VERSION);
         segment_table::FLUSH_COUNT.put(head, self.flushes.len() as u32);
         segment_table::RECORD_COUNT.put(head, self.records.len() as u32);
         let (flushes, records) = rest.split_at_mut(self.flushes.len() * flush_entry::BYTES);
@@ -103,8 +102,8 @@ impl SegmentTable {
             return Err(truncated(segment_table::BYTES as u64));
         };
         let found = segment_table::VERSION.get(head);
-        if found != VERSION {
-            return Err(FormatError::Version { what: WHAT, found, newest: VERSION });
+        if !version::is_read(found) {
+            return Err(FormatError::Version { what: WHAT, found, program: ProgramVersion::default() });
         }
         only_known(WHAT, u32::from(segment_table::FLAGS.get(head)), 0)?;
         let flush_count = u64::from(segment_table::FLUSH_COUNT.get(head));

@@ -126,7 +126,11 @@ fn the_wrong_structure_a_newer_version_and_unknown_flags_are_told_apart() {
         assert!(matches!(read(&zeros), Err(FormatError::Magic { found: [0, ..], .. })), "{name}");
         let mut newer = bytes.clone();
         newer[8] = 2;
-        assert!(matches!(read(&newer), Err(FormatError::Version { found: 2, newest: 1, .. })), "{name}");
+        let program = if name == "superblock" { superblock().program } else { ProgramVersion::default() };
+        assert!(
+            matches!(read(&newer), Err(FormatError::Version { found: 2, program: told, .. }) if told == program),
+            "{name}"
+        );
         let mut flagged = bytes.clone();
         flagged[13] |= 0x80;
         seal(&mut flagged[..header_bytes]);

@@ -343,6 +343,10 @@ fn encoding_refuses_what_decoding_would() {
     let mut clone = superblock();
     clone.drives[0].uuid = clone.drives[1].uuid;
     assert!(refused(move || drop(clone.encode())));
+    for format_version in [FORMAT_VERSION_OLDEST - 1, FORMAT_VERSION + 1] {
+        let unknown = Superblock { format_version, ..superblock() };
+        assert!(refused(move || drop(unknown.encode())));
+    }
     let mut touching = checkpoint_body();
     touching.finished[0].ranges[1].start = 10;
     assert!(refused(move || drop(touching.encode())));

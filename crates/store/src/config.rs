@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use forebay_media::MediaConfig;
+use forebay_media::{DriveKind, MediaConfig};
 use serde::{Deserialize, Serialize};
+
+use crate::profile::Profile;
 
 /// How a store is run; nothing of it is stored on the drives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,17 +17,22 @@ pub struct StoreConfig {
     pub cache_bytes: u64,
     /// Memory for the index (all that is known of events, flushes and segments), all lanes together, in bytes; puts are refused retryably when it is full. 0: a quarter of the machine's memory.
     pub index_bytes: u64,
-    /// Bytes of a full flush on each drive. By the kind of the drives when not said: 512 KiB, 1 MiB on disks.
+    /// What the drives are. When not said, what the operating system says of them: one disk among them makes it a store on disks.
+    #[serde(with = "kind")]
+    pub drive_kind: Option<Profile>,
+    /// Bytes of a full flush on each drive. By the kind of the drives when not said: 512 KiB, 4 MiB on disks.
     #[serde(with = "auto")]
     pub flush_bytes: Option<u64>,
     /// Flushes of a lane on their way at once.
     pub flush_depth: u32,
-    /// The least time between two flushes that are not full, in microseconds. By the kind of the drives when not said: 0, and 5000 on
-    /// disks, whose heads would move for each.
+    /// The least time between two flushes that are not full, in microseconds. By the kind of the drives when not said: 0, and 20000 on
+    /// disks, which turn once for each.
     #[serde(with = "auto")]
     pub flush_interval_us: Option<u64>,
-    /// A drive that does not answer for so many milliseconds is taken out, as long as nothing that is stored comes out of reach by it.
-    pub drive_timeout_ms: u64,
+    /// A drive that does not answer for so many milliseconds is taken out, as long as nothing that is stored comes out of reach by it. By the
+    /// kind of the drives when not said: 1000, and 10000 on disks, which try for seconds before they give up on a sector.
+    #[serde(with = "auto")]
+    pub drive_timeout_ms: Option<u64>,
     /// An event with missing fragments is offered to filters after so many milliseconds.
     pub incomplete_after_ms: u64,
     /// After so many leases that nobody answered an event is accepted into the stream `debug`.
@@ -53,10 +60,11 @@ impl Default for StoreConfig {
         StoreConfig {
             cache_bytes: 256 << 20,
             index_bytes: 0,
+            drive_kind: None,
             flush_bytes: None,
             flush_depth: 4,
             flush_interval_us: None,
-            drive_timeout_ms: 1000,
+            drive_timeout_ms: None,
             incomplete_after_ms: 5000,
             lease_attempts_max: 5,
             background_percent: 50,
@@ -75,18 +83,57 @@ impl StoreConfig {
         if self.index_bytes > 0 { self.index_bytes } else { machine_memory_bytes() / 4 }
     }
 
-    /// Bytes of a full flush on each drive, of a store on disks or on anything else.
-    pub(crate) fn flush_bytes(&self, on_disks: bool) -> u64 {
-        self.flush_bytes.unwrap_or(if on_disks { 1 << 20 } else { 512 << 10 })
+    /// What is chosen by the kind of the drives, which are of these kinds as the operating system says.
+    pub(crate) fn profile(&self, kinds: impl IntoIterator<Item = DriveKind>) -> Profile {
+        self.drive_kind.unwrap_or_else(|| Profile::of(kinds))
+    }
+
+    /// Bytes of a full flush on each drive.
+    pub(crate) fn flush_bytes(&self, profile: Profile) -> u64 {
+        self.flush_bytes.unwrap_or(profile.flush_bytes())
     }
 
     /// The least time between two flushes that are not full.
-    pub(crate) fn flush_interval(&self, on_disks: bool) -> Duration {
-        Duration::from_micros(self.flush_interval_us.unwrap_or(if on_disks { 5000 } else { 0 }))
+    pub(crate) fn flush_interval(&self, profile: Profile) -> Duration {
+        self.flush_interval_us.map_or(profile.flush_interval(), Duration::from_micros)
     }
 
+    /// Once it is known what the drives are.
     pub(crate) fn drive_timeout(&self) -> Duration {
-        Duration::from_millis(self.drive_timeout_ms)
+        let profile = self.drive_kind.unwrap_or(Profile::SolidState);
+        self.drive_timeout_ms.map_or(profile.drive_timeout(), Duration::from_millis)
+    }
+}
+
+/// A kind of drives, or `"auto"` for what the operating system says.
+mod kind {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::profile::Profile;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Word {
+        Auto,
+        Disk,
+        SolidState,
+    }
+
+    pub fn serialize<S: Serializer>(kind: &Option<Profile>, serializer: S) -> Result<S::Ok, S::Error> {
+        let word = match kind {
+            None => Word::Auto,
+            Some(Profile::Disk) => Word::Disk,
+            Some(Profile::SolidState) => Word::SolidState,
+        };
+        word.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Profile>, D::Error> {
+        Ok(match Word::deserialize(deserializer)? {
+            Word::Auto => None,
+            Word::Disk => Some(Profile::Disk),
+            Word::SolidState => Some(Profile::SolidState),
+        })
     }
 }
 
@@ -135,9 +182,25 @@ mod tests {
     #[test]
     fn flushes_are_large_and_rare_on_disks_unless_configured() {
         let chosen = StoreConfig::default();
-        assert_eq!((chosen.flush_bytes(false), chosen.flush_interval(false)), (512 << 10, Duration::ZERO));
-        assert_eq!((chosen.flush_bytes(true), chosen.flush_interval(true)), (1 << 20, Duration::from_millis(5)));
+        let of = |config: &StoreConfig, profile| (config.flush_bytes(profile), config.flush_interval(profile));
+        assert_eq!(of(&chosen, Profile::SolidState), (512 << 10, Duration::ZERO));
+        assert_eq!(of(&chosen, Profile::Disk), (4 << 20, Duration::from_millis(20)));
         let said = StoreConfig { flush_bytes: Some(64 << 10), flush_interval_us: Some(0), ..chosen };
-        assert_eq!((said.flush_bytes(true), said.flush_interval(true)), (64 << 10, Duration::ZERO));
+        assert_eq!(of(&said, Profile::Disk), (64 << 10, Duration::ZERO));
+    }
+
+    #[test]
+    fn one_disk_makes_it_a_store_on_disks_unless_somebody_knows_better() {
+        let mixed = [DriveKind::SolidState, DriveKind::Rotational, DriveKind::Unknown];
+        let mut config = StoreConfig::default();
+        assert_eq!(config.profile(mixed), Profile::Disk);
+        assert_eq!(config.profile([DriveKind::SolidState, DriveKind::Unknown]), Profile::SolidState);
+        config.drive_kind = Some(Profile::SolidState);
+        assert_eq!(config.profile(mixed), Profile::SolidState);
+        assert_eq!(config.drive_timeout(), Duration::from_secs(1));
+        config.drive_kind = Some(Profile::Disk);
+        assert_eq!(config.drive_timeout(), Duration::from_secs(10));
+        config.drive_timeout_ms = Some(500);
+        assert_eq!(config.drive_timeout(), Duration::from_millis(500));
     }
 }

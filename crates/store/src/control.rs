@@ -451,7 +451,7 @@ fn mark_failed(status: &mut ControlStatus, drive: DriveNumber, reason: &str) {
 #[cfg(test)]
 mod tests {
     use forebay_engine::{OpenRequest, plan_open};
-    use forebay_format::{DriveEntry, DriveState, Geometry, Start, Superblock};
+    use forebay_format::{DriveEntry, DriveState, FORMAT_VERSION, Geometry, ProgramVersion, Start, Superblock};
     use forebay_media::{MemoryDrives, MemoryMedia};
 
     use super::*;
@@ -478,6 +478,8 @@ mod tests {
             fragment_bytes_max: 1 << 20,
         };
         Superblock {
+            format_version: FORMAT_VERSION,
+            program: ProgramVersion::default(),
             store: StoreUuid::from_random_bytes([9; 16]),
             drive: entry(number).uuid,
             number: DriveNumber(number),
@@ -500,7 +502,7 @@ mod tests {
         let plan = plan_open(&found, OpenRequest::default()).expect("a store");
         let drives = MemoryDrives::new(DRIVES, 16 << 20);
         silent.iter().for_each(|n| drives.hold(DriveNumber(*n)));
-        let config = StoreConfig { drive_timeout_ms: 2, ..StoreConfig::default() };
+        let config = StoreConfig { drive_timeout_ms: Some(2), ..StoreConfig::default() };
         let media = Box::new(MemoryMedia::new(&drives));
         let control = Some(Control::start(&plan, 8));
         let thread = ControlThread::new(control, media, Vec::new(), &plan, &found, &config, None);
@@ -510,6 +512,8 @@ mod tests {
         let places = [0, forebay_format::SUPERBLOCK_STRIDE_BYTES as usize];
         let written = places.iter().filter_map(|place| Superblock::decode(&contents[*place..]).ok());
         let newest = written.max_by_key(|superblock| superblock.generation).expect("the start was written");
+        let program = if started.is_ok() { ProgramVersion::OWN } else { ProgramVersion::default() };
+        assert_eq!((newest.program, newest.format_version), (program, FORMAT_VERSION), "whoever starts it says so");
         (started, newest.drives.iter().filter(|drive| drive.state == DriveState::Member).count())
     }
 

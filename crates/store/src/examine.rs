@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use forebay_engine::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{DriveState, Superblock};
-use forebay_media::{Access, DriveFile, DriveKind, OpenDriveError, given_twice};
+use forebay_media::{Access, DriveFile, OpenDriveError, given_twice};
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
@@ -267,13 +267,14 @@ fn lanes(plan: &OpenPlan, candidates: &[Candidate], config: &StoreConfig) -> Res
     let file = |number| candidates.iter().find(|c| c.found.superblock.number == number).map(|c| c.file.clone());
     let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> =
         plan.drives.iter().map(|info| (info.number, file(info.number))).collect();
-    let on_disks = candidates.iter().any(|candidate| candidate.file.kind() == DriveKind::Rotational);
+    let profile = config.profile(candidates.iter().map(|candidate| candidate.file.kind()));
+    let config = &StoreConfig { drive_kind: Some(profile), ..config.clone() };
     // Nobody listens: there is no control part, since nothing may change.
     let (events, _) = channel();
     let superblock = &plan.superblock;
     let seed = |lane: u16| {
         let config_of_lane =
-            lane_config(lane, plan, plan.drives.clone(), config, on_disks, superblock.epoch, superblock.nonce);
+            lane_config(lane, plan, plan.drives.clone(), config, profile, superblock.epoch, superblock.nonce);
         Ok(LaneSeed {
             config: config_of_lane,
             media: media_for(&drives, config, None)?,

@@ -16,6 +16,8 @@ use forebay_media::{MAGIC_BYTES, given_twice};
 use forebay_types::StoreUuid;
 use forebay_types::limits::{DRIVES_MAX, SHARDS_MAX};
 
+use crate::profile::Profile;
+
 /// What a drive of a store begins with.
 pub(crate) const MAGIC: [u8; MAGIC_BYTES] = *b"FOREBAY1";
 
@@ -28,6 +30,8 @@ pub struct InitOptions {
     pub parity: u8,
     /// Data shards of the narrowest segment that is still written when drives are missing.
     pub data_min: Option<u8>,
+    /// What the drives are; what the operating system says of them when not said.
+    pub drive_kind: Option<Profile>,
     /// Lanes.
     pub lanes: Option<u16>,
     /// Size of drives that are files; one that exists has this size, or gets it when what it holds may go.
@@ -51,6 +55,7 @@ impl InitOptions {
             data,
             parity,
             data_min: None,
+            drive_kind: None,
             lanes: None,
             drive_bytes: None,
             slot_bytes: None,
@@ -69,6 +74,8 @@ pub struct InitReport {
     pub store: StoreUuid,
     /// How it is laid out.
     pub geometry: Geometry,
+    /// What its drives are, by which lanes and slots were chosen where nothing else was said.
+    pub drive_kind: Profile,
     /// Bytes of fragments that it holds, about.
     pub capacity_bytes: u64,
     /// Index memory for that many bytes of fragments of the expected size, at most.
@@ -121,9 +128,10 @@ pub fn init(
 ) -> Result<InitReport, InitError> {
     check_options(paths, options)?;
     let drives = look::look(paths, options, progress)?;
-    let geometry = geometry::choose_geometry(&drives, options)?;
+    let profile = options.drive_kind.unwrap_or_else(|| Profile::of(drives.iter().map(|drive| drive.kind)));
+    let geometry = geometry::choose_geometry(&drives, profile, options)?;
     let slots = geometry::slots_of(&drives, &geometry)?;
-    let mut report = geometry::check_memory(&slots, geometry, options)?;
+    let mut report = geometry::check_memory(&slots, geometry, profile, options)?;
     files::check_space(&drives)?;
     let mut made = files::Made::default();
     match files::make(&drives, &mut made, progress)

@@ -10,6 +10,7 @@ mod drives;
 mod examine;
 mod init;
 mod open;
+mod profile;
 mod runner;
 
 pub use forebay_media::{DriveCounts, DriveMeters};
@@ -22,4 +23,5 @@ pub use examine::{
 };
 pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};
+pub use profile::Profile;
 pub use runner::LaneRunner;

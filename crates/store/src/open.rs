@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{FormatError, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::{
-    Access, AlignedBuffer, DriveFile, DriveKind, DriveMeters, FaultSwitch, FaultyMedia, Media, MediaError,
-    MeteredMedia, OpenDriveError, OpenMediaError, given_twice, open_media,
+    Access, AlignedBuffer, DriveFile, DriveMeters, FaultSwitch, FaultyMedia, Media, MediaError, MeteredMedia,
+    OpenDriveError, OpenMediaError, given_twice, open_media,
 };
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
 use crate::control::{ControlHandle, ControlThread};
 use crate::init::random;
+use crate::profile::Profile;
 use crate::runner::{LaneRunner, Mailbox};
 
 /// How long a drive may be locked by someone else before that is an error, and how often is looked.
@@ -141,6 +142,8 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     if found.is_empty() {
         return Err(OpenStoreError::NoDrives(warnings.join("\n")));
     }
+    let profile = config.profile(files.iter().map(|file| file.kind()));
+    let config = &StoreConfig { drive_kind: Some(profile), ..config.clone() };
     let mut plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
     warnings.append(&mut plan.warnings);
     warnings.extend(less_parity(config, plan.superblock.geometry.parity_shards)?);
@@ -162,12 +165,11 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
     let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
     let started = Instant::now();
-    let on_disks = files.iter().any(|file| file.kind() == DriveKind::Rotational);
-    let (flush_bytes, flush_interval) = (config.flush_bytes(on_disks), config.flush_interval(on_disks));
-    tracing::info!(on_disks, flush_bytes, ?flush_interval, "how flushes are made");
+    let (flush_bytes, flush_interval) = (config.flush_bytes(profile), config.flush_interval(profile));
+    tracing::info!(drive_kind = ?profile, flush_bytes, ?flush_interval, "how flushes are made");
     let mut runners = Vec::new();
     for (lane, mailbox) in mailboxes.into_iter().enumerate() {
-        let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, on_disks, epoch, nonce);
+        let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, profile, epoch, nonce);
         runners.push(LaneSeed { config, media: media()?, started, events: events.clone(), mailbox });
     }
     drop(events);
@@ -204,7 +206,7 @@ pub(crate) fn lane_config(
     plan: &OpenPlan,
     drives: Vec<forebay_engine::DriveInfo>,
     config: &StoreConfig,
-    on_disks: bool,
+    profile: Profile,
     epoch: u64,
     nonce: u64,
 ) -> LaneConfig {
@@ -218,15 +220,16 @@ pub(crate) fn lane_config(
         epoch,
         nonce,
         // A flush leaves room in its slot for others and for the closing flush.
-        flush_bytes: usize::try_from(config.flush_bytes(on_disks).min(geometry.slot_bytes / 4)).unwrap_or(usize::MAX),
+        flush_bytes: usize::try_from(config.flush_bytes(profile).min(geometry.slot_bytes / 4)).unwrap_or(usize::MAX),
         flush_depth: config.flush_depth.max(1) as usize,
-        flush_interval: config.flush_interval(on_disks),
+        flush_interval: config.flush_interval(profile),
         cache_bytes: share(config.cache_bytes),
         index_bytes: share(config.index_bytes()),
         drive_timeout: config.drive_timeout(),
         incomplete_after: std::time::Duration::from_millis(config.incomplete_after_ms),
         lease_attempts_max: config.lease_attempts_max,
         background_percent: config.background_percent.clamp(1, 100),
+        background_read_bytes: profile.background_read_bytes(),
         scrub_period: std::time::Duration::from_secs(config.scrub_period_s),
         parity_min: config.parity_min.unwrap_or(geometry.parity_shards),
         read_only: config.read_only,

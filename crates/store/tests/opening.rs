@@ -5,7 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use common::*;
-use forebay_format::SUPERBLOCK_STRIDE_BYTES;
+use forebay_format::{FORMAT_VERSION, FORMAT_VERSION_OLDEST, ProgramVersion, SUPERBLOCK_STRIDE_BYTES};
 use forebay_store::{InitError, InitOptions, StoreConfig, init, open};
 use forebay_types::{FragmentId, PutOutcome, ReadOutcome};
 
@@ -105,9 +105,13 @@ fn a_newer_format_is_refused_and_named() {
         }
         std::fs::write(path, bytes).expect("written");
     }
-    let version = ": superblock has format version 99 and this program knows versions up to 1: nothing is wrong with the data, start the \
-                   version of the program that wrote it. Nothing was written. If the others are of this version, and this one is only \
-                   damaged, leave it out: what it held is computed from the others";
+    let own = ProgramVersion::OWN;
+    let version = format!(
+        ": superblock has format version 99, written by Forebay {own}, and this program, Forebay {own}, reads versions \
+         {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}: nothing is wrong with the data, start the version of the program that wrote it. \
+         Nothing was written. If the others are of this version, and this one is only damaged, leave it out: what it held is computed from \
+         the others"
+    );
     assert_eq!(refused(&store.paths), format!("{}{version}", store.paths[0].display()));
     // One of them is enough: it may be the newest of the store, and must not be taken out of it.
     let other = TestStore::new(5, 4, 1);

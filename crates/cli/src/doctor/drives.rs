@@ -45,12 +45,14 @@ fn fill(report: &mut Report, store: &ExaminedStore) {
         checkpoint_bytes: geometry.checkpoint_bytes,
         fragment_bytes_max: geometry.fragment_bytes_max,
         created_unix_s: superblock.created_unix_s,
+        format_version: superblock.format_version,
     });
     report.last_start = Some(LastStart {
         epoch: superblock.epoch,
         generation: superblock.generation,
         membership: superblock.membership,
         clean: superblock.clean,
+        program: superblock.program.is_known().then(|| superblock.program.to_string()),
     });
     let absent = superblock.drives.iter().filter(|entry| store.absent.contains(&entry.number));
     report.drives_missing = absent

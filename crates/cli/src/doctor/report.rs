@@ -91,6 +91,8 @@ pub struct Geometry {
     pub checkpoint_bytes: u64,
     pub fragment_bytes_max: u32,
     pub created_unix_s: u64,
+    /// Of the format on its drives (`docs/format.md`).
+    pub format_version: u16,
 }
 
 /// The newest start that the drives know.
@@ -101,6 +103,8 @@ pub struct LastStart {
     pub membership: u64,
     /// The store was stopped in order.
     pub clean: bool,
+    /// The version of the program that started it, when the drives tell.
+    pub program: Option<String>,
 }
 
 /// One lane.

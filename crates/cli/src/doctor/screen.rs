@@ -109,20 +109,22 @@ fn layout(report: &Report, rows: &mut Rows) {
         rows.row(
             "layout",
             &format!(
-                "{}+{} (at least {}+{} with drives missing), {} lanes, slots of {}, units of {}",
+                "{}+{} (at least {}+{} with drives missing), {} lanes, slots of {}, units of {}, format {}",
                 geometry.data_shards,
                 geometry.parity_shards,
                 geometry.data_shards_min,
                 geometry.parity_shards,
                 geometry.lanes,
                 human_bytes(geometry.slot_bytes),
-                human_bytes(geometry.unit_bytes.into())
+                human_bytes(geometry.unit_bytes.into()),
+                geometry.format_version
             ),
         );
     }
     if let Some(start) = &report.last_start {
         let end = if start.clean { "stopped in order" } else { "not stopped in order" };
-        rows.row("last start", &format!("{}, {end}; member list {}", start.epoch, start.membership));
+        let by = start.program.as_ref().map_or(String::new(), |program| format!(" by Forebay {program}"));
+        rows.row("last start", &format!("{}{by}, {end}; member list {}", start.epoch, start.membership));
     }
 }
 

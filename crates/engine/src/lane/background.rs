@@ -27,6 +27,9 @@ const STEPS_IDLE: usize = 12;
 /// Steps at once while requests come.
 const STEPS_ASKED: usize = 6;
 
+/// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them.
+const STEPS_BYTES_MAX: u32 = 8 << 20;
+
 /// For so long after a request the lane counts as asked.
 const ASKED: Duration = Duration::from_millis(50);
 
@@ -94,6 +97,7 @@ impl Lane {
         let background = &self.background;
         let asked = self.now < background.asked_until && self.config.background_percent < 100;
         let most = if asked { STEPS_ASKED } else { STEPS_IDLE };
+        let most = most.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
         background.running < most && (!asked || background.rests_until <= self.now)
     }
 

@@ -38,6 +38,8 @@ pub fn superblock() -> Superblock {
         bytes: (17 << 20) + u64::from(slots(number)) * (64 << 20),
     };
     Superblock {
+        format_version: FORMAT_VERSION,
+        program: ProgramVersion { major: 1, minor: 23, patch: 456 },
         store: STORE,
         drive: drive(1),
         number: DriveNumber(1),

@@ -36,7 +36,7 @@ impl World {
             flush_bytes: Some(256 << 10),
             fault_injection: true,
             // The machine of a test may stand still for a while.
-            drive_timeout_ms: 60_000,
+            drive_timeout_ms: Some(60_000),
             ..StoreConfig::default()
         };
         let mut world = World { directory, config, store, shards: (3, 1), server: None };

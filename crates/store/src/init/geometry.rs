@@ -1,36 +1,41 @@
 //! How a store is laid out on its drives.
 
 use forebay_format::{DriveLayout, Geometry, UNIT_BYTES_MAX};
-use forebay_media::DriveKind;
 use forebay_types::StoreUuid;
 use forebay_types::limits::{BLOCK_BYTES, FRAGMENT_BYTES_MAX, LANES_MAX};
 
 use super::look::NewDrive;
 use super::{InitError, InitOptions, InitReport, random};
 use crate::config::machine_memory_bytes;
+use crate::profile::Profile;
 
 /// Index memory that a fragment takes at most.
 const INDEX_BYTES_PER_FRAGMENT: u64 = 64;
 
 const MIB: u64 = 1 << 20;
 
-/// What the options leave open is chosen by the kind and the size of the drives: one disk among them makes it a store on disks.
-pub(super) fn choose_geometry(drives: &[NewDrive], options: &InitOptions) -> Result<Geometry, InitError> {
+/// What the options leave open is chosen by the kind, the number and the size of the drives.
+pub(super) fn choose_geometry(
+    drives: &[NewDrive],
+    profile: Profile,
+    options: &InitOptions,
+) -> Result<Geometry, InitError> {
     let smallest = drives.iter().map(|drive| drive.bytes).min().unwrap_or(0);
-    let rotational = drives.iter().any(|drive| drive.kind == DriveKind::Rotational);
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let width = usize::from(options.data) + usize::from(options.parity);
     let lanes = match options.lanes {
         Some(lanes) if lanes == 0 || usize::from(lanes) > LANES_MAX => {
             return Err(InitError::Options(format!("--lanes must be 1 to {LANES_MAX}")));
         }
         Some(lanes) => lanes,
-        // The heads of disks shall stream: few lanes. Each lane wants some slots.
-        None if rotational => 1,
-        None => cores.min(8).min((smallest / (256 * MIB)).max(1)) as u16,
+        // Each lane wants some slots.
+        None => {
+            profile.lanes(drives.len(), width, cores).min((smallest / (256 * MIB)).clamp(1, LANES_MAX as u64) as u16)
+        }
     };
     let share = smallest / u64::from(lanes) / 32;
-    let largest_slot = if rotational { 256 * MIB } else { 64 * MIB };
-    let slot_bytes = options.slot_bytes.unwrap_or_else(|| previous_power_of_two(share).clamp(MIB, largest_slot));
+    let slot_bytes =
+        options.slot_bytes.unwrap_or_else(|| previous_power_of_two(share).clamp(MIB, profile.slot_bytes_max()));
     let unit_bytes = options.unit_bytes.unwrap_or(32 << 10);
     let data_shards_min = options.data_min.unwrap_or(options.data.div_ceil(2));
     let place = smallest / 64 / (2 * u64::from(lanes));
@@ -81,7 +86,12 @@ pub(super) fn slots_of(drives: &[NewDrive], geometry: &Geometry) -> Result<Vec<u
 }
 
 /// The store, once it is known that its index fits in memory.
-pub(super) fn check_memory(slots: &[u32], geometry: Geometry, options: &InitOptions) -> Result<InitReport, InitError> {
+pub(super) fn check_memory(
+    slots: &[u32],
+    geometry: Geometry,
+    drive_kind: Profile,
+    options: &InitOptions,
+) -> Result<InitReport, InitError> {
     let raw_bytes: u64 = slots.iter().map(|slots| u64::from(*slots) * geometry.slot_bytes).sum();
     let shards = u64::from(geometry.data_shards) + u64::from(geometry.parity_shards);
     let capacity_bytes = raw_bytes / shards * u64::from(geometry.data_shards);
@@ -96,9 +106,36 @@ pub(super) fn check_memory(slots: &[u32], geometry: Geometry, options: &InitOpti
     Ok(InitReport {
         store,
         geometry,
+        drive_kind,
         capacity_bytes,
         index_bytes_needed: needed_bytes,
         sampled: Vec::new(),
         warnings: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::Make;
+    use super::*;
+    use forebay_media::DriveKind;
+
+    #[test]
+    fn disks_get_as_many_lanes_as_write_to_disks_of_their_own_and_large_slots() {
+        let drive = |number: usize| NewDrive {
+            path: format!("disk{number}").into(),
+            bytes: 18_000_000_000_000,
+            make: Make::Nothing,
+            kind: DriveKind::Rotational,
+            sampled: None,
+        };
+        let drives: Vec<NewDrive> = (0..60).map(drive).collect();
+        let chosen = |profile| {
+            let geometry = choose_geometry(&drives, profile, &InitOptions::new(8, 2)).expect("a layout");
+            (geometry.lanes, geometry.slot_bytes)
+        };
+        assert_eq!(chosen(Profile::Disk), (6, 1 << 30));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u16;
+        assert_eq!(chosen(Profile::SolidState), (cores, 64 << 20));
+    }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_format::{
-    CheckpointBody, CheckpointHeader, DriveEntry, DriveLayout, DriveState, SUPERBLOCK_BYTES, Start, Superblock,
-    encode_checkpoint, place_of,
+    CheckpointBody, CheckpointHeader, DriveEntry, DriveLayout, DriveState, FORMAT_VERSION, ProgramVersion,
+    SUPERBLOCK_BYTES, Start, Superblock, encode_checkpoint, place_of,
 };
 use forebay_media::{Access, AlignedBuffer, DirectIo, DriveFile, MediaError, OpenDriveError};
 use forebay_types::limits::BLOCK_BYTES;
@@ -39,6 +39,8 @@ pub(super) fn write_superblocks(
     for (NewDrive { path, .. }, own) in new.iter().zip(&drives) {
         *begun += 1;
         let superblock = Superblock {
+            format_version: FORMAT_VERSION,
+            program: ProgramVersion::OWN,
             store: report.store,
             drive: own.uuid,
             number: own.number,

@@ -64,7 +64,8 @@ impl TestStore {
 
     pub fn open_paths(&self, paths: &[PathBuf], change: impl FnOnce(&mut StoreConfig)) -> TestLane {
         // The machine may be busy with other tests: no drive is judged by its speed here.
-        let mut config = StoreConfig { drive_timeout_ms: 30_000, fault_injection: true, ..StoreConfig::default() };
+        let mut config =
+            StoreConfig { drive_timeout_ms: Some(30_000), fault_injection: true, ..StoreConfig::default() };
         config.cache_bytes = 16 << 20;
         change(&mut config);
         let opened = open(paths, &config).expect("the store opens");

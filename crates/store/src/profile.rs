@@ -1,0 +1,79 @@
+//! What suits which kind of drives.
+
+use std::time::Duration;
+
+use forebay_media::DriveKind;
+use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1 << 20;
+
+/// The kind of a store's drives, and what is chosen by it where nobody says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Disks with heads, which shall stream: a drive is written in few places at once, in large pieces, and what is small waits for more.
+    Disk,
+    /// Flash, memory, and what the operating system does not know: nothing is lost by many small writes in many places.
+    SolidState,
+}
+
+impl Profile {
+    /// Of drives of these kinds: one disk among them makes it a store on disks.
+    pub fn of(kinds: impl IntoIterator<Item = DriveKind>) -> Profile {
+        let rotational = kinds.into_iter().any(|kind| kind == DriveKind::Rotational);
+        if rotational { Profile::Disk } else { Profile::SolidState }
+    }
+
+    /// Lanes of a store on so many drives whose segments have `width` shards, served by so many cores. On disks as many as write to drives of
+    /// their own at the same time; else one for each core, up to 8.
+    pub fn lanes(self, drives: usize, width: usize, cores: usize) -> u16 {
+        let lanes = match self {
+            Profile::Disk => drives / width.max(1),
+            Profile::SolidState => cores.min(8),
+        };
+        u16::try_from(lanes.max(1)).unwrap_or(u16::MAX)
+    }
+
+    /// The largest slot that is chosen, in bytes.
+    pub fn slot_bytes_max(self) -> u64 {
+        match self {
+            Profile::Disk => 1024 * MIB,
+            Profile::SolidState => 64 * MIB,
+        }
+    }
+
+    /// Bytes of a full flush on each drive.
+    pub fn flush_bytes(self) -> u64 {
+        match self {
+            Profile::Disk => 4 * MIB,
+            Profile::SolidState => MIB / 2,
+        }
+    }
+
+    /// Bytes that rebuild and scrub read from each drive at once. Of disks a whole flush, as a head that has moved shall read as much as there is; else
+    /// pieces of memory that are not asked of the system one by one, as those of 128 KiB and more are (`forebay_media::return_large_memory`):
+    /// that would cost more than what is done with them.
+    pub fn background_read_bytes(self) -> u32 {
+        match self {
+            Profile::Disk => 4 << 20,
+            Profile::SolidState => 64 << 10,
+        }
+    }
+
+    /// A drive that does not answer for so long is taken out. A disk tries for seconds to read a sector that is hard to read, before it says that
+    /// it cannot, and is no lost disk for that.
+    pub fn drive_timeout(self) -> Duration {
+        match self {
+            Profile::Disk => Duration::from_secs(10),
+            Profile::SolidState => Duration::from_secs(1),
+        }
+    }
+
+    /// The least time between two flushes that are not full.
+    pub fn flush_interval(self) -> Duration {
+        match self {
+            Profile::Disk => Duration::from_millis(20),
+            Profile::SolidState => Duration::ZERO,
+        }
+    }
+}
