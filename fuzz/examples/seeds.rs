@@ -59,6 +59,10 @@ fn drives() {
     seed("checkpoint", "checkpoint", &[&checkpoint[..128], &checkpoint[4096..]].concat());
     let table = structure("segment_table");
     seed("segment_table", "segment_table", &table);
+    let directory = structure("event_directory");
+    let record_bytes =
+        directory.len() as u32 + [0u32, 7, 0x10_0000, u32::MAX].map(|source| source % 300).iter().sum::<u32>();
+    seed("event_directory", "event_directory", &[&record_bytes.to_le_bytes()[..], &directory].concat());
     seed("flush_header", "inline_table", &piece(&structure("flush_inline_table")));
     seed("flush_header", "8_and_2", &piece(&structure("flush_8_and_2")));
     seed("flush_header", "closing", &[piece(&structure("flush_closing")), table].concat());

@@ -132,7 +132,16 @@ fn tables_of_flushes() {
         let bytes = patched(&table, &[(at, value)]);
         FlushHeader { table_crc: crc32c(&bytes), ..header.clone() }.decode_table(&bytes)
     };
-    expect(record(32, &[6]), "a record of kind 6");
+    expect(record(32, &[7]), "a record of kind 7");
+    // An event in one record: it has fragments, and room for their directory.
+    expect(record(32, &[6]), "an event that is one record has fragments");
+    let event = |fragments: u32| {
+        let bytes = patched(&table, &[(32, &[6]), (32 + 16, &fragments.to_le_bytes())]);
+        FlushHeader { table_crc: crc32c(&bytes), ..header.clone() }.decode_table(&bytes)
+    };
+    expect(event(1 << 20), "the directory of an event is in its record");
+    expect(event(u32::MAX), "the directory of an event is in its record");
+    assert_eq!(event(1).expect("there is room for one")[1].kind, RecordKind::Event);
     expect(record(32, &[0]), "a record of kind 0");
     expect(record(33, &[2]), "flags 0x2");
     expect(record(32 + 20, &(17u32 << 20).to_le_bytes()), "length of a record's payload");

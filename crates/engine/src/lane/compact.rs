@@ -75,6 +75,8 @@ pub(super) struct Compaction {
     reading: bool,
     /// What was read and is not written yet, for which segment.
     ready: VecDeque<(SegmentIndex, SegmentId, Live)>,
+    /// Copies that were appended and are not durable yet. A segment whose records they stand for looks as if it still had them.
+    pub(super) copies_under_way: usize,
     pub(super) joining: Joining,
     looked_at: Option<Time>,
     /// Segments of which something cannot be read.
@@ -123,22 +125,15 @@ impl Lane {
     /// When segments are compared next.
     pub(super) fn next_compaction(&self) -> Option<Time> {
         let compaction = &self.background.compaction;
-        let rests = compaction.current.is_none() && compaction.ready.is_empty() && !self.has_copies_under_way();
+        let rests = compaction.current.is_none() && compaction.ready.is_empty() && compaction.copies_under_way == 0;
         rests.then(|| compaction.looked_at.map_or(self.now, |at| at + LOOK))
-    }
-
-    /// Copies that are not durable yet. A segment whose records they stand for looks as if it still had them.
-    fn has_copies_under_way(&self) -> bool {
-        let is_copy = |(waiter, _): &(Waiter, u32)| matches!(waiter, Waiter::Copy(_));
-        let filling = self.writer.filling.as_ref().is_some_and(|filling| filling.waiters.iter().any(is_copy));
-        filling || self.writer.in_flight.iter().any(|flight| flight.waiters.iter().any(is_copy))
     }
 
     /// Everything of the segment was read, and not all of it is durable elsewhere.
     fn waits_for_copies(&self) -> bool {
         let compaction = &self.background.compaction;
         let is_read = compaction.current.as_ref().is_some_and(|current| current.left.is_empty());
-        is_read && compaction.joining.is_idle() && self.has_copies_under_way()
+        is_read && compaction.joining.is_idle() && compaction.copies_under_way > 0
     }
 
     /// Starts to read the next event, or the next flush, of a segment that is emptied; whether there was one.
@@ -280,6 +275,7 @@ impl Lane {
             };
             match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
                 Ok((segment, position)) => {
+                    self.background.compaction.copies_under_way += 1;
                     self.background.compaction.status.bytes_moved += payload.len() as u64;
                     if let (true, Live::Fragment(entry, _)) = (planted(Planted::CopyBeforeDurable), &live) {
                         self.copy_counts(copy, segment, position, entry);

@@ -180,6 +180,8 @@ impl Lane {
             flush.into_buffers().into_iter().for_each(|buffer| self.pool.give_back(buffer));
         }
         replay.append(&mut self.writer.replay);
+        // Copies are not written again.
+        self.background.compaction.copies_under_way = 0;
         replay
     }
 
