@@ -38,6 +38,7 @@ use crate::api::{DriveInfo, LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
 use crate::check::FlushCheck;
 use crate::finished::Finished;
+use crate::hidden::Hidden;
 use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
 use crate::lease::Tick;
@@ -132,6 +133,7 @@ pub struct Lane {
     flushes_possibly_lost: u64,
     flushes_lost: u64,
     segments_unreadable: u64,
+    hidden: Hidden,
     survey: Survey,
     background: Background,
     counters: LaneCounters,

@@ -25,6 +25,7 @@ mod check;
 mod control;
 mod finished;
 mod flush;
+mod hidden;
 mod index;
 mod io;
 mod lane;

@@ -66,6 +66,9 @@ pub(crate) struct Segment {
     pub(crate) pins: u32,
     /// Whether it is being written, or flushes of it are on their way.
     pub(crate) writing: bool,
+    /// Flushes below this number were acknowledged, and not all of them can be read: the segment stays, whatever lives in it, so that no start
+    /// forgets that. 0: none is missing.
+    pub(crate) misses_below: u32,
     /// When every byte of it is to be looked at next.
     pub(crate) scrub_at: Time,
 }
@@ -88,9 +91,9 @@ impl Segment {
         self.flushes.last().map_or(0, |f| f.position + f.positions())
     }
 
-    /// Flushes that following it finds when it is closed: one more than the number of its last.
+    /// Flushes that following it finds when it is closed: one more than the number of its last, those included that are missing.
     pub(crate) fn flushes_to_walk(&self) -> u32 {
-        self.flushes.last().map_or(0, |last| last.flush + 1)
+        self.flushes.last().map_or(0, |last| last.flush + 1).max(self.misses_below)
     }
 
     /// Data shards, and the drives that hold shards, ascending.
@@ -106,7 +109,8 @@ impl Segment {
 
     /// Whether nothing needs the segment any more.
     fn is_droppable(&self) -> bool {
-        !self.writing && self.state != SegmentState::Open && self.live_records == 0 && self.pins == 0
+        let idle = !self.writing && self.state != SegmentState::Open;
+        idle && self.live_records == 0 && self.pins == 0 && self.misses_below == 0
     }
 
     pub(crate) fn entry(&self) -> SegmentEntry {
@@ -300,6 +304,7 @@ mod tests {
             live_bytes: 0,
             pins: 0,
             writing: false,
+            misses_below: 0,
             scrub_at: Time::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_types::{DriveNumber, FragmentId, ReadOutcome, crc32c};
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, crc32c};
 
 use super::{Lane, Read, Reading};
 use crate::api::{Fetch, Reply, Token};
@@ -19,14 +19,7 @@ impl Lane {
         }
         self.is_asked();
         let Some(fragment) = self.index.event(id.key()).and_then(|e| e.fragment(id.source)).copied() else {
-            let outcome = match self.finished.contains(id.key()) {
-                true => ReadOutcome::Deleted,
-                // It may be where nothing can be read.
-                false if self.segments_unreadable > 0 => ReadOutcome::Unavailable,
-                false if self.config.read_only && self.flushes_possibly_lost > 0 => ReadOutcome::Unavailable,
-                false => ReadOutcome::NotFound,
-            };
-            return Fetch::Done(outcome, 0);
+            return Fetch::Done(self.outcome_of_unknown(id.key()), 0);
         };
         let segment = self.segments.get(fragment.segment);
         if fragment.position >= segment.durable_position && !planted(Planted::DirtyRead) {
@@ -66,6 +59,18 @@ impl Lane {
                 self.read_from_drives(reading);
                 pending
             }
+        }
+    }
+
+    /// What is to be said of an id that is not stored as far as the lane knows: deleted, not found, or, where it may be among what cannot be read,
+    /// unavailable or lost.
+    pub fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
+        match self.finished.contains(key) {
+            true => ReadOutcome::Deleted,
+            // It may be where nothing can be read.
+            false if self.segments_unreadable > 0 => ReadOutcome::Unavailable,
+            false if self.config.read_only && self.flushes_possibly_lost > 0 => ReadOutcome::Unavailable,
+            false => self.hidden.outcome_of(key).unwrap_or(ReadOutcome::NotFound),
         }
     }
 

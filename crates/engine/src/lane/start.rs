@@ -19,10 +19,11 @@ use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
 use crate::index::Index;
 use crate::io::Io;
+use crate::planted::{Planted, planted};
 use crate::pool::BufferPool;
 use crate::recovery::{RECOVERY_TASK, Recovered, recover};
 use crate::rows::RecentRows;
-use crate::segments::Segments;
+use crate::segments::{SegmentIndex, Segments};
 use crate::slots::Slots;
 use crate::task::{Tasks, poll_once};
 
@@ -68,6 +69,7 @@ impl Lane {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            hidden: Default::default(),
             survey: Survey::default(),
             background: Background::default(),
             counters: LaneCounters::default(),
@@ -136,6 +138,7 @@ impl Lane {
         self.flushes_possibly_lost = recovered.flushes_possibly_lost;
         self.flushes_lost = recovered.flushes_lost;
         self.segments_unreadable = recovered.segments_unreadable;
+        self.hidden = recovered.hidden;
         self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
         self.queue_events();
         if self.config.read_only {
@@ -177,7 +180,12 @@ impl Lane {
             let (key, streams) = (record.key(), StreamSet::of_record(&record));
             let counts = match record.kind {
                 _ if self.finished.contains(key) => false,
-                RecordKind::Fragment => self.index.event(key).is_none_or(|e| e.fragment(record.source).is_none()),
+                RecordKind::Fragment => {
+                    let known = self.index.event(key).and_then(|event| event.fragment(record.source));
+                    known.is_none_or(|known| {
+                        self.is_out_of_reach(known.segment) && !planted(Planted::UnreadablePlaceCounts)
+                    })
+                }
                 RecordKind::Accept => self.accepted.get(key).is_none_or(|a| a.streams.is_empty()),
                 // An acceptance that is torn as well stands before its releases.
                 RecordKind::Release => match self.accepted.get(key) {
@@ -194,6 +202,12 @@ impl Lane {
             counts && seen.insert((key, record.kind as u8, of))
         };
         self.writer.replay = replay.into_iter().filter(|replay| needed(replay)).collect();
+    }
+
+    /// Fewer drives of a segment answer than its data need.
+    fn is_out_of_reach(&self, segment: SegmentIndex) -> bool {
+        let segment = self.segments.get(segment);
+        segment.shards.iter().filter(|place| self.answers(place.drive)).count() < usize::from(segment.data_shards)
     }
 
     /// Undecided events are offered to filters anew.

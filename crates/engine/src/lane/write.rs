@@ -171,6 +171,7 @@ impl Lane {
             live_bytes: 0,
             pins: 0,
             writing: true,
+            misses_below: 0,
             scrub_at: self.now + self.config.scrub_period,
         });
         self.writer.open = Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0 });

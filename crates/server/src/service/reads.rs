@@ -316,10 +316,8 @@ impl EventBody {
             let line = EventLine { index, outcome: ReadOutcome::Found, state, expected, fragments };
             return (line, self.wanted(&view));
         }
-        let (outcome, state) = match lane.is_finished(key) {
-            true => (ReadOutcome::Deleted, EventState::Finished),
-            false => (ReadOutcome::NotFound, EventState::Unknown),
-        };
+        let outcome = lane.outcome_of_unknown(key);
+        let state = if outcome == ReadOutcome::Deleted { EventState::Finished } else { EventState::Unknown };
         (EventLine { index, outcome, state, expected: 0, fragments: 0 }, Vec::new())
     }
 }
