@@ -7,6 +7,8 @@ use crate::world::World;
 
 /// As many drives as a store may have had in a run.
 const DRIVES_MAX: usize = 60;
+/// With so many nobody replaces one any more, so that what the store needs at the end can still be put in.
+const DRIVES_REPLACED_MAX: usize = 40;
 
 /// A replacement under way.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +30,16 @@ impl World {
         match self.random.below(6) {
             0 if member && self.scenario.knows(Fault::Retired) => self.take_out(Fault::Retired, drive),
             1 if member && self.scenario.knows(Fault::GivenUp) => self.take_out(Fault::GivenUp, drive),
-            _ if self.scenario.knows(Fault::Replaced) && (spoiled || !member) => self.replace(drive),
+            _ if self.scenario.knows(Fault::Replaced) && (spoiled || !member) && self.may_replace() => {
+                self.replace(drive)
+            }
             _ => {}
         }
+    }
+
+    fn may_replace(&mut self) -> bool {
+        let control = self.process.as_mut().expect("it serves").control();
+        control.drives().len() < DRIVES_REPLACED_MAX
     }
 
     /// Takes a drive out of use; whether the store allows it.
