@@ -9,9 +9,11 @@ use forebay_engine::{Fetch, Lane, LaneConfig, OpenRequest, Reply, Token, plan_op
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, StreamName, Time};
 
+use crate::census::Known;
 use crate::drives::Drives;
 use crate::scenario::Scenario;
 use crate::server::{found_drives, lane_config};
+use crate::truth::Truth;
 
 /// Turns after which recovery goes nowhere.
 const TURNS_MAX: usize = 1_000_000;
@@ -30,6 +32,15 @@ impl Opened<'_> {
             self.lane.complete(Time(0), completion);
         }
         while self.lane.next_event().is_some() {}
+    }
+
+    fn recover(&mut self, gone: &BTreeSet<DriveNumber>) {
+        let mut turns = 0;
+        while self.lane.status().state == "recovering" {
+            self.turn();
+            turns += 1;
+            assert!(turns < TURNS_MAX, "recovery without {gone:?} does not end");
+        }
     }
 
     fn get(&mut self, id: FragmentId) -> (ReadOutcome, Vec<u8>) {
@@ -73,13 +84,40 @@ pub(crate) fn look(drives: &mut Drives, scenario: &Scenario, gone: &BTreeSet<Dri
     }
 }
 
-fn look_at_lane(mut opened: Opened<'_>, lane: u16, lanes: u16, gone: &BTreeSet<DriveNumber>, promised: &Promised) {
-    let mut turns = 0;
-    while opened.lane.status().state == "recovering" {
-        opened.turn();
-        turns += 1;
-        assert!(turns < TURNS_MAX, "recovery without {gone:?} does not end");
+/// Opens the store for reading after the worst and compares what it gives with what the drives hold.
+pub(crate) fn look_beyond(
+    drives: &mut Drives,
+    scenario: &Scenario,
+    gone: &BTreeSet<DriveNumber>,
+    known: &Known,
+    truth: &Truth,
+) {
+    let found = found_drives(drives, gone);
+    let plan = plan_open(&found, OpenRequest { read_only: true }).expect("what is there can be read");
+    for lane in 0..scenario.lanes {
+        let config =
+            LaneConfig { read_only: true, ..lane_config(scenario, &plan.superblock, lane, plan.drives.clone(), 0) };
+        let mut opened = Opened { lane: Lane::new(config, Time(0)), drives };
+        opened.recover(gone);
+        let status = opened.lane.status();
+        if status.state != "read-only" {
+            assert!(truth.lanes[usize::from(lane)].is_gone, "lane {lane} has a checkpoint: {:?}", status.reason);
+            continue;
+        }
+        let ids = known.fragments.keys().filter(|id| lane_of(id.key(), scenario.lanes) == lane);
+        for id in ids {
+            let (outcome, bytes) = opened.get(*id);
+            known.check(*id, outcome, &bytes, truth, "opened for reading");
+        }
+        for key in known.over.iter().filter(|key| lane_of(**key, scenario.lanes) == lane) {
+            let over = opened.lane.is_finished(*key) || !known.stays_over(*key, truth);
+            assert!(over, "opened for reading: {key} is over");
+        }
     }
+}
+
+fn look_at_lane(mut opened: Opened<'_>, lane: u16, lanes: u16, gone: &BTreeSet<DriveNumber>, promised: &Promised) {
+    opened.recover(gone);
     let status = opened.lane.status();
     assert_eq!(status.state, "read-only", "without {gone:?}: {:?}", status.reason);
     assert_eq!(status.flushes_lost, 0, "lost without {gone:?}: {status:?}");

@@ -1,6 +1,10 @@
 //! Drives on virtual time. A few of them, the victims, may do everything that a drive can do; the others only what every drive may: be slow,
 //! and tear at a crash what was on its way.
 
+mod crash;
+mod disaster;
+mod written;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +17,7 @@ use forebay_types::{DriveNumber, Time};
 
 use crate::faults::{Fault, FaultCounts};
 use crate::random::Random;
+pub(crate) use written::{FlushWritten, Written};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -103,26 +108,6 @@ struct Unsynced {
     before: Vec<u8>,
 }
 
-/// What a crash leaves of what was on its way.
-enum Tear {
-    /// Nothing at all.
-    Nothing,
-    /// Everything on each second drive, nothing on the others.
-    ByDrive(u64),
-    /// Of each write something else, in one of so many ways.
-    EachItsOwn(u64),
-}
-
-impl Tear {
-    fn some(random: &mut Random, torn: bool) -> Tear {
-        match random.below(10) {
-            0..4 => Tear::Nothing,
-            4 => Tear::ByDrive(random.below(2)),
-            _ => Tear::EachItsOwn(if torn { 4 } else { 2 }),
-        }
-    }
-}
-
 /// A checkpoint, or a superblock, on its way.
 #[derive(Default)]
 struct Round {
@@ -144,6 +129,10 @@ pub(crate) struct Drives {
     unsynced: Option<Vec<Unsynced>>,
     /// What is written to all drives at once, and how far it is.
     rounds: BTreeMap<Queue, Round>,
+    /// What was written, when somebody wants to know.
+    pub(crate) written: Option<Box<Written>>,
+    /// Reads of this lane that are handed over until then come back at the other time only.
+    held: Option<(Queue, Time, Time)>,
     may_fail: bool,
     now: Time,
     random: Random,
@@ -173,6 +162,8 @@ impl Drives {
             next_serial: 0,
             unsynced: None,
             rounds: BTreeMap::new(),
+            written: None,
+            held: None,
             may_fail: false,
             now: Time(0),
             random,
@@ -248,6 +239,11 @@ impl Drives {
         drive.contents.fill(0);
         drive.damaged.clear();
         drive.unreadable.clear();
+    }
+
+    /// Reads that this lane begins until `last` come back after `until`.
+    pub(crate) fn hold_reads(&mut self, lane: u16, last: Time, until: Time) {
+        self.held = Some((Queue::Lane(lane), last, until));
     }
 
     /// From now on the victims do what they may do.
@@ -347,13 +343,20 @@ impl Drives {
             Memory::Write(_) => self.fate_of_write(drive, bytes),
             Memory::Read(_) => self.fate_of_read(drive, offset, bytes),
         };
-        let due = now + self.latency(drive, offset);
+        let latency = self.latency(drive, offset);
+        let held = self.held.filter(|held| matches!(memory, Memory::Read(_)) && held.0 == queue && now <= held.1);
+        let due = held.map_or(now, |(.., until)| until) + latency;
         if matches!(memory, Memory::Write(_)) && offset < self.slots_offset {
             let round = self.rounds.entry(queue).or_default();
             if round.on_way.is_empty() {
                 round.done.clear();
             }
             round.on_way.insert(drive);
+        }
+        if let (Memory::Write(buffer), Some(written)) = (&memory, &mut self.written)
+            && offset >= self.slots_offset
+        {
+            written.handed_over(buffer, bytes);
         }
         self.next_serial += 1;
         self.due.insert((due, self.next_serial));
@@ -497,6 +500,11 @@ impl Drives {
                     unsynced.retain(|write| write.at + UNSYNCED > self.now);
                     unsynced.push(Unsynced { at: self.now, drive, offset, before });
                 }
+                if let Some(written) =
+                    self.written.as_mut().filter(|_| fate == Fate::Right && offset < self.slots_offset)
+                {
+                    written.carried_out(offset, &buffer[..bytes]);
+                }
                 self.write(drive, offset, &buffer[..bytes], fate);
                 Completion { id, result: Ok(()), buffer: None }
             }
@@ -550,51 +558,5 @@ impl Drives {
         let met: BTreeSet<u64> = drive.damaged.range(blocks).map(|(block, _)| *block).collect();
         let faults: BTreeSet<Fault> = met.iter().filter_map(|block| drive.damaged.remove(block)).collect();
         faults.into_iter().for_each(|fault| self.counts.meet(fault));
-    }
-
-    /// The process is gone: of each write on its way any blocks may be there, and nothing comes back.
-    pub(crate) fn crash(&mut self) {
-        self.due.clear();
-        self.rounds.clear();
-        // Nobody is left who could take them out.
-        self.drives.values_mut().for_each(|drive| drive.refused_at = None);
-        let tear = Tear::some(&mut self.random, self.enabled.contains(&Fault::TornWrite));
-        for Unsynced { drive, offset, before, .. } in self.unsynced.iter_mut().flat_map(std::mem::take).rev() {
-            let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
-            contents[offset as usize..offset as usize + before.len()].copy_from_slice(&before);
-        }
-        for operation in std::mem::take(&mut self.in_flight).into_values() {
-            let Memory::Write(buffer) = &operation.memory else { continue };
-            if self.drives[&operation.drive].dead {
-                continue;
-            }
-            let blocks = operation.bytes / BLOCK_BYTES;
-            let how = match &tear {
-                Tear::Nothing => 1,
-                Tear::ByDrive(has) => u64::from(operation.drive.0 as u64 & 1 != *has),
-                Tear::EachItsOwn(ways) => self.random.below(*ways),
-            };
-            let first = self.random.below(blocks as u64 + 1) as usize;
-            let mut written = 0;
-            for block in 0..blocks {
-                let there = match how {
-                    0 => true,
-                    1 => false,
-                    2 => block < first,
-                    _ => self.random.per_mille(500),
-                };
-                if there {
-                    written += 1;
-                    let part = &buffer[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES];
-                    self.write(operation.drive, operation.offset + block as u64 * BLOCK, part, Fate::Right);
-                }
-            }
-            if written > 0 && written < blocks {
-                self.counts.fire(Fault::TornWrite);
-                let drive = self.drives.get_mut(&operation.drive).expect("a drive of the store");
-                let first = operation.offset / BLOCK;
-                drive.damaged.extend((first..first + blocks as u64).map(|block| (block, Fault::TornWrite)));
-            }
-        }
     }
 }

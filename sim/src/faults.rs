@@ -83,6 +83,14 @@ faults!(
     SilentFilter = "filter that falls silent",
     /// A stop in order.
     Stop = "stop in order",
+    /// What lies in a segment is read, slowly, while all of it is deleted and its slots are wanted.
+    EmptiedDuringRead = "segment emptied during a read",
+    /// Blocks rot on more drives than parity makes up for; this and the next two in the second mode alone.
+    RotBeyond = "bit rot beyond parity",
+    /// More drives than parity makes up for are overwritten, in part or whole.
+    OverwrittenBeyond = "drives overwritten beyond parity",
+    /// More drives than parity makes up for are gone.
+    LostBeyond = "drives lost beyond parity",
 );
 
 impl Fault {

@@ -11,6 +11,7 @@
 //! The same seed gives the same run, event for event: [`Totals::trace`] is the same.
 
 mod autopsy;
+mod census;
 mod drives;
 mod faults;
 mod filter;
@@ -28,6 +29,7 @@ mod server;
 mod shrink;
 mod store;
 mod trace;
+mod truth;
 mod world;
 mod writer;
 
@@ -66,5 +68,6 @@ pub fn try_play(play: &Play, mistake: Option<Mistake>) -> Result<Totals, String>
 
 /// Plays one seed with a mistake; gives what was found, if anything was.
 pub fn find(mistake: Mistake, seed: u64) -> Option<String> {
-    try_play(&Play::of(seed), Some(mistake)).err()
+    let play = Play { beyond: mistake.is_beyond(), ..Play::of(seed) };
+    try_play(&play, Some(mistake)).err()
 }

@@ -19,6 +19,16 @@ impl Mistake {
         Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut])
     }
 
+    /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.
+    pub fn is_beyond(self) -> bool {
+        use Planted::{
+            DamageDiscarded, LossClosedOver, LossUnreported, UnreadableFreed, UnreadablePlaceCounts, WalkEndsAtGap,
+        };
+        let lost = [DamageDiscarded, LossClosedOver, LossUnreported, UnreadableFreed];
+        let left = [UnreadablePlaceCounts, WalkEndsAtGap];
+        matches!(self, Mistake::Engine(planted) if lost.contains(&planted) || left.contains(&planted))
+    }
+
     /// The one with this name.
     pub fn named(name: &str) -> Option<Mistake> {
         Mistake::all().find(|mistake| mistake.to_string() == name)

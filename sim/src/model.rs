@@ -10,6 +10,7 @@ use forebay_types::{
     DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StreamName, Time, Verdict,
 };
 
+use crate::census::{Known, KnownFragment};
 use crate::random::Random;
 
 /// Which of the contents that a writer gives an id.
@@ -438,6 +439,27 @@ impl Model {
     /// Events that are over, whatever happens now.
     pub(crate) fn must_be_over(&self) -> Vec<EventKey> {
         self.events.iter().filter(|(_, event)| event.over).map(|(key, _)| *key).collect()
+    }
+
+    /// Everything that is known, for whoever asks after all of it.
+    pub(crate) fn known(&self) -> Known {
+        let mut known = Known {
+            fragments: BTreeMap::new(),
+            events: self.events.keys().copied().collect(),
+            over: self.must_be_over().into_iter().collect(),
+            accepted: self.must_be_accepted(),
+        };
+        for (key, event) in &self.events {
+            for (source, fragment) in &event.fragments {
+                let of_it = KnownFragment {
+                    asked: fragment.asked.clone(),
+                    durable: fragment.durable,
+                    promised: fragment.acknowledged && !event.may_be_over(),
+                };
+                known.fragments.insert(key.fragment(*source), of_it);
+            }
+        }
+        known
     }
 
     // ---- the end ----

@@ -1,6 +1,6 @@
 //! Someone who reads what they like, deletes now and then, and sometimes puts what does not belong there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_client::{Answer, Class, Request, SessionEvent};
@@ -17,6 +17,9 @@ use crate::scenario::{EVENT_STEP, Scenario};
 
 /// So much is asked at once.
 const ASKED_MAX: usize = 20;
+
+/// Fragments in one request.
+const IDS_AT_ONCE: usize = 16;
 
 /// A content that does not belong to the id.
 const OTHER: u8 = 1;
@@ -39,6 +42,8 @@ pub(crate) struct Monitor {
     puts: BTreeMap<FragmentId, Snapshot>,
     other_content: bool,
     pub(crate) deletes: bool,
+    /// What is deleted while reads of it take their time, and until when they do.
+    emptied: Option<(BTreeSet<EventKey>, Time)>,
 }
 
 impl Monitor {
@@ -55,6 +60,7 @@ impl Monitor {
             puts: BTreeMap::new(),
             other_content: scenario.knows(Fault::OtherContent),
             deletes: true,
+            emptied: None,
         }
     }
 
@@ -71,7 +77,7 @@ impl Monitor {
     }
 
     pub(crate) fn act(&mut self, now: Time, newest: u64, model: &mut Model, counts: &mut FaultCounts) {
-        self.take_answers(model);
+        self.take_answers(now, model, counts);
         if now < self.next_at {
             return;
         }
@@ -133,6 +139,24 @@ impl Monitor {
         self.ask(lane, now, Request::Delete(Delete { events: vec![key] }), || Asked::Delete(key, before));
     }
 
+    /// Reads these fragments, of one lane, and deletes their events at once.
+    pub(crate) fn read_and_delete(
+        &mut self,
+        now: Time,
+        until: Time,
+        fragments: Vec<FragmentId>,
+        keys: &[EventKey],
+        model: &mut Model,
+    ) {
+        let lane = usize::from(lane_of(keys[0], self.links.lanes.len() as u16));
+        for ids in fragments.chunks(IDS_AT_ONCE) {
+            let known = ids.iter().map(|id| (*id, model.snapshot(id.key()))).collect();
+            self.ask(lane, now, Request::Get(Get { ids: ids.to_vec() }), || Asked::Fragments(known));
+        }
+        keys.iter().for_each(|key| self.delete(lane, now, *key, model));
+        self.emptied = Some((keys.iter().copied().collect(), until));
+    }
+
     fn put_other(&mut self, lane: usize, now: Time, key: EventKey, model: &mut Model) {
         let id = key.fragment(SourceId(self.random.below(u64::from(self.sources)) as u32));
         if self.puts.contains_key(&id) {
@@ -145,13 +169,20 @@ impl Monitor {
         session.put(now, id, self.expected, bytes.as_slice(), crc32c(&bytes)).expect("sessions go on");
     }
 
-    fn take_answers(&mut self, model: &mut Model) {
+    fn take_answers(&mut self, now: Time, model: &mut Model, counts: &mut FaultCounts) {
         let mut results = Vec::new();
         for lane in 0..self.links.lanes.len() {
             while let Some(event) = self.links.lanes[lane].take_event() {
                 match event {
                     SessionEvent::Answer { request, answer } => {
                         let asked = self.asked.remove(&(lane, request)).expect("it was asked");
+                        if let (Asked::Delete(key, _), Some((emptied, until))) = (&asked, &mut self.emptied)
+                            && emptied.remove(key)
+                            && emptied.is_empty()
+                            && now < *until
+                        {
+                            counts.meet(Fault::EmptiedDuringRead);
+                        }
                         take_answer(asked, answer, model);
                     }
                     SessionEvent::Failed { request, .. } => drop(self.asked.remove(&(lane, request))),

@@ -12,6 +12,9 @@ pub struct Play {
     /// The seed; with several, the first.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// In the second mode: more is lost at once than parity makes up for.
+    #[arg(long)]
+    pub beyond: bool,
     /// Leave this kind of fault out (its name with - between the words); again for more.
     #[arg(long, value_name = "FAULT")]
     pub without: Vec<Fault>,
@@ -37,6 +40,11 @@ struct Words {
 }
 
 impl Play {
+    /// A seed in the second mode.
+    pub fn beyond(seed: u64) -> Play {
+        Play { seed, beyond: true, ..Play::default() }
+    }
+
     /// A seed as it is.
     pub fn of(seed: u64) -> Play {
         Play { seed, ..Play::default() }
@@ -53,7 +61,7 @@ impl Play {
 
 impl fmt::Display for Play {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--seed {}", self.seed)?;
+        write!(f, "--seed {}{}", self.seed, if self.beyond { " --beyond" } else { "" })?;
         self.without.iter().try_for_each(|fault| write!(f, " --without {}", fault.option()))?;
         let numbers = [
             ("events", self.events),
@@ -78,12 +86,13 @@ mod tests {
             writers: Some(1),
             filters: Some(2),
             trouble_ms: Some(40),
+            beyond: true,
             ..Play::of(7)
         };
         let text = play.to_string();
         assert_eq!(
             text,
-            "--seed 7 --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
+            "--seed 7 --beyond --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
         );
         assert_eq!(Play::from_options(&text).unwrap(), play);
         assert!(Play::from_options("--without nonsense").is_err());

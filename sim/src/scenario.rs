@@ -62,6 +62,8 @@ pub(crate) struct Scenario {
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
     pub(crate) trouble_until: Time,
+    /// In the second mode: after so many events the worst comes.
+    pub(crate) beyond_after_events: Option<u64>,
     /// The mean time between two crashes, and between two faults of the other kinds that come by the clock.
     pub(crate) crash_millis: u64,
     pub(crate) fault_millis: u64,
@@ -115,17 +117,25 @@ impl Scenario {
             faults,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
+            beyond_after_events: None,
             crash_millis: random.within(200..2500),
             fault_millis: random.within(50..1200),
         }
     }
 
     /// Leaves out what is not to be played.
-    pub(crate) fn leave_out(&mut self, play: &Play) {
+    pub(crate) fn leave_out(&mut self, play: &Play, random: &mut Random) {
         self.faults.retain(|fault| !play.without.contains(fault));
+        if play.beyond {
+            // So that as much happens before the worst as in a run of the first mode.
+            self.events += 200;
+        }
         self.events = self.events.min(play.events.unwrap_or(u64::MAX)).max(1);
         self.writers = self.writers.min(play.writers.unwrap_or(usize::MAX)).max(1);
         self.filters = self.filters.min(play.filters.unwrap_or(usize::MAX)).max(1);
+        if play.beyond {
+            self.beyond_after_events = Some((self.events * random.within(600..1000) / 1000).max(1));
+        }
         if let Some(millis) = play.trouble_ms {
             self.trouble_until = Time(millis.saturating_mul(1_000_000)).min(self.trouble_until);
         }

@@ -18,6 +18,9 @@ use serde_json::{Map, Value, json};
 /// The file is written so often.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
+/// Of so many seeds one is played in the second mode.
+const BEYOND_EVERY: u64 = 5;
+
 /// Failures that the file lists.
 const FAILURES_MAX: usize = 200;
 
@@ -87,7 +90,7 @@ fn play_seeds(
         if done.contains(&seed) {
             continue;
         }
-        let play = Play { seed, ..options.clone() };
+        let play = Play { seed, beyond: options.beyond || seed.is_multiple_of(BEYOND_EVERY), ..options.clone() };
         let result = try_play(&play, None);
         results.send((play, result)).expect("results are received to the end");
     }

@@ -1,5 +1,6 @@
 //! One run: a store, its server, its clients, and what befalls them, all from one seed.
 
+mod beyond;
 mod crash;
 mod end;
 mod trouble;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use forebay_types::{DriveNumber, Time};
 
+use crate::census::Asker;
 use crate::drives::Drives;
 use crate::faults::{Fault, FaultCounts};
 use crate::filter::{Filter, STREAMS, ServerTime, stream};
@@ -104,19 +106,27 @@ pub(crate) struct World {
     pub(crate) replacing: Option<Replacing>,
     /// One more drive that was put in.
     pub(crate) spare: Option<DriveNumber>,
+    /// Whoever asks after everything when the worst has come; nobody else asks then.
+    asker: Option<Asker>,
+    /// Why nothing can be written any more.
+    failed: Option<String>,
 }
 
 impl World {
     pub(crate) fn new(play: &Play, told: bool, mistake: Option<Mistake>) -> World {
         let mut random = Random::new(play.seed);
         let mut scenario = Scenario::of(&mut random);
-        scenario.leave_out(play);
+        // What the second mode chooses moves nothing of what the first one does.
+        scenario.leave_out(play, &mut Random::new(!play.seed));
         let now = Time(0);
         let victims = usize::from(scenario.shape.parity);
         let mut drives =
             Drives::new(scenario.shape.drives, scenario.drive_bytes, victims, &scenario.faults, random.fork());
         if mistake == Some(Mistake::SyncLeftOut) {
             drives.leave_sync_out();
+        }
+        if scenario.beyond_after_events.is_some() {
+            drives.keep_what_is_written();
         }
         store::make(&mut drives, &scenario);
         let network = Network::new(scenario.knows(Fault::Cut), scenario.knows(Fault::LateBytes), random.fork());
@@ -156,6 +166,8 @@ impl World {
             calm: false,
             replacing: None,
             spare: None,
+            asker: None,
+            failed: None,
             scenario,
         };
         world.plan_crash();
@@ -166,6 +178,9 @@ impl World {
     pub(crate) fn run(mut self) -> Totals {
         self.trace.note(self.now, &[], || "begins".to_owned());
         while !self.is_over() {
+            if self.worst_is_due() {
+                return self.beyond();
+            }
             self.step();
             assert!(self.now < TIME_MAX, "it does not come to an end: {}", self.where_it_is());
         }
@@ -211,6 +226,7 @@ impl World {
             Some(process) => process.next_wakeup(self.now),
             None => Some(self.start_at),
         };
+        let at_last = self.asker.as_ref().map(Asker::next_at);
         let clients = [self.monitor.next_at()]
             .into_iter()
             .chain(self.writers.iter().map(Writer::next_at))
@@ -218,7 +234,11 @@ impl World {
             .chain(self.recorders.iter().map(|recorder| recorder.next_at().filter(|_| self.mending_since.is_none())));
         let world =
             [self.crash_comes_at(), self.next_fault, self.drives.next_due(), self.network.next_due(self.now), process];
-        let next = world.into_iter().chain(clients).flatten().min().expect("clients always have something to do");
+        let next = match at_last {
+            Some(asker) => world.into_iter().chain([asker]).flatten().min(),
+            None => world.into_iter().chain(clients).flatten().min(),
+        };
+        let next = next.unwrap_or(self.now + Duration::from_millis(1));
         // Never twice at one moment: what waits for nothing else waits for that.
         self.now = next.max(self.now + Duration::from_micros(1));
     }
@@ -241,13 +261,20 @@ impl World {
             match told {
                 Told::DriveFailed { drive, reason } => {
                     self.trace.note(self.now, &[2, u64::from(drive.0)], || format!("drive {drive} failed: {reason}"));
-                    assert!(self.drives.is_victim(drive), "drive {drive} is sound and was taken out: {reason}");
+                    let may = self.drives.is_victim(drive) || self.scenario.beyond_after_events.is_some() && self.calm;
+                    assert!(may, "drive {drive} is sound and was taken out: {reason}");
                 }
-                Told::Failed { reason } => panic!("nothing can be written any more: {reason}"),
+                Told::Failed { reason } => {
+                    let may = self.scenario.beyond_after_events.is_some() && self.calm;
+                    assert!(may, "nothing can be written any more: {reason}");
+                    self.failed = Some(reason);
+                }
             }
         }
         if let Some(process) = &self.process {
-            if let Some(then) = self.now.0.checked_sub(OUT_AFTER.as_nanos() as u64) {
+            if self.failed.is_none()
+                && let Some(then) = self.now.0.checked_sub(OUT_AFTER.as_nanos() as u64)
+            {
                 for drive in self.drives.refused_before(Time(then)) {
                     assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
                 }
@@ -274,6 +301,12 @@ impl World {
             clock: self.process.as_ref().map_or(self.now, |process| process.clock(self.now)),
         };
         let mut drive = |links: &mut Links| links.drive(self.now, &mut self.network, up);
+        if let Some(asker) = &mut self.asker {
+            drive(asker.links());
+            asker.act(self.now);
+            self.trace.mix(asker.answered.fragments.len() as u64);
+            return;
+        }
         self.writers.iter_mut().for_each(|writer| drive(writer.links()));
         self.filters.iter_mut().for_each(|filter| drive(filter.links()));
         self.recorders.iter_mut().for_each(|recorder| drive(recorder.links()));

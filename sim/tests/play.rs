@@ -2,7 +2,7 @@
 //!
 //! `FOREBAY_SIM_SEEDS=N` plays N seeds; a failure prints the one that fails.
 
-use forebay_sim::{Play, Totals, play, try_play};
+use forebay_sim::{Fault, Play, Totals, play, try_play};
 
 /// Seeds that are played when nobody says how many.
 const SEEDS: u64 = 10;
@@ -12,6 +12,28 @@ fn a_seed_plays_the_same_each_time() {
     for seed in [1, 2, 3] {
         let (first, second) = (play(&Play::of(seed), false), play(&Play::of(seed), false));
         assert!(first == second, "seed {seed} went {first:?}, then {second:?}");
+    }
+}
+
+/// Seeds of the second mode that are played always: each asks after everything again and again.
+const BEYOND: u64 = 40;
+
+#[test]
+fn what_is_lost_beyond_parity_is_said_and_nothing_else_is_lost() {
+    let again = (play(&Play::beyond(1), false), play(&Play::beyond(1), false));
+    assert!(again.0 == again.1, "a seed went {again:?}");
+    let mut totals = Totals::default();
+    for seed in 0..BEYOND {
+        let of_seed = try_play(&Play::beyond(seed), None);
+        totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim --seed {seed} --beyond --trace: {what}")));
+    }
+    println!("{BEYOND} seeds, {} operations, {} starts, {totals:?}", totals.answers.operations(), totals.starts);
+    assert!(totals.answers.operations() >= 10_000 * BEYOND, "a seed asks too little");
+    assert!(totals.starts >= 4 * BEYOND, "a seed has too few crashes");
+    for fault in [Fault::RotBeyond, Fault::OverwrittenBeyond, Fault::LostBeyond] {
+        let (fired, met) = (totals.faults.fired(fault), totals.faults.met(fault));
+        println!("{fired:>10} fired {met:>10} met  {fault}");
+        assert!(met > 0, "{fault} fired {fired} times and was never met");
     }
 }
 

@@ -42,6 +42,7 @@ use crate::cache::Cache;
 use crate::check::FlushCheck;
 use crate::ends::Ends;
 use crate::finished::Finished;
+use crate::hidden::Hidden;
 use crate::index::{FragmentEntry, Index};
 use crate::io::{Io, Owner};
 use crate::lease::Tick;
@@ -152,6 +153,8 @@ pub struct Lane {
     flushes_possibly_lost: u64,
     flushes_lost: u64,
     segments_unreadable: u64,
+    hidden: Hidden,
+    events_held: u64,
     survey: Survey,
     losses: KnownLosses,
     late_puts: LatePuts,

@@ -26,6 +26,7 @@ mod control;
 mod ends;
 mod finished;
 mod flush;
+mod hidden;
 mod index;
 mod io;
 mod lane;

@@ -75,6 +75,18 @@ mistakes!(
     StreamUnnamed = "stream-unnamed",
     /// What was on its way when a drive was lost is not written again.
     LossForgotten = "loss-forgotten",
+    /// An id that a lost flush may hold is not found, and nothing more is said.
+    LossUnreported = "loss-unreported",
+    /// A segment that lost an acknowledged flush is closed over it: the next start knows nothing of the loss.
+    LossClosedOver = "loss-closed-over",
+    /// An acknowledged flush that is damaged beyond parity is taken for one that was torn and never acknowledged.
+    DamageDiscarded = "damage-discarded",
+    /// The slots of a segment that cannot be read at all are free.
+    UnreadableFreed = "unreadable-freed",
+    /// Following the flushes of a segment ends at the first whose headers are gone.
+    WalkEndsAtGap = "walk-ends-at-gap",
+    /// Of two places of a fragment the first that is met counts, whether or not its drives answer.
+    UnreadablePlaceCounts = "unreadable-place-counts",
     /// A segment is freed while it is read.
     FreedDuringRead = "freed-during-read",
     /// A copy counts before it is durable.

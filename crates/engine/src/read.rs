@@ -244,18 +244,31 @@ impl Reader {
 
     /// How long the headers at a place are, as far as their first blocks can be read.
     pub(crate) async fn header_lengths(&self, offset_bytes: u64) -> Vec<usize> {
+        let blocks = self.first_blocks(offset_bytes).await;
+        blocks.iter().filter_map(|block| FlushHeader::peek_header_bytes(block).ok()).collect()
+    }
+
+    /// The numbers of the flushes that headers at a place speak of, as far as their first blocks can be read.
+    pub(crate) async fn flush_numbers(&self, offset_bytes: u64) -> Vec<u32> {
+        let blocks = self.first_blocks(offset_bytes).await;
+        let mut numbers: Vec<u32> = blocks.iter().filter_map(|block| FlushHeader::peek_flush(block).ok()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    async fn first_blocks(&self, offset_bytes: u64) -> Vec<AlignedBuffer> {
         let answering = self.segment.shards.iter().filter(|shard| shard.answers);
         let ids: Vec<_> = answering
             .map(|shard| {
                 self.io.read(self.task, shard.place.drive, shard.slot_offset_bytes + offset_bytes, BLOCK_BYTES)
             })
             .collect();
-        let mut lengths = Vec::with_capacity(ids.len());
+        let mut blocks = Vec::with_capacity(ids.len());
         for id in ids {
-            let block = self.io.result(id).await.ok();
-            lengths.extend(block.and_then(|block| FlushHeader::peek_header_bytes(&block).ok()));
+            blocks.extend(self.io.result(id).await.ok());
         }
-        lengths
+        blocks
     }
 
     /// The header of a flush, or of the closing flush when `flush` is `None`, from every drive that answers, where it is

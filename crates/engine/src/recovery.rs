@@ -4,16 +4,16 @@
 //! The order in which records are met does not matter: a finished event stays finished whatever is met after it (see [`crate::finished`]).
 
 mod checkpoint;
+mod walk;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_format::{
-    CheckpointBody, DecisionSet, FlushEntry, FlushHeader, PlannedSegment, RECORD_INCOMPLETE, RecordKind, SegmentState,
-    SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+    CheckpointBody, DecisionSet, FlushEntry, PlannedSegment, RECORD_INCOMPLETE, RecordKind, SegmentState, SegmentTable,
+    ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
 };
-use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{DriveNumber, DriveUuid, EventKey, WallTime};
+use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, WallTime};
 
 use checkpoint::{confirm_checkpoint, newest_checkpoint};
 
@@ -21,13 +21,14 @@ use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{DriveInfo, LaneConfig};
 use crate::ends::{Ends, EventEnd};
 use crate::finished::Finished;
+use crate::hidden::Hidden;
 use crate::index::{EventEntry, FragmentEntry, Index};
 use crate::io::Io;
 use crate::lane::decided_events;
 use crate::planted::{Planted, planted};
-use crate::read::{ReadSegment, ReadShard, Reader, RowsError, agreed, votes};
+use crate::read::{ReadSegment, ReadShard, Reader};
 use crate::segments::{FlushSpan, SEGMENT_COUNTER_MASK, Segment, SegmentIndex, Segments};
-use crate::survey::{Findings, FlushFate, FlushFound, Found, Listed};
+use crate::survey::{Findings, Found, Listed};
 
 /// The task number of recovery.
 pub(crate) const RECOVERY_TASK: usize = usize::MAX;
@@ -52,6 +53,9 @@ pub(crate) struct Recovered {
     pub(crate) flushes_possibly_lost: u64,
     pub(crate) flushes_lost: u64,
     pub(crate) segments_unreadable: u64,
+    /// Whole events that cannot be read now, and count by fragments that lie elsewhere.
+    pub(crate) events_held: u64,
+    pub(crate) hidden: Hidden,
     pub(crate) findings: Findings,
 }
 
@@ -120,6 +124,8 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
         flushes_possibly_lost: 0,
         flushes_lost: 0,
         segments_unreadable: 0,
+        events_held: 0,
+        hidden: Hidden::default(),
         findings: Findings { checkpoint: Some(taken), segments: Vec::new() },
     };
     let mut recovery = Recovery { io, config, found };
@@ -191,28 +197,35 @@ impl Recovery {
         {
             self.found.findings.found(Found::Table);
             let spans = spans_of(&table);
-            let index = self.add(plan, SegmentState::Closed, spans.clone(), written);
+            let index = self.add(plan, SegmentState::Closed, spans.clone(), written, 0);
             self.take_records(index, spans.iter(), table.records.into_iter());
             return;
         }
         let limit = (state != SegmentState::Open).then_some(flushes);
         let walked = self.walk(&reader, limit, flushes).await;
         self.found.findings.walked(walked.fates, walked.without_header);
+        self.found.hidden.extend(walked.hidden);
+        let misses_below = if planted(Planted::LossClosedOver) { 0 } else { walked.misses_below };
         self.found.flushes_possibly_lost += walked.possibly_lost;
         self.found.flushes_lost += walked.lost;
         if walked.flushes.is_empty() && walked.torn.is_empty() {
-            if state == SegmentState::Closed || (state == SegmentState::Walk && flushes > 0) {
-                self.unreadable(plan, state);
+            let had_some = state == SegmentState::Closed || (state == SegmentState::Walk && flushes > 0);
+            if (had_some || misses_below > 0) && !planted(Planted::UnreadableFreed) {
+                let state = if state == SegmentState::Closed { state } else { SegmentState::Walk };
+                self.unreadable(plan, state, misses_below.max(flushes));
             }
             return;
         }
         self.found.findings.found(Found::Walked);
         self.found.torn.extend(walked.torn);
         let (spans, tables): (Vec<FlushSpan>, Vec<Vec<u8>>) = walked.flushes.into_iter().unzip();
-        let index = self.add(plan, SegmentState::Walk, spans.clone(), walked.written);
+        let index = self.add(plan, SegmentState::Walk, spans.clone(), walked.written, misses_below);
         let table = tables.concat();
         self.take_records(index, spans.iter(), decode_table(&table));
-        self.found.unclosed.push((index, table));
+        if misses_below == 0 {
+            // A closing flush would hide what is missing.
+            self.found.unclosed.push((index, table));
+        }
     }
 
     fn add(
@@ -221,6 +234,7 @@ impl Recovery {
         state: SegmentState,
         spans: Vec<FlushSpan>,
         written: WallTime,
+        misses_below: u32,
     ) -> SegmentIndex {
         if let Some(last) = spans.last() {
             let next = last.first_sequence + u64::from(last.record_count);
@@ -243,127 +257,18 @@ impl Recovery {
             pins: 0,
             writing: false,
             written,
+            misses_below,
             scrub_at: forebay_types::Time::default(),
             scrub_round: 0,
         })
     }
 
     /// A segment that should be there and cannot be read: it stays, so that nothing reuses its slots and drives that come back may help.
-    fn unreadable(&mut self, plan: &PlannedSegment, state: SegmentState) {
-        let index = self.add(plan, state, Vec::new(), WallTime::default());
+    fn unreadable(&mut self, plan: &PlannedSegment, state: SegmentState, flushes: u32) {
+        let index = self.add(plan, state, Vec::new(), WallTime::default(), flushes);
         self.found.segments.revive(index, 0);
         self.found.segments_unreadable += 1;
         self.found.findings.found(Found::Unreadable);
-    }
-
-    /// Follows the flushes of a segment from its start: `limit` of them, or as many as there are. The first `durable` are known to be.
-    async fn walk(&self, reader: &Reader, limit: Option<u32>, durable: u32) -> Walked {
-        let mut walked = Walked::default();
-        let mut headers = Vec::new();
-        let (mut offset, mut position, mut known_durable) = (0, 0, durable);
-        let geometry = &self.config.geometry;
-        while limit.is_none_or(|limit| headers.len() < limit as usize)
-            && offset + (BLOCK_BYTES as u64) < geometry.slot_bytes
-        {
-            let flush = headers.len() as u32;
-            let Some((header, votes)) = self.flush_header(reader, flush, offset).await else { break };
-            // `Reader::headers` saw to it that the flush lies in its slot.
-            let end = header.units_offset_bytes + header.geometry().shard_bytes();
-            let span = FlushSpan {
-                flush,
-                offset_bytes: offset,
-                header_bytes: header.header_bytes,
-                record_count: header.record_count,
-                position,
-                data_bytes: header.data_bytes,
-                first_sequence: header.first_sequence,
-            };
-            known_durable = known_durable.max(header.durable_flushes);
-            walked.written = header.written;
-            (offset, position) = (end, position + span.positions());
-            headers.push((span, header, votes));
-        }
-        let known_durable = limit.unwrap_or(known_durable);
-        // Flushes that were acknowledged and of which no drive that answers holds a header any more.
-        walked.without_header = u64::from(known_durable).saturating_sub(headers.len() as u64);
-        let all_answer = reader.segment.shards.iter().all(|shard| shard.answers);
-        *(if all_answer { &mut walked.lost } else { &mut walked.possibly_lost }) += walked.without_header;
-        for (span, header, votes) in headers {
-            let (on_all, durable) = (votes == reader.segment.shards.len(), span.flush < known_durable);
-            let fate = self.judge(reader, span, &header, durable, on_all, &mut walked).await;
-            walked.fates.push(FlushFound::new(&header, span.offset_bytes, durable, fate));
-        }
-        walked
-    }
-
-    /// The header of a flush and on how many drives it is. The first block of each says how long it is.
-    async fn flush_header(&self, reader: &Reader, flush: u32, offset: u64) -> Option<(FlushHeader, usize)> {
-        let room = self.config.geometry.slot_bytes.saturating_sub(offset);
-        let mut lengths: Vec<usize> = reader.header_lengths(offset).await;
-        lengths.retain(|bytes| *bytes as u64 <= room);
-        lengths.sort_unstable();
-        lengths.dedup();
-        for bytes in lengths {
-            let headers = reader.headers(Some(flush), offset, bytes).await;
-            if let Some(header) = agreed(&headers) {
-                return Some((header.clone(), votes(&headers, header.digest)));
-            }
-        }
-        None
-    }
-
-    /// Decides what becomes of a flush of a segment that was not closed. `header_on_all`: every drive holds its header.
-    async fn judge(
-        &self,
-        reader: &Reader,
-        span: FlushSpan,
-        header: &FlushHeader,
-        durable: bool,
-        header_on_all: bool,
-        walked: &mut Walked,
-    ) -> FlushFate {
-        if durable && let Some(table) = reader.flush_table(span, header).await {
-            walked.flushes.push((span, table));
-            return FlushFate::Stays;
-        }
-        match reader.rows(header, 0..header.rows).await {
-            Ok(rows) => {
-                let table = match header.has_inline_table() {
-                    true => reader.flush_table(span, header).await,
-                    false => table_in(&rows.data, header),
-                };
-                let Some(table) = table else {
-                    walked.torn_on |= !durable;
-                    walked.lost += 1;
-                    return FlushFate::Lost;
-                };
-                let whole = header_on_all && rows.whole_shards == reader.segment.shards.len();
-                let stays = whole && !walked.torn_on || durable || planted(Planted::TornStays);
-                // What stays is the segment's beginning, so that a checkpoint can say how much that is.
-                walked.torn_on |= !stays;
-                // Where nothing can be written again, it is read where it is.
-                if stays || self.config.read_only {
-                    walked.flushes.push((span, table));
-                } else if !planted(Planted::TornDropped) {
-                    walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
-                }
-                if stays { FlushFate::Stays } else { FlushFate::Torn }
-            }
-            Err(RowsError::Lost) if durable => {
-                walked.lost += 1;
-                FlushFate::Lost
-            }
-            Err(RowsError::Unavailable) => {
-                walked.torn_on |= !durable;
-                walked.possibly_lost += 1;
-                FlushFate::Unavailable
-            }
-            // Too few shards were written before the stop, and every drive answers: it was never acknowledged.
-            Err(RowsError::Lost) => {
-                walked.torn_on = true;
-                FlushFate::Discarded
-            }
-        }
     }
 
     /// Enters the records of a segment.
@@ -396,18 +301,41 @@ impl Recovery {
             RecordKind::Delete => self.finish(key, EventEnd::Deleted),
             _ if found.finished.contains(key) => {}
             RecordKind::Fragment => {
-                let is_here = |e: &EventEntry| e.whole().is_some() || e.fragment(entry.source).is_some();
-                if !found.index.event(key).is_some_and(is_here) {
-                    found.index.insert(key, entry.expected, place);
-                    found.segments.revive(index, entry.bytes);
+                match self
+                    .found
+                    .index
+                    .event(key)
+                    .map(|event| (event.whole().copied(), event.fragment(entry.source).copied()))
+                {
+                    Some((Some(whole), _)) => {
+                        if !self.displaces(whole.segment, index) {
+                            return;
+                        }
+                        // All of the event cannot be read now: what of it lies elsewhere can.
+                        self.displace(key, whole.segment);
+                    }
+                    Some((None, Some(known))) => return self.prefer(known.segment, index, entry, place),
+                    _ => {}
                 }
+                self.found.index.insert(key, entry.expected, place);
+                self.found.segments.revive(index, entry.bytes);
             }
             RecordKind::Event => {
-                if found.index.event(key).is_none_or(|e| e.whole().is_none()) {
-                    let gone = found.index.join(key, entry.expected, place);
-                    gone.iter().for_each(|record| found.segments.bury(record.segment, record.bytes));
-                    found.segments.revive(index, entry.bytes);
+                let known = self.found.index.event(key);
+                let holders: Vec<SegmentIndex> =
+                    known.map_or(Vec::new(), |event| event.records().iter().map(|record| record.segment).collect());
+                let is_whole = known.is_some_and(|event| event.whole().is_some());
+                if is_whole && !self.displaces(holders[0], index) {
+                    return;
                 }
+                if !is_whole && holders.iter().any(|holder| self.displaces(index, *holder)) {
+                    // Its fragments can be read where they lay before, as far as they are there.
+                    self.hold(key, index, entry.bytes);
+                    return;
+                }
+                let gone = self.found.index.join(key, entry.expected, place);
+                gone.iter().for_each(|record| self.found.segments.bury(record.segment, record.bytes));
+                self.found.segments.revive(index, entry.bytes);
             }
             RecordKind::Accept => {
                 let incomplete = entry.flags & RECORD_INCOMPLETE != 0;
@@ -421,6 +349,45 @@ impl Recovery {
                 }
             }
         }
+    }
+
+    /// Shards of a segment that answer beyond those that its data need; negative when too few do.
+    fn to_spare(&self, index: SegmentIndex) -> isize {
+        let segment = self.found.segments.get(index);
+        let answers = |place: &&ShardPlace| self.drive(place.drive).is_some_and(|drive| drive.present);
+        segment.shards.iter().filter(answers).count() as isize - isize::from(i16::from(segment.data_shards))
+    }
+
+    /// Of two places that compaction leaves for a while, the other counts: fewer of the shards are missing there that its data need.
+    fn displaces(&self, known: SegmentIndex, other: SegmentIndex) -> bool {
+        self.to_spare(other).min(0) > self.to_spare(known).min(0) && !planted(Planted::UnreadablePlaceCounts)
+    }
+
+    /// A fragment lies in two segments, one of which compaction was about to empty: that place counts of which more shards answer.
+    fn prefer(&mut self, known: SegmentIndex, other: SegmentIndex, entry: &TableEntry, place: FragmentEntry) {
+        if !self.displaces(known, other) {
+            return;
+        }
+        let found = &mut self.found;
+        let event = found.index.event_mut(entry.key()).expect("looked up by whoever calls");
+        *event.fragment_mut(entry.source).expect("as before") = place;
+        found.segments.revive(other, entry.bytes);
+        found.segments.bury(known, entry.bytes);
+    }
+
+    /// The record of a whole event cannot be read now, and its fragments count where they lay before, as far as they still do. What is not among
+    /// them is there when the drives come back: until then nothing is written of the event, and the record's segment stays.
+    fn displace(&mut self, key: EventKey, segment: SegmentIndex) {
+        let event = self.found.index.remove(key).expect("looked up by whoever calls");
+        let bytes = u32::try_from(event.record_bytes()).expect("one record");
+        self.found.segments.bury(segment, bytes);
+        self.hold(key, segment, bytes);
+    }
+
+    fn hold(&mut self, key: EventKey, segment: SegmentIndex, bytes: u32) {
+        self.found.segments.revive(segment, bytes);
+        self.found.hidden.add_event(ReadOutcome::Unavailable, key);
+        self.found.events_held += 1;
     }
 
     fn finish(&mut self, key: EventKey, end: EventEnd) {
@@ -459,24 +426,6 @@ pub(crate) fn bury_event(
         segments.bury(record.segment, record.bytes);
     }
     Some(event)
-}
-
-/// What following a segment's flushes gave.
-#[derive(Default)]
-struct Walked {
-    /// Flushes that stay where they are, with their tables.
-    flushes: Vec<(FlushSpan, Vec<u8>)>,
-    torn: Vec<TornRecord>,
-    /// A flush that does not stay was met: none after it does, unless it is known to be durable.
-    torn_on: bool,
-    possibly_lost: u64,
-    lost: u64,
-    /// Of these, flushes of which no drive that answers holds a header.
-    without_header: u64,
-    /// What becomes of each flush that was met.
-    fates: Vec<FlushFound>,
-    /// When the last of them was written.
-    written: WallTime,
 }
 
 /// A segment as a task reads it.
@@ -531,22 +480,4 @@ fn spans_of(table: &SegmentTable) -> Vec<FlushSpan> {
 pub(crate) fn decode_table(table: &[u8]) -> impl Iterator<Item = TableEntry> + '_ {
     let (entries, _) = table.as_chunks::<TABLE_ENTRY_BYTES>();
     entries.iter().map(|entry| TableEntry::decode(entry).expect("the table was checked"))
-}
-
-/// The table that lies in the data of a flush.
-fn table_in(data: &[u8], header: &FlushHeader) -> Option<Vec<u8>> {
-    let start = usize::try_from(header.table_offset_bytes).ok()?;
-    let table = data.get(start..start.checked_add(header.table_bytes as usize)?)?;
-    // A record of a kind that is not known makes the whole unreadable: better said than passed over.
-    header.decode_table(table).ok().map(|_| table.to_vec())
-}
-
-/// Each record of a flush with its payload, as far as it is right.
-fn records_of(first_sequence: u64, table: &[u8], data: &[u8]) -> Vec<TornRecord> {
-    let record = |(sequence, entry): (u64, TableEntry)| {
-        let range = entry.payload_range();
-        let payload = data.get(range.start as usize..range.end as usize)?.to_vec();
-        Some(TornRecord { sequence, entry, payload })
-    };
-    (first_sequence..).zip(decode_table(table)).filter_map(record).collect()
 }

@@ -68,6 +68,9 @@ pub(crate) struct Segment {
     pub(crate) writing: bool,
     /// When its last flush was written, as far as that is known.
     pub(crate) written: WallTime,
+    /// Flushes below this number were acknowledged, and not all of them can be read: the segment stays, whatever lives in it, so that no start
+    /// forgets that. 0: none is missing.
+    pub(crate) misses_below: u32,
     /// When every byte of it is to be looked at next.
     pub(crate) scrub_at: Time,
     /// The round in which every byte of it was looked at, or in which it was written.
@@ -92,9 +95,9 @@ impl Segment {
         self.flushes.last().map_or(0, |f| f.position + f.positions())
     }
 
-    /// Flushes that following it finds when it is closed: one more than the number of its last.
+    /// Flushes that following it finds when it is closed: one more than the number of its last, those included that are missing.
     pub(crate) fn flushes_to_walk(&self) -> u32 {
-        self.flushes.last().map_or(0, |last| last.flush + 1)
+        self.flushes.last().map_or(0, |last| last.flush + 1).max(self.misses_below)
     }
 
     /// Data shards, and the drives that hold shards, ascending.
@@ -110,7 +113,8 @@ impl Segment {
 
     /// Whether nothing needs the segment any more.
     fn is_droppable(&self) -> bool {
-        !self.writing && self.state != SegmentState::Open && self.live_records == 0 && self.pins == 0
+        let idle = !self.writing && self.state != SegmentState::Open;
+        idle && self.live_records == 0 && self.pins == 0 && self.misses_below == 0
     }
 
     pub(crate) fn entry(&self) -> SegmentEntry {
@@ -305,6 +309,7 @@ mod tests {
             pins: 0,
             writing: false,
             written: WallTime::default(),
+            misses_below: 0,
             scrub_at: Time::default(),
             scrub_round: 0,
         }

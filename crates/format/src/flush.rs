@@ -272,6 +272,17 @@ impl FlushHeader {
         KIND.header_bytes(first_block, FLUSH_HEADER_BYTES_MAX)
     }
 
+    /// Reads from the first block of a header which flush it speaks of, as [`FlushHeader::peek_header_bytes`] reads how long it is.
+    ///
+    /// # Errors
+    /// [`FormatError`] when there is no header that this version reads.
+    pub fn peek_flush(first_block: &[u8]) -> Result<u32, FormatError> {
+        FlushHeader::peek_header_bytes(first_block)?;
+        let cut =
+            FormatError::Truncated { what: WHAT, needed: flush::BYTES as u64, available: first_block.len() as u64 };
+        first_block.get(..flush::BYTES).map(|block| flush::FLUSH.get(block)).ok_or(cut)
+    }
+
     /// Reads a header from the start of `bytes`, which may be longer.
     ///
     /// # Errors

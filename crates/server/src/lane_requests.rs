@@ -4,7 +4,7 @@ use forebay_engine::{
     AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply,
     RunView, StreamView, Token,
 };
-use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, StreamName, Verdict};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StreamName, Verdict};
 use std::time::Duration;
 
 /// The requests of a lane as the server makes them: [`Lane`], or what a test puts in its place. The methods are those of [`Lane`].
@@ -17,7 +17,7 @@ pub trait LaneRequests {
     fn get(&mut self, token: Token, id: FragmentId, into: &mut Vec<u8>) -> Fetch;
     fn get_whole(&mut self, token: Token, key: EventKey, into: &mut Vec<u8>) -> FetchEvent;
     fn event(&self, key: EventKey) -> Option<EventView>;
-    fn is_finished(&self, key: EventKey) -> bool;
+    fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome;
     fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>);
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage;
     fn streams(&self) -> Vec<StreamView>;
@@ -58,8 +58,8 @@ impl LaneRequests for Lane {
         Lane::event(self, key)
     }
 
-    fn is_finished(&self, key: EventKey) -> bool {
-        Lane::is_finished(self, key)
+    fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
+        Lane::outcome_of_unknown(self, key)
     }
 
     fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>) {

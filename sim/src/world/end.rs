@@ -49,6 +49,10 @@ impl World {
         for drive in self.drives.refused_before(self.now) {
             assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
         }
+        self.totals()
+    }
+
+    pub(super) fn totals(self) -> Totals {
         let mut faults = self.counts;
         faults.add(&self.drives.counts);
         faults.add(&self.network.counts);

@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
-use forebay_engine::OpenError;
+use forebay_engine::{Lane, OpenError, StoredEvent};
 use forebay_format::DriveState;
+use forebay_types::{EventKey, FragmentId};
 
 use super::World;
 use crate::faults::Fault;
 use crate::server::{Process, newest_superblock};
+
+/// A lane with no more segments free wants those that come free.
+const SEGMENTS_FREE_FEW: u64 = 6;
+/// More fragments are not read at once.
+const FRAGMENTS_FEW: usize = 120;
 
 /// A jump looks to a lane like a step of up to 0.1 s: many within the time of one operation would make a drive look dead that is not.
 const BETWEEN_JUMPS: Duration = Duration::from_millis(500);
@@ -53,6 +59,9 @@ impl World {
     }
 
     fn fault(&mut self) {
+        if self.scenario.knows(Fault::EmptiedDuringRead) && self.random.per_mille(300) {
+            return self.empty_during_read();
+        }
         match self.random.below(5) {
             0 if self.scenario.knows(Fault::DriveDies) && self.drives.may_fail() && self.random.per_mille(400) => {
                 if let Some(victim) = self.drives.some_victim()
@@ -82,6 +91,35 @@ impl World {
             3 | 4 if self.drives.may_fail() => self.operate(),
             _ => {}
         }
+    }
+
+    /// Of the fullest lane, the segment with least alive is read, and while its drives take their time all of it is deleted: its slots are wanted.
+    fn empty_during_read(&mut self) {
+        let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
+        let free = |lane: &&Lane| lane.status().segments_free;
+        let Some(lane) = process.lanes().min_by_key(free) else { return };
+        if lane.status().segments_free > SEGMENTS_FREE_FEW {
+            return;
+        }
+        let segments = lane.stored_segments().into_iter().filter(|segment| segment.closed && segment.live_bytes > 0);
+        let Some(segment) = segments.min_by_key(|segment| segment.live_records) else { return };
+        let mut events = lane.stored_events(EventKey::default(), usize::MAX);
+        events.retain(|event| event.fragments.iter().any(|fragment| fragment.segment == segment.handle));
+        let ids = |event: &StoredEvent| {
+            let here = event.fragments.iter().filter(|fragment| fragment.segment == segment.handle);
+            here.map(|fragment| event.key.fragment(fragment.source)).collect::<Vec<_>>()
+        };
+        let fragments: Vec<FragmentId> = events.iter().flat_map(ids).collect();
+        let keys: Vec<EventKey> = events.iter().map(|event| event.key).collect();
+        let number = lane.status().lane;
+        if fragments.is_empty() || fragments.len() > FRAGMENTS_FEW {
+            return;
+        }
+        self.trace.note(self.now, &[16, keys.len() as u64], || format!("{keys:?} are read and deleted"));
+        self.counts.fire(Fault::EmptiedDuringRead);
+        let until = self.now + self.random.millis(150..800);
+        self.drives.hold_reads(number, self.now + Duration::from_millis(3), until);
+        self.monitor.read_and_delete(self.now, until, fragments, &keys, &mut self.model);
     }
 
     pub(super) fn start(&mut self) {

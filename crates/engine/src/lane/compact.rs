@@ -108,7 +108,10 @@ impl Lane {
         let slots_bytes = |segment: &Segment| u64::from(segment.data_shards) * self.config.geometry.slot_bytes;
         let candidate = |(_, segment): &(SegmentIndex, &Segment)| {
             let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
+            // One that misses something stays.
+            let can_go = segment.misses_below == 0;
             rests
+                && can_go
                 && segment.live_records > 0
                 && segment.live_bytes * 100 <= limit * slots_bytes(segment)
                 && !self.background.compaction.stuck.contains(&segment.id)

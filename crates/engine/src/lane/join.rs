@@ -66,6 +66,7 @@ impl Lane {
             // Drives that come back might bring further fragments of it.
             && self.segments_unreadable == 0
             && self.flushes_possibly_lost == 0
+            && self.events_held == 0
     }
 
     /// The fragment belongs to an event that becomes one record: the event is read as a whole, once.

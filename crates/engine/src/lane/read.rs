@@ -30,14 +30,7 @@ impl Lane {
             return self.get_part(token, whole, id, into);
         }
         let Some(fragment) = event.and_then(|event| event.fragment(id.source)).copied() else {
-            let outcome = match self.finished.contains(id.key()) {
-                true => ReadOutcome::Deleted,
-                // It may be where nothing can be read.
-                false if self.segments_unreadable > 0 => ReadOutcome::Unavailable,
-                false if self.config.read_only && self.flushes_possibly_lost > 0 => ReadOutcome::Unavailable,
-                false => ReadOutcome::NotFound,
-            };
-            return Fetch::Done(outcome, 0);
+            return Fetch::Done(self.outcome_of_unknown(id.key()), 0);
         };
         let (span, range) = match self.place_of(id, &fragment, 1) {
             Ok(place) => place,
@@ -153,6 +146,18 @@ impl Lane {
             Read::Event(reader.record(span, at, whole.crc).await)
         });
         FetchEvent::Pending { bytes: u32::try_from(bytes).expect("less than its record") }
+    }
+
+    /// What is to be said of an id that is not stored as far as the lane knows: deleted, not found, or, where it may be among what cannot be read,
+    /// unavailable or lost.
+    pub fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
+        match self.finished.contains(key) {
+            true => ReadOutcome::Deleted,
+            // It may be where nothing can be read.
+            false if self.segments_unreadable > 0 => ReadOutcome::Unavailable,
+            false if self.config.read_only && self.flushes_possibly_lost > 0 => ReadOutcome::Unavailable,
+            false => self.hidden.outcome_of(key).unwrap_or(ReadOutcome::NotFound),
+        }
     }
 
     /// Reads a small fragment with the row that it lies in, or takes it from there when the row is here.

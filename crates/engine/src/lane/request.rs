@@ -167,9 +167,18 @@ impl Lane {
         bytes: usize,
     ) {
         let source = forebay_types::SourceId(record.source);
+        if self.index.event(key).is_some_and(|event| event.whole().is_some()) {
+            // Its one record cannot be read now. The segment of that stays, for the drives that come back.
+            self.index.remove(key);
+            self.hidden.add_event(forebay_types::ReadOutcome::Unavailable, key);
+            self.events_held += 1;
+        }
         let Some(entry) = self.index.event_mut(key).and_then(|event| event.fragment_mut(source)) else {
             assert!(old.is_none(), "a fragment on its way stays in the index");
             self.enter_fragment(record, segment, position, bytes);
+            if let Some(accepted) = self.accepted.get(key).filter(|accepted| !accepted.streams.is_empty()) {
+                self.index.accept(key, accepted.incomplete);
+            }
             return;
         };
         let moved = *entry;

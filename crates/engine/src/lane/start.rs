@@ -22,10 +22,11 @@ use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
 use crate::index::{EventEntry, Index};
 use crate::io::Io;
+use crate::planted::{Planted, planted};
 use crate::pool::BufferPool;
 use crate::recovery::{RECOVERY_TASK, Recovered, recover};
 use crate::rows::RecentRows;
-use crate::segments::Segments;
+use crate::segments::{SegmentIndex, Segments};
 use crate::slots::Slots;
 use crate::task::{Tasks, poll_once};
 
@@ -73,6 +74,8 @@ impl Lane {
             flushes_possibly_lost: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            hidden: Default::default(),
+            events_held: 0,
             survey: Survey::default(),
             losses: KnownLosses::default(),
             late_puts: LatePuts::default(),
@@ -145,6 +148,8 @@ impl Lane {
         self.flushes_possibly_lost = recovered.flushes_possibly_lost;
         self.flushes_lost = recovered.flushes_lost;
         self.segments_unreadable = recovered.segments_unreadable;
+        self.hidden = recovered.hidden;
+        self.events_held = recovered.events_held;
         self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
         self.queue_events();
         self.note_found(&recovered.findings);
@@ -184,16 +189,22 @@ impl Lane {
         let mut seen = BTreeSet::new();
         let whole = |replay: &&Replay| replay.record.kind == RecordKind::Event;
         let whole: BTreeSet<EventKey> = replay.iter().filter(whole).map(|replay| replay.record.key()).collect();
+        let counts_not = |segment| self.is_out_of_reach(segment) && !planted(Planted::UnreadablePlaceCounts);
         let mut needed = |replay: &Replay| {
             let record = replay.record.without_payload();
             let (key, streams) = (record.key(), StreamSet::of_record(&record));
             let counts = match record.kind {
                 _ if self.finished.contains(key) => false,
                 RecordKind::Fragment => {
-                    let is_here = |e: &EventEntry| e.whole().is_some() || e.fragment(record.source).is_some();
-                    !whole.contains(&key) && !self.index.event(key).is_some_and(is_here)
+                    let place =
+                        |event: &EventEntry| event.whole().or(event.fragment(record.source)).map(|at| at.segment);
+                    let known = self.index.event(key).and_then(place);
+                    !whole.contains(&key) && known.is_none_or(counts_not)
                 }
-                RecordKind::Event => self.index.event(key).is_none_or(|e| e.whole().is_none()),
+                RecordKind::Event => {
+                    let known = self.index.event(key).and_then(|event| event.whole()).map(|whole| whole.segment);
+                    known.is_none_or(counts_not)
+                }
                 RecordKind::Accept => self.accepted.get(key).is_none_or(|a| a.streams.is_empty()),
                 // An acceptance that is torn as well stands before its releases.
                 RecordKind::Release => match self.accepted.get(key) {
@@ -210,6 +221,12 @@ impl Lane {
             counts && seen.insert((key, record.kind as u8, of))
         };
         self.writer.replay = replay.into_iter().filter(|replay| needed(replay)).collect();
+    }
+
+    /// Fewer drives of a segment answer than its data need.
+    fn is_out_of_reach(&self, segment: SegmentIndex) -> bool {
+        let segment = self.segments.get(segment);
+        segment.shards.iter().filter(|place| self.answers(place.drive)).count() < usize::from(segment.data_shards)
     }
 
     /// Undecided events are offered to filters anew.

@@ -172,6 +172,7 @@ impl Lane {
             pins: 0,
             writing: true,
             written: self.wall,
+            misses_below: 0,
             scrub_at: self.now + self.config.scrub_period,
             scrub_round: self.background.scrub.round(),
         });

@@ -403,10 +403,8 @@ impl EventBody {
     /// What is known of an event, and what is to be read of it, last first. The line of one that is read whole goes with that.
     fn look_up(&self, index: u32, key: EventKey, lane: &impl LaneRequests) -> (Option<EventLine>, Vec<Piece>) {
         let Some(view) = lane.event(key) else {
-            let (outcome, state) = match lane.is_finished(key) {
-                true => (ReadOutcome::Deleted, EventState::Finished),
-                false => (ReadOutcome::NotFound, EventState::Unknown),
-            };
+            let outcome = lane.outcome_of_unknown(key);
+            let state = if outcome == ReadOutcome::Deleted { EventState::Finished } else { EventState::Unknown };
             return (Some(EventLine { index, outcome, state, expected: 0, fragments: 0 }), Vec::new());
         };
         let state = match (view.accepted, view.leased) {

@@ -178,8 +178,8 @@ impl LaneRequests for FakeLane {
         })
     }
 
-    fn is_finished(&self, key: EventKey) -> bool {
-        key.event.0 >= 1000
+    fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
+        if key.event.0 >= 1000 { ReadOutcome::Deleted } else { ReadOutcome::NotFound }
     }
 
     fn lease(&mut self, max_events: usize, _: Duration, _: Option<RunId>, into: &mut Vec<LeasedEvent>) {
