@@ -10,11 +10,11 @@ use std::ops::Range;
 
 use forebay_format::{
     CheckpointBody, CheckpointHeader, FinishedRun, FlushHeader, PLACES, PlannedSegment, RecordKind, SegmentId,
-    SegmentState, Superblock, TableEntry,
+    SegmentState, Superblock,
 };
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::placement::{lane_of, lane_ordinal};
-use forebay_types::{DriveNumber, EventKey, FragmentId, crc32c};
+use forebay_types::{DriveNumber, EventKey, FragmentId, SourceId, crc32c};
 
 use crate::drives::{Drives, FlushWritten};
 
@@ -34,7 +34,9 @@ pub(crate) enum Fate {
 /// A record in a flush that the newest checkpoint leads to.
 #[derive(Clone, Copy, Debug)]
 struct Copy {
-    entry: TableEntry,
+    kind: RecordKind,
+    /// Of a fragment, in a record of its own or in that of its event.
+    source: SourceId,
     segment: SegmentId,
     flush: u32,
     /// It can be read which records its flush has.
@@ -88,7 +90,7 @@ impl Truth {
     /// either; whoever tells of none cannot say that it is there.
     pub(crate) fn fragment(&self, id: FragmentId) -> Fate {
         let copies = self.lane(id.key()).copies.get(&id.key()).into_iter().flatten();
-        let of_it = |copy: &&Copy| copy.entry.kind == RecordKind::Fragment && copy.entry.source == id.source;
+        let of_it = |copy: &&Copy| copy.kind.has_payload() && copy.source == id.source;
         let (told, untold): (Vec<&Copy>, Vec<&Copy>) = copies.filter(of_it).partition(|copy| copy.tabled);
         let lacks = told.iter().map(|copy| copy.lacks).min();
         let counts = told.iter().filter(|copy| Some(copy.lacks) == lacks).map(|copy| copy.fate).min();
@@ -101,7 +103,7 @@ impl Truth {
         let tell = |copy: &Copy| {
             format!(
                 "{:?} of source {} in flush {} of {}: {:?}",
-                copy.entry.kind, copy.entry.source, copy.flush, copy.segment, copy.fate
+                copy.kind, copy.source, copy.flush, copy.segment, copy.fate
             )
         };
         copies.map(tell).collect::<Vec<_>>().join("; ")
@@ -170,14 +172,17 @@ impl LaneTruth {
     fn enter(&mut self, segment: &Segment<'_>, flush: &FlushWritten, tabled: bool, untabled: Fate) {
         let answering = segment.shards.iter().flatten().count();
         let lacks = segment.data_shards.saturating_sub(answering);
-        for entry in &flush.records {
+        let pieces =
+            flush.records.iter().flat_map(|entry| flush.fragments_of(entry).into_iter().map(move |it| (entry, it)));
+        for (entry, (source, ranges)) in pieces {
             let fate = match tabled {
                 false => untabled,
-                true if entry.bytes == 0 || segment.has_rows(flush, Some(entry)) => Fate::Readable,
+                true if ranges.is_empty() || segment.has_rows(flush, Some(&ranges)) => Fate::Readable,
                 true => Fate::Told,
             };
             self.copies.entry(entry.key()).or_default().push(Copy {
-                entry: *entry,
+                kind: entry.kind,
+                source,
                 segment: segment.id,
                 flush: flush.header.flush,
                 tabled,
@@ -305,14 +310,14 @@ impl Segment<'_> {
         crc32c(&bytes) == crc
     }
 
-    /// Whether the rows that hold a record, or all, have enough good units.
-    fn has_rows(&self, flush: &FlushWritten, record: Option<&TableEntry>) -> bool {
+    /// Whether the rows that hold these ranges, or all, have enough good units.
+    fn has_rows(&self, flush: &FlushWritten, ranges: Option<&[Range<u64>]>) -> bool {
         let header = &flush.header;
         // Without a header nobody knows the sums.
         self.durable_in_headers(flush).is_some()
-            && match record {
-                Some(record) => {
-                    let mut extents = header.geometry().locate(record.payload_range());
+            && match ranges {
+                Some(ranges) => {
+                    let mut extents = ranges.iter().flat_map(|range| header.geometry().locate(range.clone()));
                     extents.all(|extent| self.has_row(header, extent.row))
                 }
                 None => (0..header.rows).all(|row| self.has_row(header, row)),
