@@ -129,6 +129,11 @@ impl Process {
         self.control.drives().into_iter().filter(|drive| drive.member).map(|drive| drive.number).collect()
     }
 
+    /// Drives that the store has had.
+    pub(crate) fn drives_known(&self) -> usize {
+        self.control.drives().len()
+    }
+
     /// The version of the list of members.
     pub(crate) fn membership(&self) -> u64 {
         self.control.superblock().membership

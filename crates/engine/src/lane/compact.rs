@@ -241,7 +241,7 @@ impl Lane {
         let (key, is_release) = match live {
             Live::Fragment(entry, _) => {
                 let known = self.index.event(entry.key()).and_then(|event| event.fragment(entry.source))?;
-                let record = NewRecord::of(&entry);
+                let record = NewRecord::of(entry);
                 return (known.segment == old).then_some((record, CopyOf::Part(old)));
             }
             Live::Acceptance(key) => (*key, false),
