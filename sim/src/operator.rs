@@ -5,10 +5,8 @@ use forebay_types::{DriveNumber, DriveUuid};
 use crate::faults::Fault;
 use crate::world::World;
 
-/// As many drives as a store may have had in a run.
-const DRIVES_MAX: usize = 60;
-/// With so many nobody replaces one any more, so that what the store needs at the end can still be put in.
-const DRIVES_REPLACED_MAX: usize = 40;
+/// As many drives as a store has had when operators replace no more; those that are needed in the end are put in all the same.
+const DRIVES_REPLACED_MAX: usize = 60;
 
 /// A replacement under way.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +25,11 @@ impl World {
         let Some(drive) = self.drives.some_victim() else { return };
         let member = self.members.0.contains(&drive);
         let spoiled = self.drives.is_spoiled(drive);
+        let may_replace = self.may_replace();
         match self.random.below(6) {
             0 if member && self.scenario.knows(Fault::Retired) => self.take_out(Fault::Retired, drive),
             1 if member && self.scenario.knows(Fault::GivenUp) => self.take_out(Fault::GivenUp, drive),
-            _ if self.scenario.knows(Fault::Replaced) && (spoiled || !member) && self.may_replace() => {
-                self.replace(drive)
-            }
+            _ if may_replace && self.scenario.knows(Fault::Replaced) && (spoiled || !member) => self.replace(drive),
             _ => {}
         }
     }
@@ -84,10 +81,7 @@ impl World {
         let uuid =
             DriveUuid::from_random_bytes(self.random.next().to_le_bytes().repeat(2).try_into().expect("16 bytes"));
         let control = self.process.as_mut().expect("it serves").control();
-        let (slots, known) = (control.drives()[0].slots, control.drives().len());
-        if known >= DRIVES_MAX {
-            return None;
-        }
+        let slots = control.drives()[0].slots;
         let new = control.add_drive(uuid, slots, bytes).ok()?;
         self.drives.add(new, bytes);
         Some(new)

@@ -98,6 +98,8 @@ pub(crate) struct World {
     jumped_at: Time,
     /// Nothing goes wrong any more since then, and full protection is waited for: nobody ends anything meanwhile.
     mending_since: Option<Time>,
+    /// A drive was put in because the store said that it lacks space.
+    has_enlarged: bool,
     /// Who is a member, and since when.
     pub(crate) members: (BTreeSet<DriveNumber>, Time),
     /// The version of that list.
@@ -161,6 +163,7 @@ impl World {
             filters_rest_until: now,
             jumped_at: now,
             mending_since: None,
+            has_enlarged: false,
             members: ((0..scenario.shape.drives).map(DriveNumber).collect(), now),
             membership: 0,
             calm: false,

@@ -11,6 +11,9 @@ use crate::server::Process;
 /// So long after the last fault everything that is stored stands as many losses again as it should.
 const PROTECTED_AFTER: Duration = Duration::from_secs(120);
 
+/// When a store has said for so long that what it lacks is space, an operator puts a drive in, as the status asks for.
+const SPACE_AFTER: Duration = Duration::from_secs(60);
+
 impl World {
     /// After the last fault the store returns to full protection by itself, given as many drives as a segment has shards. So that there is
     /// something to protect, nothing is decided or released until then.
@@ -21,6 +24,11 @@ impl World {
         }
         let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
         let (members, status) = (process.members().len(), process.status());
+        let lacks_space = status.iter().any(|lane| lane.rebuild.waits_for == Some("space"));
+        if lacks_space && self.now >= since + SPACE_AFTER && !self.has_enlarged {
+            self.has_enlarged = true;
+            return self.put_in();
+        }
         if members >= usize::from(shape.data) + usize::from(shape.parity) && self.is_protected(process) {
             self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
             self.mending_since = None;
