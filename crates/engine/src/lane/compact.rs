@@ -22,7 +22,7 @@ use crate::api::CompactionStatus;
 use crate::flush::NewRecord;
 use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
-use crate::segments::{FlushSpan, Segment, SegmentIndex};
+use crate::segments::{FlushSpan, POSITION_BYTES, Segment, SegmentIndex};
 
 /// With more of the lane free than this nothing is moved, in percent.
 const FREE_PERCENT_ENOUGH: u64 = 50;
@@ -32,6 +32,12 @@ const ALIVE_PERCENT_MAX: u64 = 80;
 
 /// With fewer of its fragments in accepted events, in percent, it does not help an index that fills to write those as one record each.
 const INDEX_PERCENT_JOINABLE: u64 = 10;
+
+/// So much of what was written to a segment is dead at least when it is emptied, in percent,
+const DEAD_PERCENT_MIN: u64 = 10;
+
+/// or so much of its slots was never written to.
+const UNUSED_PERCENT_MIN: u64 = 20;
 
 /// Segments are compared so often when none was worth it.
 const LOOK: Duration = Duration::from_millis(200);
@@ -89,6 +95,10 @@ impl Lane {
     /// index.
     fn alive_percent_worth(&self) -> Option<u64> {
         let space = self.space(self.width()?);
+        if self.writer.open.is_none() && !space.admits(Purpose::Copy) {
+            // There is nowhere to write them: reading them would be in vain.
+            return None;
+        }
         let total = space.total().max(1) as u64;
         let free = (space.free_for_fragments() as u64 * 100 / total).min(self.index_percent_free());
         let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
@@ -114,10 +124,24 @@ impl Lane {
                 && can_go
                 && segment.live_records > 0
                 && segment.live_bytes * 100 <= limit * slots_bytes(segment)
+                && self.brings_room(segment)
                 && !self.background.compaction.stuck.contains(&segment.id)
         };
         let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);
         self.segments.iter().filter(candidate).min_by_key(|(_, segment)| cost(segment)).map(|(index, _)| index)
+    }
+
+    /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, or its slots were never filled. Else it is
+    /// what flushes take beside their data, and a copy would look the same.
+    fn brings_room(&self, segment: &Segment) -> bool {
+        let Some(last) = segment.flushes.last() else { return false };
+        let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
+        let units_bytes = last.data_bytes.div_ceil(row_bytes) * u64::from(segment.unit_bytes);
+        let end = last.offset_bytes + u64::from(last.header_bytes) + units_bytes;
+        let unused = self.config.geometry.slot_bytes.saturating_sub(end);
+        let written = u64::from(last.position + last.positions()) * POSITION_BYTES;
+        let dead = written.saturating_sub(segment.live_bytes);
+        dead * 100 >= written * DEAD_PERCENT_MIN || unused * 100 >= self.config.geometry.slot_bytes * UNUSED_PERCENT_MIN
     }
 
     pub(super) fn has_to_compact(&self) -> bool {

@@ -10,6 +10,8 @@
 //!   no checkpoint lists until all is durable: a further crash leaves them unlisted, their slots are free, and the next start
 //!   finds what this one found. So crashes during recovery take nothing, however many there are.
 //! - **A drive that fails.** What was on its way is written again, to one segment more for each of the m drives that may fail.
+//! - **Making room.** Copies may take the last segment above the reserve, and nobody else may; while they write to it no fragment goes into it
+//!   unless fragments might have opened one themselves. What they empty comes free, and is more than what they take.
 //!
 //! Recovery, or the loss of a drive, may leave fewer free segments than that. Then nothing is written but decisions, by checkpoints, until
 //! there are enough again: nothing is on its way that a crash could tear, and the next start needs no segment. So every writer other than recovery
@@ -25,8 +27,8 @@ use super::Lane;
 use super::write::Purpose;
 use crate::slots::Width;
 
-/// A lane of fewer segments than this keeps none back for decisions in the log.
-const SEGMENTS_FOR_DECISIONS: usize = 16;
+/// A lane of fewer segments than this keeps none back for decisions in the log, and none for copies.
+const SEGMENTS_FEW: usize = 16;
 
 /// The limits that follow from the number and the size of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +49,20 @@ impl Space {
     pub(super) fn admits(&self, purpose: Purpose) -> bool {
         match purpose {
             Purpose::Fragment => self.free_for_fragments() > 0,
-            Purpose::Decision | Purpose::Copy => self.left > self.reserve,
+            Purpose::Decision => self.left > self.reserve + self.kept_for_copies(),
+            Purpose::Copy => self.left > self.reserve,
             Purpose::Again => true,
         }
     }
 
     /// Free segments that fragments may not take.
     pub(super) fn kept_from_fragments(&self) -> usize {
-        self.reserve + usize::from(self.total >= SEGMENTS_FOR_DECISIONS)
+        self.reserve + self.kept_for_copies() + usize::from(self.total >= SEGMENTS_FEW)
+    }
+
+    /// Free segments that neither fragments nor decisions may take: a full lane gets room by copies, and these need a segment to begin with.
+    fn kept_for_copies(&self) -> usize {
+        usize::from(self.total >= SEGMENTS_FEW)
     }
 
     /// Free segments that fragments may take.

@@ -164,7 +164,14 @@ impl Lane {
             segment.writing = true;
             let records = segment.flushes.iter().map(|s| s.record_count as usize).sum();
             let flushes = segment.durable_flushes;
-            self.writer.retired.push(OpenSegment { index, offset_bytes: 0, table, records, flushes });
+            self.writer.retired.push(OpenSegment {
+                index,
+                offset_bytes: 0,
+                table,
+                records,
+                flushes,
+                for_copies: false,
+            });
         }
         self.writer.replay.extend(recovered.torn.into_iter().map(|torn| Replay {
             record: NewRecord::of(&torn.entry),

@@ -79,6 +79,8 @@ pub(super) struct OpenSegment {
     pub(super) table: Vec<u8>,
     pub(super) records: usize,
     pub(super) flushes: u32,
+    /// Copies opened it when nobody else might have.
+    pub(super) for_copies: bool,
 }
 
 /// A record that is to be written once more.
@@ -148,11 +150,15 @@ impl Lane {
     }
 
     fn open_segment(&mut self, purpose: Purpose) -> Result<(), Refusal> {
-        if self.writer.open.is_some() {
-            return Ok(());
+        if let Some(open) = &self.writer.open {
+            let is_kept = open.for_copies && purpose == Purpose::Fragment;
+            let may = |width| self.space(width).admits(purpose);
+            return if !is_kept || self.width().is_some_and(may) { Ok(()) } else { Err(Refusal::NoSpace) };
         }
         let width = self.width().ok_or(Refusal::Unavailable)?;
-        if !self.space(width).admits(purpose) {
+        let space = self.space(width);
+        let for_copies = purpose == Purpose::Copy && !space.admits(Purpose::Fragment);
+        if !space.admits(purpose) {
             self.checkpointer.wanted |= self.segments.droppable_count() > 0;
             return Err(Refusal::NoSpace);
         }
@@ -176,7 +182,8 @@ impl Lane {
             scrub_at: self.now + self.config.scrub_period,
             scrub_round: self.background.scrub.round(),
         });
-        self.writer.open = Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0 });
+        self.writer.open =
+            Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0, for_copies });
         Ok(())
     }
 
