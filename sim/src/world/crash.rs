@@ -12,6 +12,9 @@ use crate::faults::Fault;
 /// A crash waits so long for the moment at which it hurts.
 const WAITS: Duration = Duration::from_millis(400);
 
+/// And so long for a rebuild to end.
+const WAITS_FOR_REBUILD: Duration = Duration::from_secs(4);
+
 /// The moment that a crash waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CrashWhen {
@@ -22,6 +25,14 @@ pub(super) enum CrashWhen {
     Checkpoint,
     /// It is on some drives, and on its way to others.
     CheckpointInPart,
+    /// The lanes say that all is protected, which they did not say the moment before: what they lost is made anew, and all of it counts from now on.
+    ProtectedAgain,
+}
+
+impl CrashWhen {
+    fn waits(self) -> Duration {
+        if self == Self::ProtectedAgain { WAITS_FOR_REBUILD } else { WAITS }
+    }
 }
 
 impl World {
@@ -29,11 +40,12 @@ impl World {
         let crashes = [Fault::Crash, Fault::CrashInRecovery, Fault::Stop].iter().any(|f| self.scenario.knows(*f));
         let millis = 1..self.scenario.crash_millis * 2;
         self.next_crash = crashes.then(|| self.now + self.random.millis(millis));
-        self.crash_when = match self.random.below(10) {
+        self.crash_when = match self.random.below(12) {
             0..3 => CrashWhen::AtOnce,
             3..6 => CrashWhen::Writing,
             6..8 => CrashWhen::Checkpoint,
-            _ => CrashWhen::CheckpointInPart,
+            8..10 => CrashWhen::CheckpointInPart,
+            _ => CrashWhen::ProtectedAgain,
         };
     }
 
@@ -53,13 +65,14 @@ impl World {
             CrashWhen::Writing => self.drives.writes_on_their_way(),
             CrashWhen::Checkpoint => self.drives.checkpoints_on_their_way(),
             CrashWhen::CheckpointInPart => !self.drives.ahead().is_empty(),
+            CrashWhen::ProtectedAgain => self.process.as_ref().is_some_and(|process| self.is_protected(process)),
         };
-        right || self.now >= at + WAITS
+        right || self.now >= at + self.crash_when.waits()
     }
 
     /// When it comes if nothing happens: while it waits, what it waits for is what happens.
     pub(super) fn crash_comes_at(&self) -> Option<Time> {
-        self.next_crash.map(|at| if at > self.now { at } else { at + WAITS })
+        self.next_crash.map(|at| if at > self.now { at } else { at + self.crash_when.waits() })
     }
 
     pub(super) fn end_somehow(&mut self) {
