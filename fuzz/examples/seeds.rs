@@ -93,11 +93,10 @@ fn wire() {
     seed("greeting", "in_pieces", &[&[6, 63][..], named("Hello")].concat());
     seed("greeting", "other", &[&[255, 3][..], named("Ping")].concat());
 
-    let requests =
-        [
-            "Put", "Get", "GetEvent", "Delete", "Decide", "Release", "Lease", "Accepted", "Streams", "Runs", "Status", "Trace",
-            "Losses",
-        ];
+    let requests = [
+        "Put", "Get", "GetEvent", "Delete", "Decide", "Release", "Lease", "Accepted", "Streams", "Runs", "Status",
+        "Trace", "Losses",
+    ];
     let frames_of = |names: &[&str], what: u8| -> Vec<u8> {
         names.iter().flat_map(|name| [vec![what], piece(named(name))].concat()).collect()
     };

@@ -316,6 +316,8 @@ impl Lane {
                 rebuild.stuck.insert(self.segments.get(segment).id);
             }
             self.let_go(segment, &places);
+            // It was in no queue meanwhile: one that was made when the drives changed does not have it.
+            self.look_for_missing_shards();
             return true;
         }
         let mut shards = self.segments.get(segment).shards.clone();
