@@ -28,6 +28,9 @@ struct Writing {
     purpose: Purpose,
     pending: BTreeSet<OperationId>,
     failed: Vec<DriveNumber>,
+    /// They get it when it is on the others: a list must be on the drives that join by it before any other drive has it. Else a crash might
+    /// leave a list that counts a drive on which there is no superblock, and one drive more that fails would keep the store from starting.
+    then: Vec<DriveNumber>,
 }
 
 /// The part of a store that decides who is a member. It gives operations to a media of its own.
@@ -255,6 +258,12 @@ impl Control {
         if !writing.pending.is_empty() {
             return;
         }
+        if writing.failed.is_empty() && !writing.then.is_empty() {
+            let then = std::mem::take(&mut writing.then);
+            let pending = self.write_to(&then);
+            self.writing.as_mut().expect("looked at just now").pending = pending;
+            return;
+        }
         let writing = self.writing.take().expect("looked at just now");
         if writing.purpose == Purpose::Confirm {
             self.leaving.extend(writing.failed);
@@ -354,11 +363,21 @@ impl Control {
     }
 
     fn write(&mut self, purpose: Purpose) {
-        let mut pending = BTreeSet::new();
         // What is confirmed goes to those that the start finds.
-        for drive in members(self.begin.as_ref().unwrap_or(&self.next)) {
+        let to = members(self.begin.as_ref().unwrap_or(&self.next));
+        let known = |drive: &DriveNumber| self.durable.drives.iter().any(|entry| entry.number == *drive);
+        let (old, new): (Vec<_>, Vec<_>) = to.into_iter().partition(known);
+        let (first, then) = if new.is_empty() { (old, new) } else { (new, old) };
+        let pending = self.write_to(&first);
+        self.writing = Some(Writing { purpose, pending, failed: Vec::new(), then });
+    }
+
+    /// Writes the next superblock to these drives.
+    fn write_to(&mut self, drives: &[DriveNumber]) -> BTreeSet<OperationId> {
+        let mut pending = BTreeSet::new();
+        for drive in drives {
             let mut superblock = self.next.clone();
-            let entry = superblock.drives.iter().find(|d| d.number == drive).expect("members are in the list");
+            let entry = superblock.drives.iter().find(|d| d.number == *drive).expect("members are in the list");
             (superblock.drive, superblock.number) = (entry.uuid, entry.number);
             let layout = superblock.geometry.layout(entry.slots);
             let offset_bytes = layout.superblock_offset(place_of(superblock.generation));
@@ -366,12 +385,12 @@ impl Control {
             let bytes = buffer.len();
             let id = OperationId(self.next_operation);
             self.next_operation += 1;
-            self.owners.push((id, drive));
+            self.owners.push((id, *drive));
             pending.insert(id);
-            let operation = Operation::Write { drive, offset_bytes, buffer: Arc::new(buffer), bytes };
+            let operation = Operation::Write { drive: *drive, offset_bytes, buffer: Arc::new(buffer), bytes };
             self.outgoing.push_back((id, operation));
         }
-        self.writing = Some(Writing { purpose, pending, failed: Vec::new() });
+        pending
     }
 }
 

@@ -34,8 +34,8 @@ pub struct OpenPlan {
     pub superblock: Superblock,
     /// All drives of the store.
     pub drives: Vec<DriveInfo>,
-    /// For each found drive: its number.
-    pub numbers: Vec<DriveNumber>,
+    /// For each found drive its number, or none if it was being put in when the store fell, and the store went on without it.
+    pub numbers: Vec<Option<DriveNumber>>,
     /// Members that were not found: a writable start takes them out.
     pub absent_members: Vec<DriveNumber>,
     /// What an operator should know.
@@ -117,17 +117,18 @@ pub(crate) fn members_needed(members: usize, parity_shards: u8) -> usize {
 /// # Errors
 /// [`OpenError`]; what is wrong with the drives as a set.
 pub fn plan_open(found: &[FoundDrive], request: OpenRequest) -> Result<OpenPlan, OpenError> {
-    let oldest = |d: &&FoundDrive| std::cmp::Reverse(d.superblock.generation);
+    let age = |d: &&FoundDrive| (d.superblock.epoch, d.superblock.generation);
     let newest = match planted(Planted::StaleDriveTrusted) {
-        true => found.iter().max_by_key(oldest),
-        false => found.iter().max_by_key(|d| d.superblock.generation),
+        true => found.iter().min_by_key(age),
+        false => found.iter().max_by_key(age),
     };
     let newest = newest.ok_or(OpenError::NoDrives)?;
     check_store(found, newest)?;
     check_duplicates(found)?;
     check_histories(found, newest)?;
     let superblock = newest.superblock.clone();
-    let numbers: Vec<DriveNumber> = found.iter().map(|d| d.superblock.number).collect();
+    let listed = |d: &FoundDrive| superblock.drives.iter().find(|entry| entry.uuid == d.superblock.drive);
+    let numbers: Vec<Option<DriveNumber>> = found.iter().map(|d| listed(d).map(|entry| entry.number)).collect();
     let drives: Vec<DriveInfo> = superblock
         .drives
         .iter()
@@ -153,8 +154,7 @@ pub fn plan_open(found: &[FoundDrive], request: OpenRequest) -> Result<OpenPlan,
 
 fn check_store(found: &[FoundDrive], newest: &FoundDrive) -> Result<(), OpenError> {
     for drive in found {
-        let known = newest.superblock.drives.iter().any(|entry| entry.uuid == drive.superblock.drive);
-        if drive.superblock.store != newest.superblock.store || !known {
+        if drive.superblock.store != newest.superblock.store {
             return Err(OpenError::ForeignDrive {
                 path: drive.path.clone(),
                 found: drive.superblock.store,
@@ -193,12 +193,11 @@ fn check_histories(found: &[FoundDrive], newest: &FoundDrive) -> Result<(), Open
         let history = &newest.superblock.history;
         let known = history.iter().find(|start| start.epoch == own.epoch);
         let older_than_all = history.first().is_some_and(|first| own.epoch < first.epoch);
-        let ahead = own.epoch > newest.superblock.epoch;
-        if ahead || !older_than_all && known.is_some_and(|start| start.nonce != own.nonce) {
+        if !older_than_all && known.is_some_and(|start| start.nonce != own.nonce) {
             return Err(differ(drive, own.epoch));
         }
-        let same = drive.superblock.generation == newest.superblock.generation;
-        if same && (drive.superblock.drives != newest.superblock.drives || own.nonce != newest.superblock.nonce) {
+        let same = drive.superblock.generation == newest.superblock.generation && own.epoch == newest.superblock.epoch;
+        if same && drive.superblock.drives != newest.superblock.drives {
             return Err(differ(drive, own.epoch));
         }
     }
@@ -233,11 +232,18 @@ fn warnings(
     }
     for drive in found {
         let listed = drives.iter().find(|d| d.uuid == drive.superblock.drive);
-        if listed.is_some_and(|d| !d.member) {
-            warnings.push(format!(
+        match listed {
+            Some(listed) if listed.member => {}
+            Some(listed) => warnings.push(format!(
                 "{} (drive {}) was taken out of the store earlier: it is read where it still helps, and not written to",
-                drive.path, drive.superblock.number
-            ));
+                drive.path, listed.number
+            )),
+            // Whatever joined durably stays listed for ever: nothing was ever stored on this one.
+            None => warnings.push(format!(
+                "{} was being put in when the store fell, and is no part of it: it is not used and holds nothing of what is stored. \
+                 Put it in once more with `forebay drive replace --force`, or leave it out",
+                drive.path
+            )),
         }
     }
     warnings

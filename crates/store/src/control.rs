@@ -452,7 +452,7 @@ fn mark_failed(status: &mut ControlStatus, drive: DriveNumber, reason: &str) {
 mod tests {
     use forebay_engine::{OpenRequest, plan_open};
     use forebay_format::{DriveEntry, DriveState, FORMAT_VERSION, Geometry, ProgramVersion, Start, Superblock};
-    use forebay_media::{MemoryDrives, MemoryMedia};
+    use forebay_media::{Completion, MemoryDrives, MemoryMedia, Operation};
 
     use super::*;
 
@@ -493,6 +493,36 @@ mod tests {
             history: vec![Start { epoch: 1, nonce: 7 }],
             drives: (0..DRIVES).map(entry).collect(),
         }
+    }
+
+    /// Whom the control part writes to, all of it being done.
+    fn written_to(control: &mut Control) -> Vec<u16> {
+        let operations: Vec<_> = std::iter::from_fn(|| control.next_operation()).collect();
+        let mut drives = Vec::new();
+        for (id, operation) in operations {
+            let Operation::Write { drive, .. } = operation else {
+                panic!("only superblocks are written: {operation:?}")
+            };
+            drives.push(drive.0);
+            control.complete(&Completion { id, result: Ok(()), buffer: None });
+        }
+        drives
+    }
+
+    #[test]
+    fn a_list_is_on_the_drive_that_joins_by_it_before_any_other_has_it() {
+        let found: Vec<FoundDrive> =
+            (0..DRIVES).map(|n| FoundDrive { path: format!("d{n}"), superblock: superblock_of(n) }).collect();
+        let mut control = Control::start(&plan_open(&found, OpenRequest::default()).expect("a store"), 8);
+        let all: Vec<u16> = (0..DRIVES).collect();
+        assert_eq!(
+            (written_to(&mut control), written_to(&mut control)),
+            (all.clone(), all.clone()),
+            "confirmed and begun"
+        );
+        let new = control.add_drive(DriveUuid::from_random_bytes([99; 16]), 8, 16 << 20).expect("it is taken");
+        assert_eq!((written_to(&mut control), control.has_joined(new)), (vec![new.0], None));
+        assert_eq!((written_to(&mut control), control.has_joined(new)), (all, Some(true)));
     }
 
     /// A start while some drives are silent: how it went, and the members that drive 0 then names.

@@ -60,8 +60,10 @@ pub enum Standing {
     Member(DriveNumber),
     /// It was taken out: it is read where it helps.
     Out(DriveNumber),
-    /// A drive of another store, or one that this store does not know. It was left out of all that follows.
+    /// A drive of another store. It was left out of all that follows.
     Foreign(StoreUuid),
+    /// It was being put in when the store fell, and the store went on without it: nothing was ever stored on it.
+    NeverJoined,
     /// There are others with its UUID; which of them is right cannot be told. All of them were left out of all that follows.
     Copy(Vec<PathBuf>),
     /// It went on by itself, apart from the newest of the others. It was left out of all that follows.
@@ -138,10 +140,13 @@ pub fn examine(paths: &[PathBuf], config: &StoreConfig) -> Result<Examination, O
     let Some(plan) = plan_with_what_fits(&mut candidates, &mut drives, &mut refusals) else {
         return Ok(Examination { drives, store: None, refusals });
     };
-    for candidate in &candidates {
-        let number = candidate.found.superblock.number;
-        let member = plan.drives.iter().any(|info| info.number == number && info.member);
-        drives[candidate.at].standing = if member { Standing::Member(number) } else { Standing::Out(number) };
+    for (candidate, number) in candidates.iter().zip(&plan.numbers) {
+        let is_member = |number| plan.drives.iter().any(|info| info.number == number && info.member);
+        drives[candidate.at].standing = match *number {
+            Some(number) if is_member(number) => Standing::Member(number),
+            Some(number) => Standing::Out(number),
+            None => Standing::NeverJoined,
+        };
     }
     let found: Vec<FoundDrive> = candidates.iter().map(|candidate| candidate.found.clone()).collect();
     if let Err(error) = plan_open(&found, OpenRequest { read_only: false }) {
@@ -264,9 +269,9 @@ fn leave_out(error: &OpenError, candidates: &mut Vec<Candidate>, drives: &mut [E
 }
 
 fn lanes(plan: &OpenPlan, candidates: &[Candidate], config: &StoreConfig) -> Result<Vec<LaneSeed>, OpenStoreError> {
-    let file = |number| candidates.iter().find(|c| c.found.superblock.number == number).map(|c| c.file.clone());
+    let file = |uuid| candidates.iter().find(|c| c.found.superblock.drive == uuid).map(|c| c.file.clone());
     let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> =
-        plan.drives.iter().map(|info| (info.number, file(info.number))).collect();
+        plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
     let profile = config.profile(candidates.iter().map(|candidate| candidate.file.kind()));
     let config = &StoreConfig { drive_kind: Some(profile), ..config.clone() };
     // Nobody listens: there is no control part, since nothing may change.

@@ -152,7 +152,9 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> = plan
         .drives
         .iter()
-        .map(|info| (info.number, plan.numbers.iter().position(|n| *n == info.number).map(|at| files[at].clone())))
+        .map(|info| {
+            (info.number, plan.numbers.iter().position(|n| *n == Some(info.number)).map(|at| files[at].clone()))
+        })
         .collect();
     let switch = config.fault_injection.then(FaultSwitch::new);
     let nonce = u64::from_le_bytes(random());

@@ -5,9 +5,11 @@ mod common;
 use std::path::PathBuf;
 
 use common::*;
-use forebay_format::{FORMAT_VERSION, FORMAT_VERSION_OLDEST, ProgramVersion, SUPERBLOCK_STRIDE_BYTES};
-use forebay_store::{InitError, InitOptions, StoreConfig, init, open};
-use forebay_types::{FragmentId, PutOutcome, ReadOutcome};
+use forebay_format::{
+    DriveEntry, FORMAT_VERSION, FORMAT_VERSION_OLDEST, ProgramVersion, SUPERBLOCK_STRIDE_BYTES, Superblock,
+};
+use forebay_store::{InitError, InitOptions, Standing, StoreConfig, examine, init, open};
+use forebay_types::{DriveNumber, DriveUuid, FragmentId, PutOutcome, ReadOutcome};
 
 fn refused(paths: &[PathBuf]) -> String {
     let before: Vec<Vec<u8>> = paths.iter().filter_map(|path| std::fs::read(path).ok()).collect();
@@ -92,6 +94,68 @@ fn two_histories_are_refused() {
     store.open().stop();
     std::fs::write(&store.paths[0], first).expect("written");
     says(&refused(&store.paths), &["different histories", "Nothing was written"]);
+}
+
+/// A drive that got its superblock, as number 5 of the store, just before the process that put it in fell.
+fn put_in_half(store: &TestStore) -> PathBuf {
+    let mut bytes = std::fs::read(&store.paths[0]).expect("a drive");
+    let places = [0, SUPERBLOCK_STRIDE_BYTES as usize];
+    let read = places.iter().filter_map(|place| Superblock::decode(&bytes[*place..]).ok());
+    let mut superblock = read.max_by_key(|superblock| superblock.generation).expect("the newest");
+    superblock.generation += 1;
+    superblock.membership += 1;
+    (superblock.drive, superblock.number) = (DriveUuid::from_random_bytes([77; 16]), DriveNumber(5));
+    let entry = DriveEntry { uuid: superblock.drive, number: superblock.number, ..superblock.drives[0] };
+    superblock.drives.push(entry);
+    bytes.fill(0);
+    let place = places[(superblock.generation % 2) as usize];
+    let encoded = superblock.encode();
+    bytes[place..place + encoded.len()].copy_from_slice(&encoded);
+    let path = store.paths[0].with_file_name("drive5");
+    std::fs::write(&path, bytes).expect("written");
+    path
+}
+
+#[test]
+fn a_drive_that_was_being_put_in_is_a_member_if_the_next_start_finds_it() {
+    let store = TestStore::new(5, 4, 1);
+    let id = FragmentId::new(1, 1, 1);
+    assert_eq!(store.open().put(id, 1, b"there"), PutOutcome::Durable);
+    let new = put_in_half(&store);
+    // Also without the one that it was put in for: the others are enough to go on.
+    let paths: Vec<PathBuf> = store.paths[1..].iter().chain([&new]).cloned().collect();
+    let mut lane = store.open_paths(&paths, |_| {});
+    assert_eq!(lane.get(id), (ReadOutcome::Found, b"there".to_vec()));
+    assert_eq!(lane.put(FragmentId::new(1, 2, 1), 1, b"more"), PutOutcome::Durable);
+    let status = lane.control().status();
+    assert_eq!((status.drives[5].state, status.drives[0].state == "member"), ("member", false), "{status:?}");
+}
+
+#[test]
+fn a_drive_that_was_being_put_in_is_not_used_when_the_store_went_on_without_it() {
+    let store = TestStore::new(5, 4, 1);
+    let id = FragmentId::new(1, 1, 1);
+    let new = put_in_half(&store);
+    assert_eq!(store.open().put(id, 1, b"there"), PutOutcome::Durable);
+    let paths: Vec<PathBuf> = store.paths.iter().chain([&new]).cloned().collect();
+    let before = std::fs::read(&new).expect("a drive");
+    let mut lane = store.open_paths(&paths, |_| {});
+    assert_eq!(lane.get(id), (ReadOutcome::Found, b"there".to_vec()));
+    let status = lane.control().status();
+    assert_eq!(
+        status.warnings,
+        [format!(
+            "{} was being put in when the store fell, and is no part of it: it is not used and holds nothing of what is stored. Put it in \
+             once more with `forebay drive replace --force`, or leave it out",
+            new.display()
+        )]
+    );
+    assert_eq!(status.drives.len(), 5);
+    drop(lane);
+    assert!(before == std::fs::read(&new).expect("a drive"), "nothing is written to it");
+    let examined = examine(&paths, &StoreConfig::default()).expect("they can be looked at");
+    assert_eq!(examined.drives[5].standing, Standing::NeverJoined);
+    assert!(examined.refusals.is_empty(), "{:?}", examined.refusals);
 }
 
 #[test]

@@ -113,6 +113,10 @@ fn standing(drive: &ExaminedDrive) -> (&'static str, Option<String>) {
         Standing::Foreign(store) => {
             ("other-store", Some(format!("it belongs to store {store} and was not looked at any further")))
         }
+        Standing::NeverJoined => {
+            let words = "it was being put in when the store fell, and the store went on without it: nothing was ever stored on it";
+            ("never-joined", Some(words.to_owned()))
+        }
         Standing::Copy(others) => {
             let others: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
             let words = "which of them is right cannot be told, and none was looked at any further. Name one of them alone to see what it brings";
