@@ -92,6 +92,8 @@ pub(crate) struct World {
     crash_when: CrashWhen,
     /// It is meant for a start.
     crash_hits_start: bool,
+    /// Drives that had, at the last crash, what others had not yet, and no start has served since.
+    ahead: BTreeSet<DriveNumber>,
     /// When the last event was handed to the writers.
     written_at: Option<Time>,
     filters_rest_until: Time,
@@ -159,6 +161,7 @@ impl World {
             next_fault: None,
             crash_when: CrashWhen::AtOnce,
             crash_hits_start: false,
+            ahead: BTreeSet::new(),
             written_at: None,
             filters_rest_until: now,
             jumped_at: now,

@@ -95,8 +95,14 @@ impl World {
     }
 
     pub(super) fn end_process(&mut self) {
-        let protected = self.process.take().is_some_and(|process| self.is_protected(&process));
-        let ahead = self.drives.ahead();
+        let process = self.process.take();
+        let protected = process.as_ref().is_some_and(|process| self.is_protected(process));
+        let mut ahead = self.drives.ahead();
+        if !process.is_some_and(|process| process.is_serving()) {
+            // A start that did not come to its end has to have left it so that what it found counts with and without them.
+            ahead.append(&mut self.ahead);
+        }
+        self.ahead.clone_from(&ahead);
         self.drives.crash();
         self.look_at_what_is_left(&ahead, protected);
         self.network.server_is_gone(self.now);
@@ -106,10 +112,12 @@ impl World {
             return;
         }
         self.plan_crash();
-        // A start is often hit itself.
-        self.crash_hits_start = self.scenario.knows(Fault::CrashInRecovery) && self.random.per_mille(200);
+        // A start is often hit itself, most of all when it finds something on some drives alone.
+        let often = if ahead.is_empty() { 200 } else { 600 };
+        self.crash_hits_start = self.scenario.knows(Fault::CrashInRecovery) && self.random.per_mille(often);
         if self.crash_hits_start {
             self.next_crash = Some(self.start_at + self.random.micros(50..8000));
+            self.crash_when = if self.random.per_mille(500) { CrashWhen::Writing } else { CrashWhen::AtOnce };
         }
     }
 
