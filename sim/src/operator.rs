@@ -119,5 +119,9 @@ impl World {
         self.drives.remove(old, heir);
         self.counts.meet(Fault::Replaced);
         self.replacing = None;
+        if self.random.per_mille(300) {
+            // Nothing needs it any more, whatever happens now.
+            self.crash_soon(2);
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use forebay_sim::{Mistake, find};
 
 /// Each is found in one of so many seeds.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 400;
 
 /// Found in a seed or two.
 const QUICK: [&str; 6] =

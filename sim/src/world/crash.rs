@@ -50,7 +50,7 @@ impl World {
     }
 
     /// A crash comes soon, whatever was planned: what happened just now is not over yet.
-    pub(super) fn crash_soon(&mut self, millis: u64) {
+    pub(crate) fn crash_soon(&mut self, millis: u64) {
         if self.next_crash.is_some() {
             self.next_crash = Some(self.now + self.random.micros(1..millis * 1000));
             self.crash_when = CrashWhen::AtOnce;
