@@ -69,5 +69,7 @@ pub fn try_play(play: &Play, mistake: Option<Mistake>) -> Result<Totals, String>
 /// Plays one seed with a mistake; gives what was found, if anything was.
 pub fn find(mistake: Mistake, seed: u64) -> Option<String> {
     let play = Play { beyond: mistake.is_beyond(), ..Play::of(seed) };
-    try_play(&play, Some(mistake)).err()
+    let found = try_play(&play, Some(mistake)).err()?;
+    // What goes wrong without it as well was not found by it.
+    try_play(&play, None).is_ok().then_some(found)
 }
