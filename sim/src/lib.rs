@@ -22,6 +22,7 @@ mod monitor;
 mod network;
 mod operator;
 mod play;
+mod pressure;
 mod random;
 mod recorder;
 mod scenario;

@@ -89,6 +89,8 @@ fn tell_totals(seeds: u64, failed: u64, totals: &Totals) {
         totals.seconds,
         totals.answers
     );
+    let [_, monitors, movers, filters] = totals.pressed;
+    println!("lanes began to slow monitors {monitors} times, movers too {movers} times, filters too {filters} times");
     tell_faults(totals);
 }
 

@@ -9,12 +9,13 @@ use forebay_engine::{
 };
 use forebay_format::{PLACES, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::Completion;
-use forebay_server::{Greeting, Service, ServiceConfig, Step};
+use forebay_server::{Greeting, Pressure, Service, ServiceConfig, Step};
 use forebay_types::{DriveNumber, StoreUuid, Time, WallTime};
 
 use crate::drives::{Drives, Queue};
 use crate::faults::Fault;
 use crate::network::{ConnectionId, Network, Side};
+use crate::pressure::PressureCheck;
 use crate::scenario::Scenario;
 
 /// The calendar at the beginning of a run.
@@ -50,8 +51,17 @@ pub(crate) fn found_drives(drives: &mut Drives, without: &BTreeSet<DriveNumber>)
 /// What the process says that the world must know.
 #[derive(Debug)]
 pub(crate) enum Told {
-    DriveFailed { drive: DriveNumber, reason: String },
-    Failed { reason: String },
+    DriveFailed {
+        drive: DriveNumber,
+        reason: String,
+    },
+    Failed {
+        reason: String,
+    },
+    /// A lane slows other readers than before.
+    Pressed {
+        step: Pressure,
+    },
 }
 
 struct LaneSide {
@@ -66,6 +76,7 @@ struct LaneSide {
     stopped: Option<bool>,
     /// More is gone than parity makes up for.
     may_lose: bool,
+    pressure: PressureCheck,
 }
 
 /// A process that serves the store.
@@ -169,6 +180,11 @@ impl Process {
         self.lanes.iter().map(|side| &side.lane)
     }
 
+    /// Whose reads each lane slows.
+    pub(crate) fn pressure(&self) -> Vec<Pressure> {
+        self.lanes.iter().map(|side| side.service.pressure()).collect()
+    }
+
     pub(crate) fn status(&self) -> Vec<LaneStatus> {
         self.lanes.iter().map(|side| side.lane.status()).collect()
     }
@@ -211,7 +227,7 @@ impl Process {
         }
         self.greet(now, network);
         for number in 0..self.lanes.len() {
-            self.turn_lane(number, now, drives, network);
+            self.turn_lane(number, now, drives, network, &mut told);
         }
         told
     }
@@ -291,6 +307,7 @@ impl Process {
                 serving: false,
                 stopped: None,
                 may_lose: scenario.beyond_after_events.is_some(),
+                pressure: PressureCheck::default(),
             });
         }
         if self.stopping {
@@ -336,7 +353,14 @@ impl Process {
         }
     }
 
-    fn turn_lane(&mut self, number: usize, now: Time, drives: &mut Drives, network: &mut Network) {
+    fn turn_lane(
+        &mut self,
+        number: usize,
+        now: Time,
+        drives: &mut Drives,
+        network: &mut Network,
+        told: &mut Vec<Told>,
+    ) {
         let clock = self.clock(now);
         let stopping = self.stopping;
         let side = &mut self.lanes[number];
@@ -348,6 +372,8 @@ impl Process {
         side.lane.set_wall_time(WallTime(CALENDAR_MS + now.0 / 1_000_000));
         let moved = side.run(now, clock, queue, drives, events);
         side.service.take_replies(&mut side.lane, clock, moved);
+        let step = side.pressure.replies_taken(clock, &side.lane, &side.service);
+        told.extend(step.map(|step| Told::Pressed { step }));
         side.note_readable(now, network);
         side.write(now, network);
         if side.work(now, network) {
@@ -355,6 +381,7 @@ impl Process {
             side.service.take_replies(&mut side.lane, clock, moved);
         }
         side.write(now, network);
+        PressureCheck::turn_ended(&side.service);
         if now >= side.looked_round + LOOK_ROUND {
             side.looked_round = now;
             if !side.may_lose {

@@ -157,6 +157,9 @@ impl Record {
         let totals = &mut record.totals;
         (totals.media_operations, totals.starts) = (number(&value, "media_operations"), number(&value, "starts"));
         totals.seconds = number(&value, "virtual_seconds");
+        for (sum, of_file) in totals.pressed.iter_mut().zip(value["pressed"].as_array().into_iter().flatten()) {
+            *sum = of_file.as_u64().unwrap_or(0);
+        }
         let answers = &value["answers"];
         totals.answers = Answers {
             puts: number(answers, "puts"),
@@ -192,6 +195,7 @@ impl Record {
             "media_operations": self.totals.media_operations,
             "starts": self.totals.starts,
             "virtual_seconds": self.totals.seconds,
+            "pressed": self.totals.pressed,
             "answers": {
                 "puts": answers.puts,
                 "puts_durable": answers.puts_durable,

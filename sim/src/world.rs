@@ -53,6 +53,8 @@ pub struct Totals {
     pub starts: u64,
     /// Virtual time in seconds.
     pub seconds: u64,
+    /// How often a lane began to slow nobody, monitors, movers too, filters too.
+    pub pressed: [u64; 4],
     /// Of everything that happened.
     pub trace: u64,
 }
@@ -65,6 +67,7 @@ impl Totals {
         self.media_operations += other.media_operations;
         self.starts += other.starts;
         self.seconds += other.seconds;
+        self.pressed.iter_mut().zip(other.pressed).for_each(|(sum, more)| *sum += more);
         self.trace = self.trace.rotate_left(1) ^ other.trace;
     }
 }
@@ -83,6 +86,7 @@ pub(crate) struct World {
     away: BTreeSet<DriveNumber>,
     model: Model,
     pub(crate) counts: FaultCounts,
+    pressed: [u64; 4],
     writers: Vec<Writer>,
     filters: Vec<Filter>,
     recorders: Vec<Recorder>,
@@ -153,6 +157,7 @@ impl World {
             away: BTreeSet::new(),
             model: Model::new(told),
             counts: FaultCounts::default(),
+            pressed: [0; 4],
             writers,
             filters,
             recorders,
@@ -270,6 +275,7 @@ impl World {
                     let may = self.drives.is_victim(drive) || self.scenario.beyond_after_events.is_some() && self.calm;
                     assert!(may, "drive {drive} is sound and was taken out: {reason}");
                 }
+                Told::Pressed { step } => self.pressed[step as usize] += 1,
                 Told::Failed { reason } => {
                     let may = self.scenario.beyond_after_events.is_some() && self.calm;
                     assert!(may, "nothing can be written any more: {reason}");

@@ -46,6 +46,7 @@ fn what_goes_wrong_within_what_is_promised_breaks_no_promise() {
         totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim --seed {seed} --trace: {what}")));
     }
     println!("{seeds} seeds, {} operations, {} starts, {totals:?}", totals.answers.operations(), totals.starts);
+    assert!(!totals.pressed.contains(&0), "no lane came to some step of pressure: {:?}", totals.pressed);
     assert!(totals.answers.operations() >= 10_000 * seeds, "a seed asks too little");
     assert!(totals.starts >= 4 * seeds, "a seed has too few crashes");
 }

@@ -24,12 +24,22 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(directory: &Path, drive_bytes: u64) -> Self {
+        Bench::made(directory, drive_bytes, None)
+    }
+
+    /// With slots of this size.
+    pub(crate) fn with_slots(directory: &Path, drive_bytes: u64, slot_bytes: u64) -> Self {
+        Bench::made(directory, drive_bytes, Some(slot_bytes))
+    }
+
+    fn made(directory: &Path, drive_bytes: u64, slot_bytes: Option<u64>) -> Self {
         let directory = tempfile::TempDir::new_in(directory).expect("a directory can be made");
         let drives = DATA + PARITY;
         let paths: Vec<PathBuf> = (0..drives).map(|n| directory.path().join(format!("drive{n}"))).collect();
         let mut options = InitOptions::new(DATA, PARITY);
         options.drive_bytes = Some(drive_bytes);
         options.lanes = Some(1);
+        options.slot_bytes = slot_bytes;
         init(&paths, &options, &mut |_| {}).expect("a store can be made");
         Bench { directory, paths }
     }

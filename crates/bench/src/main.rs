@@ -9,6 +9,7 @@ mod fio;
 mod iperf;
 mod measure;
 mod memory;
+mod occupancy;
 mod process;
 mod rebuild;
 mod recovery;
@@ -61,6 +62,8 @@ enum What {
         #[arg(long, default_value_t = 3 << 29)]
         payload_bytes: u64,
     },
+    /// Puts at full rate, and how long their acknowledgements take, from 10 to 95 % occupancy.
+    Occupancy,
     /// How much the heads of simulated disks move, by the profile for disks and by that for flash: in virtual time, whatever the machine does.
     Disks {
         /// Disks; those of a server of the LHCb storage by default.
@@ -105,6 +108,7 @@ fn main() {
         What::Rebuild { payload_bytes: 3 << 29 },
         What::Server,
         What::Memory,
+        What::Occupancy,
         What::Curves,
         What::Disks {
             drives: 60,
@@ -143,6 +147,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
             disks::disks(options, only.as_deref())
         }
         What::Server => server::throughput(directory, pairs),
+        What::Occupancy => occupancy::occupancy(directory, pairs.min(3)),
         What::Memory => memory::resident(directory),
         What::Curves => curves::curves(directory, pairs.min(3)),
     }

@@ -35,6 +35,7 @@ mod metrics;
 mod monitor;
 mod open_files;
 mod outgoing;
+mod pressure;
 mod put_table;
 mod rates;
 mod request;
@@ -49,6 +50,7 @@ mod status;
 pub use config::{RatedWrites, ServerConfig};
 pub use greeting::{Greeting, NotGreeted};
 pub use lane_requests::LaneRequests;
+pub use pressure::Pressure;
 pub use server::{Listener, Server, ServerError, StartError, StopHandle, Stopped};
 pub use service::{Service, ServiceConfig, Stall, Step};
 

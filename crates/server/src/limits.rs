@@ -84,11 +84,23 @@ pub const LANE_CREDIT_BYTES: u64 = 64 << 20;
 /// The least credit of a connection.
 pub const CREDIT_BYTES_MIN: u64 = 1 << 20;
 
-/// Below so many thousandths of free segments writers are asked to wait.
+/// Below so many thousandths of free segments, or of free memory for the index, writers are asked to wait: the busy mark (docs/space.md). Early enough
+/// that they feel it before they are refused, late enough that a store at nine tenths writes as fast as an empty one.
 pub const BUSY_BELOW_PER_MILLE: u64 = 100;
 
 /// Below so many free segments they are too, in a lane that has four times as many.
 pub const BUSY_BELOW_SEGMENTS: u64 = 4;
+
+/// With less left than this, in percent of the busy mark, reads of monitors, of movers and of filters from the drives are slowed: at 80, 85 and 95 %
+/// occupancy. Compaction has to make the room by then, and reads are what competes with it.
+pub const SLOWED_BELOW_PERCENT: [u64; 3] = [200, 150, 50];
+
+/// And until there is so much again: each step ends where the one before began, the busy mark among them.
+pub const SLOWED_UNTIL_PERCENT: [u64; 3] = [250, 200, 100];
+
+/// Of the reads from drives that a class (readout, filter, mover, monitor) may have under way, it has one part of so many while it is slowed: the later and
+/// the less its reads free, the smaller. None is stopped, and what frees space (decisions, releases, deletions) is no read.
+pub const SLOWED_PART: [usize; 4] = [1, 2, 4, 16];
 
 /// How often a lane is looked at to tell its rates.
 pub const RATES_EVERY: Duration = Duration::from_secs(1);
@@ -138,6 +150,7 @@ pub const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 pub const FAREWELL: Duration = Duration::from_secs(2);
 
 const _: () = assert!(KEPT_BYTES < READ_BYTES);
+const _: () = assert!(SLOWED_PART[3] <= READS_MAX / 64, "who is slowed still has many reads under way");
 const _: () = assert!(READS_MAX <= 1 << 16, "reads are numbered with 16 bits");
 const _: () = assert!(BATCH_RECORDS_MAX <= 1 << 16, "the records of a request are numbered with 16 bits");
 const _: () = assert!(OUT_BUFFERS_MAX < OUT_BUFFERS_TOGETHER, "each is slowed before all are stopped");

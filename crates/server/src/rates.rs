@@ -113,34 +113,15 @@ impl Sample {
     }
 }
 
-/// Below so many free segments writers are asked to wait, when fragments may take so many altogether.
-pub(crate) fn busy_below(segments: u64) -> u64 {
-    use crate::limits::{BUSY_BELOW_PER_MILLE, BUSY_BELOW_SEGMENTS};
-    // A lane of few segments has fewer than the share below which writers wait before the last one: they wait earlier.
-    (segments * BUSY_BELOW_PER_MILLE / 1000).max(BUSY_BELOW_SEGMENTS.min(segments / 4))
-}
-
-/// How long writers are asked to wait when so many of the segments that fragments may take are free, in milliseconds.
-pub(crate) fn busy_ms(status: &LaneStatus) -> u32 {
-    use crate::limits::BUSY_MS;
-    let below = busy_below(status.segments_total.saturating_sub(status.segments_reserved));
-    let free = status.segments_free;
-    if free >= below {
-        return 0;
-    }
-    let (from, to) = BUSY_MS;
-    from + u32::try_from((below - free) * u64::from(to - from) / below).unwrap_or(to)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use forebay_engine::LaneCounters;
 
     use super::*;
 
-    fn status(stored: u64, here: u64, segments_free: u64) -> LaneStatus {
+    pub(crate) fn status(stored: u64, here: u64, segments_free: u64) -> LaneStatus {
         LaneStatus {
             lane: 0,
             state: "serving",
@@ -210,16 +191,5 @@ mod tests {
         assert_eq!(meter.rates(at(200), &status(100_000, 100_000, 50)), (Rates::default(), None));
         meter.look(at(201), &LaneStatus { state: "recovering", ..status(0, 0, 0) });
         assert!(meter.samples.is_empty());
-    }
-
-    #[test]
-    fn writers_wait_before_the_last_segment_in_small_lanes_too() {
-        let wait = |total: u64, segments_free| {
-            let status = LaneStatus { segments_total: total + 2, ..status(0, 0, segments_free) };
-            busy_ms(&status)
-        };
-        assert_eq!((wait(400, 40), wait(400, 39), wait(400, 0)), (0, 24, 200));
-        assert_eq!((wait(13, 3), wait(13, 2), wait(13, 1), wait(13, 0)), (0, 80, 140, 200));
-        assert_eq!((wait(4, 1), wait(4, 0), wait(0, 0)), (0, 200, 0));
     }
 }

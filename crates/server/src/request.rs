@@ -1,13 +1,15 @@
 //! Requests that are not answered yet.
 
 use forebay_engine::Token;
-use forebay_protocol::{Decide, EventLine, PutEntry};
+use forebay_protocol::{Class, Decide, EventLine, PutEntry};
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, SourceId, StreamName, Verdict};
 
 /// A request whose answer waits for the lane.
 pub(crate) struct Request {
     /// The connection, which may be gone.
     pub(crate) connection: u64,
+    /// What its client is for.
+    pub(crate) class: Class,
     /// Its number there.
     pub(crate) number: u64,
     /// Replies of the lane that are to come.

@@ -6,6 +6,9 @@ use forebay_protocol::Class;
 
 use crate::limits::CLASS_WORK_BYTES;
 
+/// All classes, the first first.
+pub(crate) const CLASSES: [Class; 4] = [Class::Readout, Class::Filter, Class::Mover, Class::Monitor];
+
 /// The place of a class in [`CLASS_WORK_BYTES`] and in counts by class.
 pub(crate) fn class_place(class: Class) -> usize {
     usize::from(class.code()) - 1

@@ -25,6 +25,7 @@ pub use stall::Stall;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use forebay_engine::LaneStatus;
 use forebay_protocol::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_TABLE_BYTES_MAX};
 use forebay_protocol::{
     Class, ErrorReply, FrameError, HEADER_BYTES, HelloReply, LANE_CONTROL, PROTOCOL_VERSION, PutEntry,
@@ -36,9 +37,10 @@ use crate::connection::{Connection, Place, Skip};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES};
 use crate::outgoing::Chunks;
-use crate::rates::{RateMeter, busy_ms};
+use crate::pressure::{Asked, Pressure};
+use crate::rates::RateMeter;
 use crate::request::{Body, Request};
-use crate::schedule::{Schedule, class_place};
+use crate::schedule::{CLASSES, Schedule, class_place};
 use crate::staging::Staging;
 use crate::status::{LaneReport, StreamReport};
 
@@ -102,8 +104,9 @@ struct Core {
     /// The lane was too busy for one of them since it last moved: the others need not try.
     lane_is_busy: bool,
     busy_since: Time,
-    /// Waiting for reads, for memory to receive into and for memory for replies, in the order of arrival.
-    for_reads: VecDeque<u64>,
+    /// Waiting for reads of their class, the first class first.
+    for_reads: [VecDeque<u64>; 4],
+    /// Waiting for memory to receive into and for memory for replies, in the order of arrival.
     for_staging: VecDeque<u64>,
     for_replies: VecDeque<u64>,
     /// Memory was wanted and not there; and whether it was asked back in this turn.
@@ -112,12 +115,16 @@ struct Core {
     dirty: Vec<u64>,
     /// Bytes that all connections have to send.
     out_bytes: usize,
-    reads: usize,
-    reads_bytes: usize,
+    /// Reads from drives that are under way for each class, and bytes of them.
+    reads: [usize; 4],
+    reads_bytes: [usize; 4],
     connections: [usize; 4],
     stopping: bool,
-    busy_ms: u32,
-    busy_ms_at: Option<Time>,
+    /// What the lane asks of its clients, and when it was looked at for that.
+    asked: Asked,
+    asked_at: Option<Time>,
+    put_replies_busy: u64,
+    lane_serves: bool,
     rates: RateMeter,
     /// Events that were lent to filters, and releases of each stream that the lane took.
     events_leased: u64,
@@ -147,19 +154,21 @@ impl Service {
             busy: Default::default(),
             lane_is_busy: false,
             busy_since: Time::default(),
-            for_reads: VecDeque::new(),
+            for_reads: Default::default(),
             for_staging: VecDeque::new(),
             for_replies: VecDeque::new(),
             wants_memory: false,
             reclaimed: false,
             dirty: Vec::new(),
             out_bytes: 0,
-            reads: 0,
-            reads_bytes: 0,
+            reads: [0; 4],
+            reads_bytes: [0; 4],
             connections: [0; 4],
             stopping: false,
-            busy_ms: 0,
-            busy_ms_at: None,
+            asked: Asked::default(),
+            asked_at: None,
+            put_replies_busy: 0,
+            lane_serves: false,
             rates: RateMeter::default(),
             events_leased: 0,
             events_released: BTreeMap::new(),
@@ -226,6 +235,35 @@ impl Service {
         self.requests.len()
     }
 
+    /// Whose reads from the drives are slowed, as the lane fills.
+    pub fn pressure(&self) -> Pressure {
+        self.core.asked.step
+    }
+
+    /// When the lane was looked at for that.
+    pub fn looked_at(&self) -> Option<Time> {
+        self.core.asked_at
+    }
+
+    /// How long writers are asked to wait after each put, in milliseconds.
+    pub fn busy_ms(&self) -> u32 {
+        self.core.asked.busy_ms
+    }
+
+    /// Answers to puts that asked the writer to wait, so far.
+    pub fn put_replies_busy(&self) -> u64 {
+        self.core.put_replies_busy
+    }
+
+    /// Whether readers wait that nothing will wake: there is room for reads, and none of their class is under way. Never so after a turn.
+    pub fn has_stuck_readers(&self) -> bool {
+        CLASSES.into_iter().any(|class| {
+            let place = class_place(class);
+            let waits = !self.core.for_reads[place].is_empty();
+            waits && self.core.reads[place] == 0 && self.core.has_room_for_reads()
+        })
+    }
+
     /// No new requests are served from now on.
     pub fn stop(&mut self) {
         self.core.stopping = true;
@@ -242,15 +280,15 @@ impl Service {
         while let Some(reply) = lane.next_reply() {
             self.take_reply(reply);
         }
+        // A lane that begins to serve may be full already.
+        let serves = lane.serves_reads().is_ok();
+        if self.core.lane_serves != serves || self.core.asked_at.is_none_or(|at| now >= at + COUNTS_AGE) {
+            self.core.lane_serves = serves;
+            self.core.look_at(&lane.status());
+        }
         self.core.wake_for_reads(&mut self.connections);
         if moved || now >= self.core.busy_since + BUSY_RETRY {
             self.core.wake_busy(&mut self.connections);
-        }
-        if self.core.busy_ms_at.is_none_or(|at| now >= at + COUNTS_AGE) {
-            let status = lane.status();
-            self.core.busy_ms = busy_ms(&status);
-            self.core.busy_ms_at = Some(now);
-            self.core.rates.look(now, &status);
         }
     }
 
@@ -395,6 +433,20 @@ impl Service {
 }
 
 impl Core {
+    /// What the lane asks of its clients from now on.
+    fn look_at(&mut self, status: &LaneStatus) {
+        let before = self.asked.step;
+        self.asked = self.asked.after(status);
+        self.asked_at = Some(self.now);
+        self.rates.look(self.now, status);
+        let step = self.asked.step;
+        if step != before {
+            let (lane, free, segments) = (self.config.lane, status.segments_free, status.segments_total);
+            let words = step.words().unwrap_or("nobody's reads are slowed any more");
+            tracing::info!(lane, segments_free = free, segments, "the lane has another step of pressure: {words}");
+        }
+    }
+
     fn report(&mut self, lane: &impl LaneRequests) -> LaneReport {
         let status = lane.status();
         let (rates, time_left_s) = self.rates.rates(self.now, &status);
@@ -412,6 +464,9 @@ impl Core {
             time_left_s,
             rebuild_left_s,
             rates,
+            pressure: self.asked.step,
+            put_wait_ms: self.asked.busy_ms,
+            put_replies_busy: self.put_replies_busy,
             connections: self.connections.into(),
             staging_bytes: self.staging.used(),
             staging_bytes_max: self.staging.max(),

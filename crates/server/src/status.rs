@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::monitor::Findings;
+use crate::pressure::Pressure;
 use crate::rates::Rates;
 
 /// Connections by what their clients are for.
@@ -47,6 +48,12 @@ pub(crate) struct LaneReport {
     /// Seconds until all that can be made anew is, at the rate of the last minute.
     pub(crate) rebuild_left_s: Option<f64>,
     pub(crate) rates: Rates,
+    /// Whose reads from the drives are slowed.
+    pub(crate) pressure: Pressure,
+    /// How long writers are asked to wait after each put.
+    pub(crate) put_wait_ms: u32,
+    /// Answers to puts that asked for that, since the start.
+    pub(crate) put_replies_busy: u64,
     pub(crate) connections: ClassCounts,
     /// Events that were lent to filters since the start.
     pub(crate) events_leased: u64,
@@ -128,12 +135,17 @@ pub(crate) fn server_status(snapshot: &Snapshot) -> String {
         add_numbers(&mut totals, &object(report));
     }
     // Of these the sum means nothing.
-    for key in ["lane", "failures_left", "connections", "time_left_s", "rebuild_left_s"] {
+    for key in ["lane", "failures_left", "connections", "time_left_s", "rebuild_left_s", "put_wait_ms"] {
         totals.remove(key);
     }
     // Events go to all lanes alike, so the store is full when the first of them is.
     let time_left_s = lanes.iter().flatten().filter_map(|report| report.time_left_s).min_by(f64::total_cmp);
     totals.insert("time_left_s".to_owned(), json!(time_left_s));
+    // Events go to all lanes alike, so a client meets the fullest.
+    let pressure = lanes.iter().flatten().map(|report| report.pressure).max().unwrap_or_default();
+    totals.insert("pressure".to_owned(), json!(pressure));
+    let put_wait_ms = lanes.iter().flatten().map(|report| report.put_wait_ms).max();
+    totals.insert("put_wait_ms".to_owned(), json!(put_wait_ms));
     // Lanes rebuild side by side.
     let rebuild_left_s = lanes.iter().flatten().filter_map(|report| report.rebuild_left_s).max_by(f64::total_cmp);
     totals.insert("rebuild_left_s".to_owned(), json!(rebuild_left_s));

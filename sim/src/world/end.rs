@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use forebay_engine::{LaneStatus, LossKind};
+use forebay_server::Pressure;
 use forebay_types::Time;
 
 use super::{Totals, World};
@@ -70,6 +71,7 @@ impl World {
             media_operations: self.drives.operations,
             starts: self.processes,
             seconds: self.now.0 / 1_000_000_000,
+            pressed: self.pressed,
             trace: self.trace.hash(),
         }
     }
@@ -87,6 +89,7 @@ impl World {
             let status = process.status();
             !status.is_empty()
                 && status.iter().all(|lane| lane.slots_free == lane.slots_total && lane.state == "serving")
+                && process.pressure().iter().all(|step| *step == Pressure::None)
         };
         for attempt in 0..3 {
             let until = self.now + Duration::from_secs(20);

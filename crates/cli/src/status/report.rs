@@ -178,6 +178,10 @@ pub struct Totals {
     pub segments_reserved: u64,
     /// Seconds until a lane is full at the rates of the last minute.
     pub time_left_s: Option<f64>,
+    /// Whose reads from the drives are slowed in the fullest lane: `none`, `monitors-slowed`, `movers-slowed` or `filters-slowed`.
+    pub pressure: String,
+    /// How long writers are asked to wait after each put.
+    pub put_wait_ms: Option<u64>,
     /// Over the last minute.
     pub rates: Rates,
     /// Segments that hold data.

@@ -189,6 +189,21 @@ fn losses(totals: &Totals) -> String {
     if told.is_empty() { "none is known".to_owned() } else { format!("{}; `forebay lost` says which", told.join(", ")) }
 }
 
+/// Who is slowed because the store, or its index, fills.
+fn pressed(totals: &Totals) -> Option<String> {
+    let wait_ms = totals.put_wait_ms.filter(|ms| *ms > 0);
+    let writers = wait_ms.map(|ms| format!("writers are asked to wait {ms} ms after each put"));
+    let readers = match totals.pressure.as_str() {
+        "" | "none" => None,
+        "monitors-slowed" => Some("reads of monitors are slowed".to_owned()),
+        "movers-slowed" => Some("reads of monitors and movers are slowed".to_owned()),
+        "filters-slowed" => Some("reads of monitors, movers and filters are slowed".to_owned()),
+        other => Some(other.to_owned()),
+    };
+    let words: Vec<String> = writers.into_iter().chain(readers).collect();
+    (!words.is_empty()).then(|| format!("{}: docs/space.md", words.join(", ")))
+}
+
 fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
     let percent = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 };
     let free = format!(
@@ -203,6 +218,9 @@ fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
         None => "not filling".to_owned(),
     };
     row("space", format!("{free}, payload; {time_left}"));
+    if let Some(words) = pressed(totals) {
+        row("", words);
+    }
     row(
         "",
         format!(
@@ -402,6 +420,20 @@ mod tests {
             assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
         }
         assert!(screen.lines().count() < 40, "it fits a screen");
+    }
+
+    #[test]
+    fn who_is_slowed_is_told() {
+        let of = |pressure: &str, put_wait_ms| {
+            pressed(&Totals { pressure: pressure.to_owned(), put_wait_ms, ..Totals::default() })
+        };
+        assert_eq!((of("none", Some(0)), of("", None)), (None, None));
+        let told = of("movers-slowed", Some(38)).expect("it is told");
+        assert_eq!(
+            told,
+            "writers are asked to wait 38 ms after each put, reads of monitors and movers are slowed: docs/space.md"
+        );
+        assert_eq!(of("monitors-slowed", None).as_deref(), Some("reads of monitors are slowed: docs/space.md"));
     }
 
     #[test]

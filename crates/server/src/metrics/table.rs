@@ -174,6 +174,9 @@ metrics! {
     "forebay_capacity_bytes" Gauge LANE, "Payload that fits, about" => |seen| states(seen, |status| status.capacity_bytes);
     "forebay_free_bytes" Gauge LANE, "Payload that still fits, about" => |seen| states(seen, |status| status.free_bytes);
     "forebay_time_to_full_seconds" Gauge LANE, "Time until the lane is full at the rates of the last minute; absent while it does not fill" => |seen| lanes(seen, |lane| lane.time_left_s);
+    "forebay_pressure_step" Gauge LANE, "Whose reads from the drives are slowed as the lane fills: 0 nobody's, 1 monitors', 2 movers' too, 3 filters' too" => |seen| lanes(seen, |lane| Some(f64::from(lane.pressure as u8)));
+    "forebay_put_wait_seconds" Gauge LANE, "How long writers are asked to wait after each put as the lane fills" => |seen| lanes(seen, |lane| Some(f64::from(lane.put_wait_ms) / 1e3));
+    "forebay_put_replies_busy" Counter LANE, "Answers to puts that asked the writer to wait" => |seen| lanes(seen, |lane| Some(lane.put_replies_busy as f64));
     "forebay_index_bytes" Gauge LANE, "Memory of the index" => |seen| states(seen, |status| status.index_bytes);
     "forebay_index_max_bytes" Gauge LANE, "What the memory of the index may become" => |seen| states(seen, |status| status.index_bytes_max);
     "forebay_cache_bytes" Gauge LANE, "Memory of the cache" => |seen| states(seen, |status| status.cache_bytes);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay_store::{ControlStatus, DriveCounts};
 
 use super::limits::UNCLEAN_START_TOLD;
+use crate::pressure::Pressure;
 use crate::smart::SmartReport;
 use crate::status::LaneReport;
 
@@ -58,6 +59,8 @@ pub(crate) struct SeenLane {
     pub(crate) segments: u64,
     pub(crate) segments_free: u64,
     pub(crate) time_left_s: Option<f64>,
+    pub(crate) pressure: Pressure,
+    pub(crate) put_wait_ms: u32,
     pub(crate) puts_no_space: u64,
     pub(crate) puts_index_full: u64,
     pub(crate) index_bytes: u64,
@@ -114,6 +117,8 @@ impl SeenLane {
             segments: status.segments_total.saturating_sub(status.segments_reserved),
             segments_free: status.segments_free,
             time_left_s: report.time_left_s,
+            pressure: report.pressure,
+            put_wait_ms: report.put_wait_ms,
             puts_no_space: counters.puts_no_space,
             puts_index_full: counters.puts_index_full,
             index_bytes: status.index_bytes,

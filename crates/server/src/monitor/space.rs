@@ -9,7 +9,7 @@ use super::limits::{
 use super::observation::{Observation, SeenLane};
 use super::{Wanted, human, list};
 use crate::alarm::Alarm;
-use crate::rates::busy_below;
+use crate::pressure::{Pressure, busy_below};
 
 const ADVICE: &str = "see that filters decide and recorders ship, or delete events";
 
@@ -71,7 +71,10 @@ impl Space {
                 1 => format!("lane {} is full", full[0].lane),
                 _ => format!("{} are full", list("lane", "lanes", full.iter().map(|lane| lane.lane))),
             };
-            format!("{lanes}: new fragments are refused until there is room ({refused} since the start); nothing is lost; {ADVICE}")
+            let pressed = pressed(seen);
+            format!(
+                "{lanes}: new fragments are refused until there is room ({refused} since the start){pressed}; nothing is lost; {ADVICE}"
+            )
         })
     }
 
@@ -81,8 +84,9 @@ impl Space {
         let percent = index_percent(seen)?;
         (recent || refused > 0 && percent >= INDEX_PERCENT_FULL).then(|| {
             format!(
-                "the index takes {percent} % of its memory: {refused} puts were refused since the start; nothing is lost; {ADVICE}, or raise \
-                 index-bytes and start again"
+                "the index takes {percent} % of its memory: {refused} puts were refused since the start{}; nothing is lost; {ADVICE}, or raise \
+                 index-bytes and start again",
+                pressed(seen)
             )
         })
     }
@@ -104,21 +108,30 @@ fn filling(seen: &Observation, raised: bool) -> Option<String> {
             human(std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e12)))
         )
     });
-    let time = time.unwrap_or_default();
+    let (time, pressed) = (time.unwrap_or_default(), pressed(seen));
     let last: Vec<u16> = written(seen).filter(|lane| lane.segments_free == 0).map(|lane| lane.lane).collect();
     if !last.is_empty() {
         let lanes = list("lane", "lanes", &last);
         return Some(format!(
-            "{percent} % are free{time}; {lanes} on the last segment: soon new fragments are refused; {ADVICE}"
+            "{percent} % are free{time}; {lanes} on the last segment: soon new fragments are refused{pressed}; {ADVICE}"
         ));
     }
     let halves = if raised { ROOM_GOOD_HALVES } else { 2 };
-    if written(seen).any(|lane| 2 * lane.segments_free < halves * busy_below(lane.segments).max(1)) {
-        return Some(format!("{percent} % are free{time}: writers are asked to wait; {ADVICE}"));
+    if written(seen).any(|lane| 2 * lane.segments_free < halves * busy_below(lane.segments)) {
+        return Some(format!("{percent} % are free{time}{pressed}; {ADVICE}"));
     }
     let bound_s = if raised { TIME_LEFT_GOOD_S } else { TIME_LEFT_LOW_S };
     let soon = time_left_s.is_some_and(|seconds| seconds < bound_s) && percent < FREE_PERCENT_PLENTY;
-    soon.then(|| format!("{percent} % are free{time}: {ADVICE}"))
+    soon.then(|| format!("{percent} % are free{time}{pressed}; {ADVICE}"))
+}
+
+/// Who is slowed, and by how much, in the fullest lane.
+fn pressed(seen: &Observation) -> String {
+    let wait_ms = written(seen).map(|lane| lane.put_wait_ms).max().filter(|ms| *ms > 0);
+    let writers = wait_ms.map(|ms| format!("writers are asked to wait {ms} ms after each put"));
+    let readers = written(seen).map(|lane| lane.pressure).max().and_then(Pressure::words).map(str::to_owned);
+    let words: Vec<String> = writers.into_iter().chain(readers).collect();
+    if words.is_empty() { String::new() } else { format!("; {}", words.join(", ")) }
 }
 
 /// Of the lane whose index is the fullest.
@@ -130,6 +143,7 @@ fn index_near_full(seen: &Observation, raised: bool) -> Option<String> {
     let bound = if raised { INDEX_PERCENT_GOOD } else { INDEX_PERCENT_HIGH };
     let percent = index_percent(seen).filter(|percent| *percent >= bound)?;
     Some(format!(
-        "the index takes {percent} % of its memory: soon new fragments are refused; {ADVICE}, or raise index-bytes and start again"
+        "the index takes {percent} % of its memory: soon new fragments are refused{}; {ADVICE}, or raise index-bytes and start again",
+        pressed(seen)
     ))
 }

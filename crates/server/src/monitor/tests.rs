@@ -7,6 +7,7 @@ use forebay_store::DriveCounts;
 use forebay_types::Time;
 
 use super::*;
+use crate::pressure::Pressure;
 use crate::smart::SmartReport;
 
 const MINUTE: u64 = 60;
@@ -226,6 +227,20 @@ fn filling_begins_and_ends_at_different_levels() {
     assert_eq!(with(90, Some(7300.0), 40_000), []);
     assert_eq!(with(90, Some(5000.0), 40_000), []);
     assert_eq!(with(90, Some(f64::INFINITY), 40_000), []);
+}
+
+#[test]
+fn filling_and_full_tell_who_is_slowed_in_the_fullest_lane() {
+    let mut world = World::new();
+    let lanes = &mut world.seen.lanes;
+    (lanes[0].segments_free, lanes[0].pressure) = (9, Pressure::MonitorsSlowed);
+    (lanes[1].segments_free, lanes[1].pressure, lanes[1].put_wait_ms) = (8, Pressure::MoversSlowed, 56);
+    assert_eq!(world.after(1), [Alarm::Filling]);
+    let words = "; writers are asked to wait 56 ms after each put, reads of monitors and movers are slowed; ";
+    assert!(world.words(Alarm::Filling).contains(words), "{}", world.words(Alarm::Filling));
+    (world.seen.lanes[1].segments_free, world.seen.lanes[1].puts_no_space) = (0, 1);
+    assert_eq!(world.after(1), [Alarm::Full]);
+    assert!(world.words(Alarm::Full).contains(words), "{}", world.words(Alarm::Full));
 }
 
 #[test]

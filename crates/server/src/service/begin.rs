@@ -61,7 +61,8 @@ impl Core {
         match begun {
             Ok(Begun::Waits(body)) => {
                 let records = body.records();
-                let request = Request { connection: id, number: header.request, waits: 0, offered: false, body };
+                let class = connection.class;
+                let request = Request { connection: id, class, number: header.request, waits: 0, offered: false, body };
                 connection.current = Some(enter(request));
                 connection.unanswered += 1;
                 connection.records_unanswered += records;

@@ -3,11 +3,12 @@
 use forebay_engine::Reply;
 use forebay_protocol::{DecideReply, PutReply, StatusReply};
 use forebay_types::limits::BATCH_RECORDS_MAX;
+use forebay_types::{DecideOutcome, EventKey};
 
 use super::Core;
 use super::Service;
 use crate::connection::{Connection, Place};
-use crate::request::{Body, Request, of_token};
+use crate::request::{Body, Request, Tell, TellBody, of_token};
 use crate::status::to_json;
 
 impl Service {
@@ -75,11 +76,14 @@ impl Core {
                     outcomes.len() == put.entries.len() && outcomes.len() <= BATCH_RECORDS_MAX,
                     "each has its outcome"
                 );
-                let reply = PutReply { credit_bytes: self.credit_bytes(), busy_ms: self.busy_ms, outcomes };
+                let busy_ms = self.asked.busy_ms;
+                self.put_replies_busy += u64::from(busy_ms > 0);
+                let reply = PutReply { credit_bytes: self.credit_bytes(), busy_ms, outcomes };
                 connection.send(&mut self.chunks, request.number, &reply);
                 self.recycle(put);
             }
             Body::Tell(tell) => {
+                tell_deleted(self.config.lane, id, &tell);
                 connection.send(&mut self.chunks, request.number, &DecideReply { outcomes: tell.outcomes });
             }
             Body::Trace(trace) => {
@@ -90,5 +94,16 @@ impl Core {
         if connection.place == Place::Answers {
             self.queue(id, connection);
         }
+    }
+}
+
+/// Deletions are the one way in which data go that no filter rejected and no recorder shipped: somebody said so, and it is on record what went.
+fn tell_deleted(lane: u16, connection: u64, tell: &TellBody) {
+    let Tell::Delete(events) = &tell.what else { return };
+    let deleted = events.iter().zip(&tell.outcomes).filter(|(_, outcome)| **outcome == DecideOutcome::Done);
+    let deleted: Vec<EventKey> = deleted.map(|(key, _)| *key).collect();
+    if let (Some(first), Some(last)) = (deleted.iter().min(), deleted.iter().max()) {
+        let events = deleted.len();
+        tracing::info!(lane, connection, events, %first, %last, "events were deleted, as a client asked");
     }
 }

@@ -60,7 +60,12 @@ impl Core {
             }
             let put = Put { id: entry.id, expected: entry.expected, crc: entry.crc };
             let outcome = match lane.put(token, &put, payload) {
-                Admission::Done(outcome) => Some(outcome),
+                Admission::Done(outcome) => {
+                    if matches!(outcome, PutOutcome::NoSpace | PutOutcome::IndexFull) {
+                        self.asked = self.asked.refused();
+                    }
+                    Some(outcome)
+                }
                 Admission::Pending => {
                     *waits += 1;
                     None

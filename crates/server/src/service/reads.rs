@@ -2,7 +2,7 @@
 
 use forebay_engine::{EventFragment, EventFragments, Fetch, FetchEvent, JOINED_FRAGMENTS_MAX};
 use forebay_protocol::{
-    EventLine, EventState, FLAG_MORE, FrameHeader, GetEntry, HEADER_BYTES, Kind, SourceEntry, get_event_table,
+    Class, EventLine, EventState, FLAG_MORE, FrameHeader, GetEntry, HEADER_BYTES, Kind, SourceEntry, get_event_table,
     get_reply_table,
 };
 use forebay_types::{EventKey, ReadOutcome, crc32c};
@@ -12,6 +12,7 @@ use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{CHUNK_BYTES, READS_BYTES_MAX, READS_MAX, RECORD_WORK_BYTES, REPLY_BYTES, REPLY_RECORDS_MAX};
 use crate::request::{Body, EventBody, GetBody, Piece, Reading, Request, token};
+use crate::schedule::class_place;
 
 /// Entries of the first frame of a reply, when nothing is known of the sizes.
 const FIRST_ENTRIES: usize = 128;
@@ -58,9 +59,22 @@ impl OpenFrame {
 }
 
 impl Core {
-    /// Whether the lane may have one more read from drives under way.
-    pub(super) fn may_read(&self) -> bool {
-        self.reads < READS_MAX && self.reads_bytes < READS_BYTES_MAX
+    /// Whether the lane may have one more read from drives under way, whoever asks.
+    pub(super) fn has_room_for_reads(&self) -> bool {
+        self.reads.iter().sum::<usize>() < READS_MAX && self.reads_bytes.iter().sum::<usize>() < READS_BYTES_MAX
+    }
+
+    /// Whether it may have one more for this class.
+    pub(super) fn may_read(&self, class: Class) -> bool {
+        let (reads, bytes) = self.asked.step.reads_max(class);
+        let place = class_place(class);
+        self.has_room_for_reads() && self.reads[place] < reads && self.reads_bytes[place] < bytes
+    }
+
+    /// How many more reads it may have for this class.
+    fn reads_left(&self, class: Class) -> usize {
+        let all = READS_MAX.saturating_sub(self.reads.iter().sum());
+        all.min(self.asked.step.reads_max(class).0.saturating_sub(self.reads[class_place(class)]))
     }
 
     /// What a reader waits for before it is served further.
@@ -69,7 +83,7 @@ impl Core {
             Some(Advance::Park(Place::Out))
         } else if !self.has_room_for_replies() {
             Some(Advance::Park(Place::Replies))
-        } else if !self.may_read() {
+        } else if !self.may_read(connection.class) {
             Some(Advance::Park(Place::Reads))
         } else if connection.allowance == 0 {
             Some(Advance::Again)
@@ -79,8 +93,9 @@ impl Core {
     }
 
     fn start_read(&mut self, connection: &mut Connection, reading: Reading) {
-        self.reads += 1;
-        self.reads_bytes += reading.bytes;
+        let place = class_place(connection.class);
+        self.reads[place] += 1;
+        self.reads_bytes[place] += reading.bytes;
         connection.reads_bytes += reading.bytes;
     }
 
@@ -126,7 +141,7 @@ impl Core {
         while body.next < body.ids.len()
             && body.next - first < places
             && frame.payload_bytes(chunk) < REPLY_BYTES
-            && self.may_read()
+            && self.may_read(connection.class)
         {
             let (id, index) = (body.ids[body.next], body.next as u32);
             let before = chunk.len();
@@ -169,7 +184,7 @@ impl Core {
             if let Some(advance) = self.read_waits(connection) {
                 return advance;
             }
-            let (lines, plan) = body.plan(READS_MAX - self.reads, lane);
+            let (lines, plan) = body.plan(self.reads_left(connection.class), lane);
             let mut chunk = connection.out.take_chunk(&mut self.chunks);
             let served = self.event_frame(key, number, connection, body, waits, lane, (lines, &plan), &mut chunk.bytes);
             connection.out.put_chunk(chunk, &mut self.chunks);
@@ -290,8 +305,9 @@ impl Core {
             _ => unreachable!("only reads are answered with bytes"),
         };
         let reading = readings.remove(slot);
-        self.reads -= 1;
-        self.reads_bytes -= reading.bytes;
+        let place = class_place(request.class);
+        self.reads[place] -= 1;
+        self.reads_bytes[place] -= reading.bytes;
         reading
     }
 

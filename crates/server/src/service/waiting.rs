@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Advance, Core, Step};
 use crate::connection::{Connection, Place};
 use crate::limits::{OUT_BUFFERS_MAX, OUT_BUFFERS_TOGETHER, REPLY_BYTES};
+use crate::schedule::{CLASSES, class_place};
 
 impl Core {
     /// Queues a connection for its turn.
@@ -104,7 +105,7 @@ impl Core {
         }
         match place {
             Place::Busy => self.busy[usize::from(connection.worked > 0)].push_back(id),
-            Place::Reads => self.for_reads.push_back(id),
+            Place::Reads => self.for_reads[class_place(connection.class)].push_back(id),
             Place::Staging => self.for_staging.push_back(id),
             Place::Replies => self.for_replies.push_back(id),
             Place::Idle | Place::Out | Place::Answers => {}
@@ -129,12 +130,14 @@ impl Core {
     }
 
     pub(super) fn wake_for_reads(&mut self, connections: &mut BTreeMap<u64, Connection>) {
-        if !self.may_read() {
-            return;
-        }
-        while let Some(id) = self.for_reads.pop_front() {
-            if let Some(connection) = connections.get_mut(&id) {
-                self.queue(id, connection);
+        for class in CLASSES {
+            if !self.may_read(class) {
+                continue;
+            }
+            while let Some(id) = self.for_reads[class_place(class)].pop_front() {
+                if let Some(connection) = connections.get_mut(&id) {
+                    self.queue(id, connection);
+                }
             }
         }
     }

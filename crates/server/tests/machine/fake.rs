@@ -21,6 +21,7 @@ pub enum Will {
     Take,
     Refuse,
     BeBusy,
+    BeFull,
 }
 
 /// A lane that does as it is told.
@@ -101,7 +102,7 @@ impl FakeLane {
                 self.decided.push((token, key));
                 Admission::Pending
             }
-            Will::Refuse => Admission::Done(DecideOutcome::Conflict),
+            Will::Refuse | Will::BeFull => Admission::Done(DecideOutcome::Conflict),
             Will::BeBusy => Admission::Busy,
         }
     }
@@ -119,6 +120,7 @@ impl LaneRequests for FakeLane {
                 Admission::Pending
             }
             Will::Refuse => Admission::Done(PutOutcome::Late),
+            Will::BeFull => Admission::Done(PutOutcome::NoSpace),
             Will::BeBusy => Admission::Busy,
         }
     }

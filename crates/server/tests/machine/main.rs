@@ -3,5 +3,6 @@
 mod fake;
 mod frames;
 mod limits;
+mod pressure;
 mod puts;
 mod reads;

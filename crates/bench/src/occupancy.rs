@@ -1,0 +1,333 @@
+//! Puts at full rate into a store that is more or less full: what making room costs, and what writers notice of it.
+//!
+//! Two loads, each at every occupancy, on a new store each time. In both a tenth of the events, chosen at random, survive.
+//! - *survivors*: that much of the room is taken, all but the survivors of it is deleted, in random order, and then it is measured: what is taken is
+//!   nine tenths dead, everywhere. New events go the same way soon after they came.
+//! - *backlog*: that much of the room is alive and stays so: for each event that comes, one of those that do not survive is deleted, any of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_engine::{Admission, LaneStatus, Put, Reply, Token};
+use forebay_store::{LaneRunner, StoreConfig};
+use forebay_types::{EventKey, FragmentId, PutOutcome, crc32c};
+use serde_json::{Value, json};
+
+use crate::engine::{Bench, DATA, PARITY, crash};
+use crate::measure::median;
+
+const RUN: u32 = 1;
+const FRAGMENT_BYTES: u64 = 10 << 10;
+/// Fragments of an event; they are put together, and one answer is waited for.
+const SOURCES: u64 = 10;
+const EVENT_BYTES: u64 = SOURCES * FRAGMENT_BYTES;
+/// One event of so many survives.
+const SURVIVES: u64 = 10;
+const PERCENTS: [u64; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95];
+
+const DRIVE_BYTES: u64 = 448 << 20;
+/// Small, so that a small store has as many segments as a large one of large ones.
+const SLOT_BYTES: u64 = 2 << 20;
+
+/// So much of the room is written in a measurement, in percent, unless that takes longer than [`TIME_MAX`].
+const WRITTEN_PERCENT: u64 = 40;
+const TIME_MAX: Duration = Duration::from_secs(8);
+/// So many events live for a while before they are deleted, in the first load.
+const YOUNG: usize = 200;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Survivors,
+    Backlog,
+}
+
+/// What one measurement came to.
+struct Row {
+    percent: u64,
+    /// At its beginning: room that was not free, and payload that was alive, in percent of the room.
+    taken_percent: f64,
+    alive_percent: f64,
+    bytes_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// Payload that was copied to make room, and bytes written to drives, for each byte that was put.
+    copied: f64,
+    media: f64,
+    /// The part of the time in which puts were refused.
+    refused: f64,
+}
+
+/// Both loads at all occupancies, each `rounds` times.
+pub fn occupancy(directory: &Path, rounds: usize) -> Value {
+    let mut result = json!({
+        "benchmark": "occupancy",
+        "width": format!("{DATA}+{PARITY}"),
+        "fragment_bytes": FRAGMENT_BYTES,
+        "fragments_of_an_event": SOURCES,
+        "survivors_percent": 100 / SURVIVES,
+        "rounds": rounds,
+    });
+    for (name, load) in [("survivors", Load::Survivors), ("backlog", Load::Backlog)] {
+        eprintln!("{name}: occupied %, taken %, alive %, GB/s, p50 ms, p99 ms, copied, on media, refused");
+        let rows: Vec<Row> = PERCENTS.iter().map(|percent| medians(directory, load, *percent, rounds)).collect();
+        let at = |percent| rows.iter().find(|row| row.percent == percent).expect("it is among them").bytes_per_s;
+        let ratio = at(90) / at(20);
+        eprintln!("{name}: 90 % to 20 %: {ratio:.2}");
+        result[name] = json!({ "ratio_90_to_20": ratio, "rows": rows.iter().map(told).collect::<Vec<_>>() });
+    }
+    result
+}
+
+/// The medians of some rounds.
+fn medians(directory: &Path, load: Load, percent: u64, rounds: usize) -> Row {
+    let all: Vec<Row> = (0..rounds.max(1)).map(|round| measure(directory, load, percent, round as u64)).collect();
+    let of = |value: fn(&Row) -> f64| median(all.iter().map(value).collect());
+    let row = Row {
+        percent,
+        taken_percent: of(|row| row.taken_percent),
+        alive_percent: of(|row| row.alive_percent),
+        bytes_per_s: of(|row| row.bytes_per_s),
+        p50_ms: of(|row| row.p50_ms),
+        p99_ms: of(|row| row.p99_ms),
+        copied: of(|row| row.copied),
+        media: of(|row| row.media),
+        refused: of(|row| row.refused),
+    };
+    let Row { taken_percent, alive_percent, bytes_per_s, p50_ms, p99_ms, copied, media, refused, .. } = row;
+    let rate = bytes_per_s / 1e9;
+    eprintln!(
+        "{percent:>3} {taken_percent:>6.1} {alive_percent:>6.1} {rate:>6.2} {p50_ms:>8.2} {p99_ms:>8.2} {copied:>6.2} {media:>6.2} {refused:>5.2}"
+    );
+    row
+}
+
+fn told(row: &Row) -> Value {
+    json!({
+        "occupied_percent": row.percent,
+        "taken_percent": row.taken_percent,
+        "alive_percent": row.alive_percent,
+        "payload_bytes_per_s": row.bytes_per_s,
+        "acknowledged_p50_ms": row.p50_ms,
+        "acknowledged_p99_ms": row.p99_ms,
+        "copied_per_payload_byte": row.copied,
+        "media_bytes_per_payload_byte": row.media,
+        "refused_share_of_time": row.refused,
+    })
+}
+
+fn measure(directory: &Path, load: Load, percent: u64, round: u64) -> Row {
+    let bench = Bench::with_slots(directory, DRIVE_BYTES, SLOT_BYTES);
+    let config = StoreConfig {
+        drive_timeout_ms: Some(60_000),
+        scrub_period_s: 0,
+        // What is copied comes from the drives.
+        cache_bytes: 16 << 20,
+        ..StoreConfig::default()
+    };
+    let (runner, rest) = bench.open(&config);
+    let mut asked = Asked::new(runner, percent * 1000 + round);
+    let capacity = asked.status().capacity_bytes;
+    asked.fill(capacity * percent / 100);
+    if load == Load::Survivors {
+        asked.delete_down_to(0);
+    }
+    asked.until_answered();
+    asked.until_deleted();
+    let before = asked.status();
+    let doomed_max = if load == Load::Survivors { YOUNG } else { asked.doomed.len() };
+    asked.begin();
+    let begin = Instant::now();
+    let mut written = 0;
+    while written < capacity * WRITTEN_PERCENT / 100 && begin.elapsed() < TIME_MAX {
+        asked.put_event(begin + TIME_MAX);
+        written += EVENT_BYTES;
+        // What survives is more of what is alive: as much less of the others is, so that all together stays.
+        let gone = if load == Load::Survivors { 0 } else { asked.survived };
+        asked.delete_down_to(doomed_max.saturating_sub(gone));
+    }
+    asked.until_answered();
+    let (seconds, after) = (begin.elapsed().as_secs_f64(), asked.status());
+    let row = asked.row(percent, (&before, &after), seconds);
+    crash(asked.runner, rest);
+    row
+}
+
+/// A lane and what it was asked.
+struct Asked {
+    runner: LaneRunner,
+    random: u64,
+    payload: Vec<u8>,
+    crc: u32,
+    next_event: u64,
+    /// Events that do not survive, and are not deleted yet.
+    doomed: Vec<u64>,
+    /// Since the measurement began: events that survive, those that were stored, how long each took, and how long puts were refused.
+    survived: usize,
+    stored: u64,
+    latencies: Vec<f64>,
+    refused: Duration,
+    /// Fragments of an event that are not acknowledged, and since when it was put.
+    waiting: HashMap<u64, (u64, Instant)>,
+}
+
+impl Asked {
+    fn new(runner: LaneRunner, seed: u64) -> Asked {
+        let payload: Vec<u8> = (0..FRAGMENT_BYTES).map(|i| (i * 131 + i / 251) as u8).collect();
+        let crc = crc32c(&payload);
+        Asked {
+            runner,
+            random: seed,
+            payload,
+            crc,
+            next_event: 0,
+            doomed: Vec::new(),
+            survived: 0,
+            stored: 0,
+            latencies: Vec::new(),
+            refused: Duration::ZERO,
+            waiting: HashMap::new(),
+        }
+    }
+
+    fn status(&mut self) -> LaneStatus {
+        self.runner.lane().status()
+    }
+
+    /// A number below `end`: SplitMix64, so that each run does the same.
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % end
+    }
+
+    /// Puts events until so much payload is there, or no more fits.
+    fn fill(&mut self, bytes: u64) {
+        for _ in 0..bytes / EVENT_BYTES {
+            if !self.put_event(Instant::now()) {
+                return;
+            }
+        }
+    }
+
+    /// What was counted so far does not belong to the measurement.
+    fn begin(&mut self) {
+        (self.survived, self.stored, self.refused) = (0, 0, Duration::ZERO);
+        self.latencies.clear();
+    }
+
+    /// Puts the next event; refused fragments are put again until `give_up`. Whether all of it was taken.
+    fn put_event(&mut self, give_up: Instant) -> bool {
+        let event = self.next_event;
+        self.next_event += 1;
+        self.waiting.insert(event, (SOURCES, Instant::now()));
+        for source in 0..SOURCES {
+            let id = FragmentId::new(RUN, event, source as u32);
+            let put = Put { id, expected: SOURCES as u16, crc: self.crc };
+            loop {
+                match self.runner.lane().put(Token(event), &put, &self.payload) {
+                    Admission::Pending => break,
+                    Admission::Busy => self.wait(),
+                    Admission::Done(PutOutcome::NoSpace) => {
+                        let begin = Instant::now();
+                        if begin >= give_up {
+                            self.waiting.remove(&event);
+                            self.doomed.push(event);
+                            return false;
+                        }
+                        self.wait();
+                        self.refused += begin.elapsed();
+                    }
+                    Admission::Done(outcome) => panic!("{id} came to {outcome:?}"),
+                }
+            }
+        }
+        if self.below(SURVIVES) == 0 {
+            self.survived += 1;
+        } else {
+            self.doomed.push(event);
+        }
+        if event % 16 == 15 {
+            self.runner.turn();
+            self.take_replies();
+        }
+        true
+    }
+
+    /// Deletes events that do not survive, any of them, until so many are left.
+    fn delete_down_to(&mut self, left: usize) {
+        while self.doomed.len() > left {
+            let at = self.below(self.doomed.len() as u64) as usize;
+            let event = self.doomed.swap_remove(at);
+            while let Admission::Busy = self.runner.lane().delete(Token::NONE, EventKey::new(RUN, event)) {
+                self.wait();
+            }
+        }
+    }
+
+    fn until_answered(&mut self) {
+        while !self.waiting.is_empty() {
+            self.wait();
+        }
+    }
+
+    /// Until all deletions count: they do when they are durable.
+    fn until_deleted(&mut self) {
+        let alive = (self.survived + self.doomed.len()) as u64;
+        while self.status().events > alive {
+            self.wait();
+        }
+    }
+
+    fn wait(&mut self) {
+        let most = Duration::from_millis(1);
+        let wait = self.runner.next_wakeup().map_or(most, |wait| wait.min(most));
+        self.runner.wait(wait);
+        self.take_replies();
+    }
+
+    fn take_replies(&mut self) {
+        while let Some(reply) = self.runner.lane().next_reply() {
+            match reply {
+                Reply::Stored { token, records } => self.stored(token.0, u64::from(records)),
+                Reply::Decided { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn stored(&mut self, event: u64, records: u64) {
+        // Of one that was given up nobody waits for the rest.
+        let Some((left, since)) = self.waiting.get_mut(&event) else { return };
+        *left -= records;
+        if *left == 0 {
+            self.latencies.push(since.elapsed().as_secs_f64() * 1e3);
+            self.stored += 1;
+            self.waiting.remove(&event);
+        }
+    }
+
+    fn row(&mut self, percent: u64, (before, after): (&LaneStatus, &LaneStatus), seconds: f64) -> Row {
+        self.latencies.sort_by(f64::total_cmp);
+        let part = |per_mille: usize| {
+            let at = self.latencies.len() * per_mille / 1000;
+            self.latencies.get(at.min(self.latencies.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+        };
+        let bytes = (self.stored * EVENT_BYTES) as f64;
+        let share = |part: u64, all: u64| part as f64 * 100.0 / all.max(1) as f64;
+        let media = after.counters.media_bytes_written - before.counters.media_bytes_written;
+        Row {
+            percent,
+            taken_percent: 100.0 - share(before.free_bytes, before.capacity_bytes),
+            alive_percent: share(before.fragment_bytes, before.capacity_bytes),
+            bytes_per_s: bytes / seconds,
+            p50_ms: part(500),
+            p99_ms: part(990),
+            copied: (after.compaction.bytes_moved - before.compaction.bytes_moved) as f64 / bytes,
+            media: media as f64 / bytes,
+            refused: self.refused.as_secs_f64() / seconds,
+        }
+    }
+}
