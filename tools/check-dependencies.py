@@ -32,7 +32,7 @@ ALLOWED = {
     "cli": ["client", "emulators", "engine", "media", "rawdata", "recorder", "server", "store", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
-    "sim": ["client", "engine", "format", "media", "protocol", "server", "types"],
+    "sim": ["client", "engine", "format", "media", "protocol", "recorder", "server", "types"],
 }
 
 # What its tests may use besides ([dev-dependencies]).

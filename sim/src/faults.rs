@@ -81,6 +81,12 @@ faults!(
     OtherContent = "other content for an id",
     /// A filter falls silent with events.
     SilentFilter = "filter that falls silent",
+    /// The process that records dies at any step and starts again.
+    RecorderDies = "recorder that dies",
+    /// And the power goes with it: where it records, what was not synced is there in part.
+    DestinationLoses = "destination that loses what was not synced",
+    /// A file does not come back as it was written.
+    DestinationRots = "file that comes back wrong",
     /// A stop in order.
     Stop = "stop in order",
     /// What lies in a segment is read, slowly, while all of it is deleted and its slots are wanted.

@@ -1,7 +1,7 @@
 //! Forebay's machines in a world of their own: virtual time, one thread, one seed.
 //!
-//! The lanes and the control part of the engine, the server's connections, the client's sessions run here as they are, on drives and a
-//! network that do whatever drives and networks do. A model (`model.rs`) compares every answer with what was promised.
+//! The lanes and the control part of the engine, the server's connections, the client's sessions, the recorder's steps run here as they are, on
+//! drives, a network and directories that do whatever these do. A model (`model.rs`) compares every answer with what was promised.
 //! Nothing of this is part of the product.
 //!
 //! What may go wrong stays within what is promised: as many drives as there are parities are *victims*, on which everything may happen;
@@ -12,6 +12,7 @@
 
 mod autopsy;
 mod census;
+mod destination;
 mod drives;
 mod faults;
 mod filter;

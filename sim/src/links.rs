@@ -23,27 +23,34 @@ pub(crate) struct Link {
 
 pub(crate) struct Links {
     pub(crate) lanes: Vec<Link>,
+    /// What each session is made with.
+    configs: Vec<SessionConfig>,
+    /// Connections of a process that is no more.
+    left: Vec<ConnectionId>,
 }
 
 impl Links {
     pub(crate) fn new(lanes: u16, class: Class, name: &str, deadline: Option<Duration>, seed: u64, now: Time) -> Links {
-        let link = |lane| {
-            let config = SessionConfig {
-                lane,
-                class,
-                name: name.to_owned(),
-                batch_bytes: 6000,
-                batch_delay: Duration::from_micros(500),
-                deadline,
-                connect_timeout: Duration::from_secs(2),
-                silence_timeout: Duration::from_secs(3),
-                seed: seed ^ u64::from(lane),
-                store: None,
-            };
-            let session = Session::new(config, now);
-            Link { due: session.next_deadline(), session, connection: None, touched: false, blocked: false }
+        let config = |lane| SessionConfig {
+            lane,
+            class,
+            name: name.to_owned(),
+            batch_bytes: 6000,
+            batch_delay: Duration::from_micros(500),
+            deadline,
+            connect_timeout: Duration::from_secs(2),
+            silence_timeout: Duration::from_secs(3),
+            seed: seed ^ u64::from(lane),
+            store: None,
         };
-        Links { lanes: (0..lanes).map(link).collect() }
+        let configs: Vec<SessionConfig> = (0..lanes).map(config).collect();
+        Links { lanes: configs.iter().map(|config| Link::new(config, now)).collect(), configs, left: Vec::new() }
+    }
+
+    /// The client's process ends, and its connections with it; another one begins.
+    pub(crate) fn hang_up(&mut self, now: Time) {
+        self.left.extend(self.lanes.iter().filter_map(|link| link.connection));
+        self.lanes = self.configs.iter().map(|config| Link::new(config, now)).collect();
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
@@ -52,11 +59,17 @@ impl Links {
 
     /// Carries bytes to and fro. `up`: whether something listens at the server's address.
     pub(crate) fn drive(&mut self, now: Time, network: &mut Network, up: bool) {
+        self.left.drain(..).for_each(|id| network.close(now, id, Side::Client));
         self.lanes.iter_mut().for_each(|link| link.drive(now, network, up));
     }
 }
 
 impl Link {
+    fn new(config: &SessionConfig, now: Time) -> Link {
+        let session = Session::new(config.clone(), now);
+        Link { due: session.next_deadline(), session, connection: None, touched: false, blocked: false }
+    }
+
     /// The session, to ask it for something.
     pub(crate) fn asked(&mut self) -> &mut Session {
         self.touched = true;

@@ -1,4 +1,4 @@
-//! Mistakes on purpose: those of the engine, and those of what is below it.
+//! Mistakes on purpose: those of the engine, of the recorder, and of what is below the engine.
 
 use std::fmt;
 
@@ -9,6 +9,8 @@ use forebay_engine::{Planted, plant};
 pub enum Mistake {
     /// One in the engine.
     Engine(Planted),
+    /// One in the recorder.
+    Recorder(forebay_recorder::Planted),
     /// A write is said to be durable and is not yet: somebody left a sync out.
     SyncLeftOut,
 }
@@ -16,7 +18,8 @@ pub enum Mistake {
 impl Mistake {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Mistake> {
-        Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut])
+        let of_recorder = forebay_recorder::Planted::ALL.iter().copied().map(Mistake::Recorder);
+        Planted::ALL.iter().copied().map(Mistake::Engine).chain(of_recorder).chain([Mistake::SyncLeftOut])
     }
 
     /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.
@@ -34,8 +37,12 @@ impl Mistake {
         Mistake::all().find(|mistake| mistake.to_string() == name)
     }
 
-    /// From now on this thread's engine makes the mistake, or none.
+    /// From now on this thread's engine or recorder makes the mistake, or none does.
     pub(crate) fn plant(mistake: Option<Mistake>) {
+        forebay_recorder::plant(match mistake {
+            Some(Mistake::Recorder(planted)) => Some(planted),
+            _ => None,
+        });
         plant(match mistake {
             Some(Mistake::Engine(planted)) => Some(planted),
             _ => None,
@@ -47,6 +54,7 @@ impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Mistake::Engine(planted) => planted.name(),
+            Mistake::Recorder(planted) => planted.name(),
             Mistake::SyncLeftOut => "sync-left-out",
         })
     }

@@ -1,6 +1,7 @@
 //! What must hold, whatever happens. Clients tell it what they ask and what they are answered; it panics at the first answer that
 //! breaks a promise.
 
+mod recorded;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,8 @@ use forebay_types::{
 
 use crate::census::{Known, KnownFragment};
 use crate::random::Random;
+
+pub(crate) use recorded::Listing;
 
 /// Which of the contents that a writer gives an id.
 pub(crate) type Variant = u8;
@@ -69,7 +72,14 @@ pub(crate) type Moment = u64;
 
 impl Event {
     fn may_be_over(&self) -> bool {
-        self.over || self.end_asked || !self.release_asked.is_empty()
+        // It is over when all of its streams released it; which these are may not be known yet.
+        let by_all = !self.release_asked.is_empty() && self.accepted.is_subset(&self.release_asked);
+        self.over || self.end_asked || by_all
+    }
+
+    /// Whether it waits for a stream, whatever happens.
+    fn waits_for(&self, stream: &StreamName) -> bool {
+        self.accepted.contains(stream) && !self.release_asked.contains(stream) && !self.may_be_over()
     }
 
     fn has_durable(&self) -> bool {
@@ -394,32 +404,6 @@ impl Model {
         self.note(key);
     }
 
-    /// Events that must be in a list of a stream's accepted events that is asked for now, of a lane.
-    pub(crate) fn must_be_listed(&self, stream: &StreamName, of_lane: impl Fn(EventKey) -> bool) -> BTreeSet<EventKey> {
-        let waits = |(key, event): &(&EventKey, &Event)| {
-            of_lane(**key) && event.accepted.contains(stream) && !event.may_be_over()
-        };
-        self.open().filter(waits).map(|(key, _)| *key).collect()
-    }
-
-    /// Whether that is so still.
-    pub(crate) fn must_be_listed_still(&self, key: EventKey) -> bool {
-        self.events.get(&key).is_some_and(|event| !event.may_be_over())
-    }
-
-    /// `asked`: the moment at which the list was asked for.
-    pub(crate) fn listed(&self, key: EventKey, stream: &StreamName, asked: Moment) {
-        let event = self.events.get(&key);
-        let since = |at: Option<Moment>| at.is_none_or(|at| at > asked);
-        assert!(since(event.and_then(|e| e.over_at)), "{key} is listed for {stream} and was over");
-        let released = event.and_then(|e| e.released_at.get(stream)).copied();
-        assert!(since(released), "{key} is listed for {stream} and was released by it");
-        assert!(
-            event.is_some_and(|e| e.accept_asked.contains(stream)),
-            "{key} is listed for {stream}, and nobody said so"
-        );
-    }
-
     /// Fragments that were first asked for since then and must be there whatever happens now, with their bytes: acknowledged, and nobody asked for
     /// their event to end.
     pub(crate) fn must_be_there(&self, since: Time) -> Vec<(FragmentId, Vec<u8>)> {
@@ -432,8 +416,11 @@ impl Model {
 
     /// Events that wait for a stream, whatever happens now.
     pub(crate) fn must_be_accepted(&self) -> Vec<(EventKey, StreamName)> {
-        let waiting = self.open().filter(|(_, event)| !event.may_be_over());
-        waiting.flat_map(|(key, event)| event.accepted.iter().map(|stream| (*key, stream.clone()))).collect()
+        let streams = |(key, event): (&EventKey, &Event)| {
+            let waited_for = event.accepted.iter().filter(|stream| event.waits_for(stream));
+            waited_for.map(|stream| (*key, stream.clone())).collect::<Vec<_>>()
+        };
+        self.open().flat_map(streams).collect()
     }
 
     /// Events that are over, whatever happens now.

@@ -332,7 +332,7 @@ impl World {
             }
         }
         for recorder in self.recorders.iter_mut().filter(|_| self.mending_since.is_none()) {
-            recorder.act(self.now, &mut self.model);
+            recorder.act(self.now, &mut self.model, &mut self.counts);
         }
         let newest = self.writers.iter().map(Writer::next_event).max().unwrap_or(0);
         self.monitor.act(self.now, newest, &mut self.model, &mut self.counts);
@@ -355,6 +355,7 @@ impl World {
         self.network.calm();
         self.monitor.calm();
         self.filters.iter_mut().for_each(Filter::calm);
+        self.recorders.iter_mut().for_each(Recorder::calm);
         self.away.clear();
         self.mending_since = Some(self.now);
     }

@@ -1,7 +1,7 @@
 //! The blocking client.
 
 mod events;
-mod scatter;
+pub(crate) mod scatter;
 
 use std::io;
 use std::time::Duration;
@@ -349,6 +349,6 @@ impl Client {
 }
 
 /// The session gives each request an answer of its own kind.
-fn unexpected(answer: &Answer) -> ! {
+pub(crate) fn unexpected(answer: &Answer) -> ! {
     unreachable!("the session answered with {answer:?}")
 }

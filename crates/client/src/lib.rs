@@ -3,7 +3,8 @@
 //! [`Client`] is what programs use: blocking, without threads of its own, one connection per lane opened
 //! when it is needed. [`Session`] is the machine underneath, one for each connection: it batches puts,
 //! keeps what is unanswered and decides when to send it again. It has no clock, no sockets and no
-//! randomness, so that tests and simulators can drive it through every cut and delay.
+//! randomness, so that tests and simulators can drive it through every cut and delay. What one call makes of
+//! several lanes is in [`spread`], without sockets too.
 //!
 //! ```no_run
 //! use forebay_client::{Client, ClientConfig};
@@ -43,6 +44,7 @@ mod config;
 mod driver;
 mod error;
 mod session;
+pub mod spread;
 
 pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, PutResult};
 pub use client::Client;

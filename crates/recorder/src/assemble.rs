@@ -4,6 +4,7 @@ use forebay_client::FetchedEvent;
 use forebay_rawdata::{Format, inspect, join_incomplete};
 use forebay_types::{ReadOutcome, SourceId};
 
+use crate::machine::Fetched;
 use crate::names::Kind;
 use crate::parts;
 
@@ -11,7 +12,7 @@ use crate::parts;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assembled {
     /// It can be written.
-    Event(Event),
+    Event(AssembledEvent),
     /// The store has released or deleted it in the meantime.
     Gone,
     /// Some of it cannot be read for now.
@@ -20,7 +21,7 @@ pub enum Assembled {
 
 /// An event as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct AssembledEvent {
     /// What it became.
     pub kind: Kind,
     /// Whether its bytes hold its number. Files hold either such events or others: readers number the
@@ -32,6 +33,31 @@ pub struct Event {
     pub lost: Vec<SourceId>,
     /// Its bytes.
     pub bytes: Vec<u8>,
+}
+
+impl Assembled {
+    /// What the machine is told of it.
+    pub fn fetched(&self) -> Fetched {
+        match self {
+            Assembled::Event(event) => Fetched::Event {
+                kind: event.kind,
+                numbered: event.numbered,
+                incomplete: event.incomplete,
+                lost: event.lost.len() as u64,
+                bytes: event.bytes.len() as u64,
+            },
+            Assembled::Gone => Fetched::Gone,
+            Assembled::Unavailable => Fetched::Unavailable,
+        }
+    }
+
+    /// The bytes that are appended to a file; none where there is nothing to append.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Assembled::Event(event) => event.bytes,
+            Assembled::Gone | Assembled::Unavailable => Vec::new(),
+        }
+    }
 }
 
 /// Puts an event together. It is never skipped: without its frame, or when what was stored is no event
@@ -51,12 +77,12 @@ pub fn assemble(event: &FetchedEvent) -> Assembled {
         && let Some(numbered) = readable(format, &bytes, missing.is_empty())
     {
         let incomplete = !missing.is_empty();
-        return Assembled::Event(Event { kind: Kind::of(format), numbered, incomplete, lost, bytes });
+        return Assembled::Event(AssembledEvent { kind: Kind::of(format), numbered, incomplete, lost, bytes });
     }
     let fragments = event.fragments.iter().map(|f| (f.source, f.outcome, f.payload.as_slice()));
     let bytes = parts::encode(event.key, fragments);
     let incomplete = !lost.is_empty() || !found.iter().any(|(source, _)| *source == SourceId::EVENT_FRAME);
-    Assembled::Event(Event { kind: Kind::Parts, numbered: true, incomplete, lost, bytes })
+    Assembled::Event(AssembledEvent { kind: Kind::Parts, numbered: true, incomplete, lost, bytes })
 }
 
 /// Whether a reader of the file finds its way through the event, and if so, whether it finds its number.

@@ -189,25 +189,13 @@ impl<S: AcceptedStore> Hands<'_, S> {
     }
 
     fn assembled(&mut self, key: EventKey, event: Assembled) -> Fetched {
-        let mut bytes = Vec::new();
-        let fetched = match event {
-            Assembled::Event(event) => {
-                if !event.lost.is_empty() {
-                    self.recorder.progress.losses.add(|| losses(key, &event.lost));
-                }
-                bytes = event.bytes;
-                Fetched::Event {
-                    kind: event.kind,
-                    numbered: event.numbered,
-                    incomplete: event.incomplete,
-                    lost: event.lost.len() as u64,
-                    bytes: bytes.len() as u64,
-                }
-            }
-            Assembled::Gone => Fetched::Gone,
-            Assembled::Unavailable => Fetched::Unavailable,
-        };
-        self.fetched.push(bytes);
+        if let Assembled::Event(event) = &event
+            && !event.lost.is_empty()
+        {
+            self.recorder.progress.losses.add(|| losses(key, &event.lost));
+        }
+        let fetched = event.fetched();
+        self.fetched.push(event.into_bytes());
         fetched
     }
 

@@ -36,18 +36,22 @@ pub mod journal;
 pub mod machine;
 mod names;
 pub mod parts;
+mod planted;
 mod read_back;
 mod recorder;
 mod sidecar;
 mod store;
 
+pub use assemble::{Assembled, AssembledEvent, assemble};
 pub use config::{Counters, Counts, FileHook, Mode, RecorderConfig, RecorderControl, RecorderProgress, ShippedFile};
 pub use digest::{Digest, Digester};
 pub use directory::DirectoryError;
 pub use error::RecorderError;
 pub use find::{EventInFile, EventPlace, FileState, FoundInFiles, find_event};
 pub use names::{Entry, FileName, JOURNAL_NAME, Kind, NotAFileName};
-pub use read_back::ReadMode;
+#[cfg(feature = "planted")]
+pub use planted::{Planted, plant};
+pub use read_back::{ReadMode, read_back_bytes};
 pub use recorder::{run, run_with};
 pub use sidecar::{SIDECAR_BYTES_MAX, Sidecar, SidecarError};
 pub use store::{AcceptedStore, StoreError};

@@ -53,11 +53,17 @@ pub(crate) fn read_back(directory: impl AsFd, name: &str, kind: Kind) -> (io::Re
 
 fn attempt(directory: impl AsFd, name: &str, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
     let mut reader = Uncached::open(directory, name, mode)?;
+    let (events, problem) = count_events(kind, &mut reader);
+    Ok(judged(reader.finish()?, events, problem))
+}
+
+/// How many events a file of `kind` has, and what is wrong with it, if anything is.
+fn count_events(kind: Kind, reader: impl Read) -> (u64, Option<String>) {
     let mut events = 0;
     let mut problem = None;
     match kind.format() {
         Some(format) => {
-            for event in EventReader::new(format, &mut reader) {
+            for event in EventReader::new(format, reader) {
                 match event {
                     Ok(_) => events += 1,
                     // Its own words are for whoever hands in files.
@@ -66,7 +72,7 @@ fn attempt(directory: impl AsFd, name: &str, kind: Kind, mode: ReadMode) -> io::
             }
         }
         None => {
-            for event in PartsReader::new(&mut reader) {
+            for event in PartsReader::new(reader) {
                 match event {
                     Ok(_) => events += 1,
                     Err(error) => problem = Some(error.to_string()),
@@ -74,11 +80,22 @@ fn attempt(directory: impl AsFd, name: &str, kind: Kind, mode: ReadMode) -> io::
             }
         }
     }
-    let digest = reader.finish()?;
-    Ok(match problem {
+    (events, problem)
+}
+
+fn judged(digest: Digest, events: u64, problem: Option<String>) -> ReadBack {
+    match problem {
         None => ReadBack::File { digest, events },
         Some(problem) => ReadBack::Unreadable { message: format!("{digest}: {problem}") },
-    })
+    }
+}
+
+/// What the bytes of a file of `kind` come to: the answer to [`crate::machine::Step::ReadBack`] of whoever holds them in memory.
+pub fn read_back_bytes(kind: Kind, bytes: &[u8]) -> ReadBack {
+    let (events, problem) = count_events(kind, bytes);
+    let mut digester = Digester::default();
+    digester.update(bytes);
+    judged(digester.digest(), events, problem)
 }
 
 /// A reader that hashes what it reads, in blocks.

@@ -45,6 +45,7 @@ impl World {
         self.model.calm = true;
         self.wait_for_space();
         self.model.assert_all_is_over();
+        self.recorders.iter().for_each(|recorder| recorder.check_all_recorded(&self.model));
         let status = self.process.as_ref().expect("it serves").status();
         for lane in &status {
             let left = (lane.events, lane.fragments, lane.flushes_lost, lane.segments_unreadable);

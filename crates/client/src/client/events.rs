@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use forebay_protocol::{self as protocol, Accepted, Delete, GetEvent, LeaseReply, Release, decide_from_verdicts};
+use forebay_protocol::{self as protocol, Delete, LeaseReply, decide_from_verdicts};
 use forebay_types::limits::{BATCH_RECORDS_MAX, STREAMS_MAX};
 use forebay_types::{DecideOutcome, EventKey, RunId, SourceId, StreamName, Verdict};
 
-use super::scatter::{merge_accepted, scatter, share};
+use super::scatter::share;
 use super::{Client, unexpected};
 use crate::answer::{AcceptedPage, Decision, FetchedEvent, Lease};
 use crate::error::ClientError;
 use crate::session::{Answer, Request};
-
-/// The waits before what could not be made durable for now is told again; they double between these.
-const RETELL_MIN: Duration = Duration::from_millis(50);
-const RETELL_MAX: Duration = Duration::from_secs(2);
+use crate::spread::{ListAccepted, ReadEvents, Telling, release_of};
 
 /// Takes in what a lane gave of `asked` events. When it is worth to ask again is told by those that gave too few.
 fn take_leased(lease: &mut Lease, reply: LeaseReply, asked: u32) {
@@ -35,25 +32,9 @@ impl Client {
         events: &[EventKey],
         sources: Option<&[SourceId]>,
     ) -> Result<Vec<FetchedEvent>, ClientError> {
-        // More sources than a request names: all are asked for, and those not wanted left out.
-        let named = sources.filter(|sources| sources.len() <= BATCH_RECORDS_MAX).map(<[_]>::to_vec);
-        let parts = scatter(events.len(), |place| self.lane_of(events[place]));
-        let request = |places: &[usize]| {
-            let events = places.iter().map(|place| events[*place]).collect();
-            Request::GetEvent(GetEvent { events, sources: named.clone() })
-        };
-        let answers = self.ask(parts.iter().map(|(lane, places)| (*lane, request(places))).collect())?;
-        let mut fetched: Vec<Option<FetchedEvent>> = vec![None; events.len()];
-        for ((_, places), answer) in parts.iter().zip(answers) {
-            let Answer::Events(events) = answer else { unexpected(&answer) };
-            for (place, mut event) in places.iter().zip(events) {
-                if let (Some(sources), None) = (sources, &named) {
-                    event.fragments.retain(|fragment| sources.contains(&fragment.source));
-                }
-                fetched[*place] = Some(event);
-            }
-        }
-        Ok(fetched.into_iter().map(|event| event.expect("each event lies in one lane")).collect())
+        let read = ReadEvents::new(events, sources, self.info().lanes);
+        let answers = self.ask(read.requests())?;
+        Ok(read.answered(answers))
     }
 
     /// Leases up to `max_events` undecided events, from all lanes in turn. An event that is not decided
@@ -113,13 +94,9 @@ impl Client {
         after: Option<EventKey>,
         max: u32,
     ) -> Result<AcceptedPage, ClientError> {
-        let max = max.min(BATCH_RECORDS_MAX as u32);
-        let answers = self.ask_all_lanes(|_| Request::Accepted(Accepted { stream: stream.clone(), after, max }))?;
-        let replies = answers.into_iter().map(|answer| match answer {
-            Answer::Accepted(reply) => reply,
-            other => unexpected(&other),
-        });
-        Ok(merge_accepted(replies.collect(), max))
+        let list = ListAccepted::new(max);
+        let answers = self.ask(list.requests(stream, after, self.info().lanes))?;
+        Ok(list.answered(answers))
     }
 
     /// Tells decisions; the outcomes are in their order. What could not be made durable for now is told
@@ -167,11 +144,7 @@ impl Client {
     /// # Errors
     /// When the server gives no answer: some may be durable then; releasing the same again is safe.
     pub fn release(&mut self, stream: &StreamName, events: &[EventKey]) -> Result<Vec<DecideOutcome>, ClientError> {
-        let request = |places: &[usize]| {
-            let events = places.iter().map(|place| events[*place]).collect();
-            (Request::Release(Release { stream: stream.clone(), events }), places.len())
-        };
-        self.tell(events.len(), |place| events[place], request)
+        self.tell(events.len(), |place| events[place], release_of(stream, events))
     }
 
     /// Tells `count` things about events and gathers their outcomes; `request` makes a request of the
@@ -182,36 +155,15 @@ impl Client {
         key_of: impl Fn(usize) -> EventKey,
         request: impl Fn(&[usize]) -> (Request, usize),
     ) -> Result<Vec<DecideOutcome>, ClientError> {
-        let started = self.driver.now();
-        let mut outcomes = vec![DecideOutcome::Unavailable; count];
-        let mut left: Vec<usize> = (0..count).collect();
-        let mut pause = RETELL_MIN;
-        while !left.is_empty() {
-            let mut places_of = Vec::new();
-            let mut requests = Vec::new();
-            for (lane, part) in scatter(left.len(), |index| self.lane_of(key_of(left[index]))) {
-                let mut places: Vec<usize> = part.into_iter().map(|index| left[index]).collect();
-                while !places.is_empty() {
-                    let (request, taken) = request(&places);
-                    requests.push((lane, request));
-                    let behind = places.split_off(taken);
-                    places_of.push(std::mem::replace(&mut places, behind));
-                }
+        let until = self.driver.config().deadline.map(|deadline| self.driver.now() + deadline);
+        let mut telling = Telling::new((0..count).map(key_of), self.info().lanes, until);
+        loop {
+            let requests = telling.requests(&request);
+            let answers = self.ask(requests)?;
+            match telling.answered(self.driver.now(), answers) {
+                Some(pause) => self.driver.rest(pause).map_err(|error| self.system(error))?,
+                None => return Ok(telling.outcomes()),
             }
-            for (places, answer) in places_of.iter().zip(self.ask(requests)?) {
-                let Answer::Decided(decided) = answer else { unexpected(&answer) };
-                for (place, outcome) in places.iter().zip(decided) {
-                    outcomes[*place] = outcome;
-                }
-            }
-            left.retain(|place| matches!(outcomes[*place], DecideOutcome::NoSpace | DecideOutcome::Unavailable));
-            let spent = self.driver.now().since(started) + pause;
-            if left.is_empty() || self.driver.config().deadline.is_some_and(|deadline| spent >= deadline) {
-                break;
-            }
-            self.driver.rest(pause).map_err(|error| self.system(error))?;
-            pause = (pause * 2).min(RETELL_MAX);
         }
-        Ok(outcomes)
     }
 }

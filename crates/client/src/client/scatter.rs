@@ -9,7 +9,7 @@ use forebay_types::{RunId, StreamName};
 use crate::answer::AcceptedPage;
 
 /// The places 0..`count` by the lane of each, in pieces that one request takes.
-pub(super) fn scatter(count: usize, lane_of: impl Fn(usize) -> u16) -> Vec<(u16, Vec<usize>)> {
+pub(crate) fn scatter(count: usize, lane_of: impl Fn(usize) -> u16) -> Vec<(u16, Vec<usize>)> {
     let mut by_lane: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for place in 0..count {
         by_lane.entry(lane_of(place)).or_default().push(place);
@@ -60,7 +60,7 @@ pub(super) fn merge_runs(runs: impl IntoIterator<Item = RunInfo>) -> Vec<RunInfo
 
 /// One ascending list of at most `max` from the lists of all lanes. What a lane has not told yet (it has
 /// more) may lie anywhere behind its last event, so the page ends there.
-pub(super) fn merge_accepted(replies: Vec<AcceptedReply>, max: u32) -> AcceptedPage {
+pub(crate) fn merge_accepted(replies: Vec<AcceptedReply>, max: u32) -> AcceptedPage {
     let undecided_floor = replies.iter().filter_map(|reply| reply.undecided_floor).min();
     let untold = replies.iter().filter(|reply| reply.more);
     let known_to = untold.map(|reply| reply.events.last().map(|event| event.key)).min();

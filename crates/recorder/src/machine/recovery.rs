@@ -9,6 +9,7 @@ use super::walk::Walk;
 use super::{Machine, MachineConfig, Notice, Step};
 use crate::journal::{Ledger, Line};
 use crate::names::{Entry, FileName};
+use crate::planted::{Planted, planted};
 
 /// What the directory of the stream holds at the start.
 #[derive(Clone, Debug, Default)]
@@ -136,7 +137,9 @@ impl Machine {
             (sidecar, announced, found)
         };
         let (pending, written) = (std::mem::take(&mut self.ledger.pending), std::mem::take(&mut self.ledger.written));
-        self.adopt.extend(pending.into_iter().map(|file| adopt(file, true)));
+        if !planted(Planted::AnnouncedForgotten) {
+            self.adopt.extend(pending.into_iter().map(|file| adopt(file, true)));
+        }
         self.adopt.extend(written.into_iter().map(|file| adopt(file, false)));
     }
 

@@ -300,6 +300,10 @@ impl World {
             if self.foreign.contains_key(&name) || self.foreign.contains_key(&file.sidecar()) {
                 continue;
             }
+            // It did not come back as it was written, and is about to be set aside: whoever takes it has a bad file.
+            if self.journal_lines().contains(&Line::Withdrawn(name.clone())) {
+                continue;
+            }
             if self.random.below(2) == 0 {
                 continue;
             }
