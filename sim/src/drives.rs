@@ -345,7 +345,8 @@ impl Drives {
         };
         let latency = self.latency(drive, offset);
         let held = self.held.filter(|held| matches!(memory, Memory::Read(_)) && held.0 == queue && now <= held.1);
-        let due = held.map_or(now, |(.., until)| until) + latency;
+        // Both at once: one after the other would be later than a sound drive may be.
+        let due = held.map_or(now, |(.., until)| until).max(now + latency);
         if matches!(memory, Memory::Write(_)) && offset < self.slots_offset {
             let round = self.rounds.entry(queue).or_default();
             if round.on_way.is_empty() {

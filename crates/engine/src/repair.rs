@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_format::FlushHeader;
-use forebay_media::AlignedBuffer;
+use forebay_media::{AlignedBuffer, OperationId};
 use forebay_types::{DriveNumber, DriveUuid, crc32c};
 
 use crate::check::FlushPlace;
@@ -90,25 +90,41 @@ impl Reader {
         let table = with_table.and_then(|(found, bytes)| found.inline_table(bytes).map(<[u8]>::to_vec));
         drop(headers);
         let step = (self.segment.step_bytes / header.unit_bytes).max(1);
+        // While some rows are written, the next are read.
+        let mut writes = Vec::new();
         for first in (0..header.rows).step_by(step as usize) {
             let rows = first..header.rows.min(first.saturating_add(step));
-            let wanted = targets.iter().any(|target| rows.clone().any(|row| target.units.has(row)));
-            if wanted && !self.repair_rows(&header, rows, targets, &mut repaired).await {
-                return repaired;
+            if !targets.iter().any(|target| rows.clone().any(|row| target.units.has(row))) {
+                continue;
+            }
+            let next = self.repair_rows(&header, rows, targets, &mut repaired).await;
+            self.taken(std::mem::replace(&mut writes, next), &mut repaired).await;
+            if repaired.write_failed {
+                break;
             }
         }
-        self.write_headers(header, table.as_deref(), place, targets, &mut repaired).await;
+        self.taken(writes, &mut repaired).await;
+        if !repaired.write_failed {
+            self.write_headers(header, table.as_deref(), place, targets, &mut repaired).await;
+        }
         repaired
     }
 
-    /// Makes units in these rows; whether the drives took them.
+    /// Waits until the drives took what is on its way to them.
+    async fn taken(&self, writes: Vec<OperationId>, repaired: &mut Repaired) {
+        for write in writes {
+            repaired.write_failed |= self.io.written(write).await.is_err();
+        }
+    }
+
+    /// Makes units in these rows; gives what is on its way to the drives.
     async fn repair_rows(
         &self,
         header: &FlushHeader,
         rows: Range<u32>,
         targets: &[Target],
         repaired: &mut Repaired,
-    ) -> bool {
+    ) -> Vec<OperationId> {
         let k = usize::from(header.data_shards);
         // Those first of which nothing is wanted here.
         let wants = |shard: usize| {
@@ -140,13 +156,7 @@ impl Reader {
                 writes.push(self.io.write_for(self.task, target.drive, offset, buffer, length));
             }
         }
-        drop(units);
-        let mut taken = true;
-        for write in writes {
-            taken &= self.io.written(write).await.is_ok();
-        }
-        repaired.write_failed |= !taken;
-        taken
+        writes
     }
 
     async fn read_units(
@@ -213,9 +223,7 @@ impl Reader {
             let (offset, buffer) = (header.offset_bytes, Arc::new(buffer));
             writes.push(self.io.write_for(self.task, target.drive, offset, buffer, place.header_bytes));
         }
-        for write in writes {
-            repaired.write_failed |= self.io.written(write).await.is_err();
-        }
+        self.taken(writes, repaired).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Work that nobody waits for: mending what was found damaged, making lost shards anew, looking at everything once per period.
 //!
-//! It goes in steps of one flush. While nobody asks for anything, some steps are on their way at once, one after the other; while requests
-//! come, fewer, and after each the lane rests for as long as its share of the time demands. Each step pins its segment: what it reads and
+//! It goes in steps of one flush, some of them on their way at once, one after the other; while requests come, after each the lane rests for as
+//! long as its share of the time demands. Each step pins its segment: what it reads and
 //! writes is not freed meanwhile.
 
 use std::future::Future;
@@ -21,11 +21,8 @@ use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
 
-/// Steps at once while nobody asks for anything.
-const STEPS_IDLE: usize = 12;
-
-/// Steps at once while requests come.
-const STEPS_ASKED: usize = 6;
+/// Steps at once, at most.
+const STEPS_MAX: usize = 12;
 
 /// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them.
 const STEPS_BYTES_MAX: u32 = 8 << 20;
@@ -95,9 +92,8 @@ impl Lane {
 
     fn may_step(&self) -> bool {
         let background = &self.background;
-        let asked = self.now < background.asked_until && self.config.background_percent < 100;
-        let most = if asked { STEPS_ASKED } else { STEPS_IDLE };
-        let most = most.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
+        let asked = self.now < background.asked_until && self.share_percent() < 100;
+        let most = STEPS_MAX.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
         background.running < most && (!asked || background.rests_until <= self.now)
     }
 
@@ -146,15 +142,15 @@ impl Lane {
         self.background.running -= 1;
         segments.iter().for_each(|segment| self.segments.get_mut(*segment).pins -= 1);
         let segment = segments[0];
-        let percent = u32::from(self.config.background_percent.clamp(1, 100));
+        let percent = self.share_percent() as u32;
         self.background.rests_until = self.now + self.now.since(began) * (100 - percent) / percent;
         match stepped {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
             Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
             Stepped::Tabled(span, table) => self.flush_is_tabled(segment, span, table),
-            Stepped::Lives(live) => self.flush_lives(live),
-            Stepped::Joined(key, bytes, payload) => self.event_is_read(key, bytes, payload),
+            Stepped::Lives(live) => self.flush_lives(segment, live),
+            Stepped::Joined(key, bytes, payload) => self.event_is_read(segment, key, bytes, payload),
             Stepped::Suspected(read) => self.suspects_are_read(read),
         }
     }

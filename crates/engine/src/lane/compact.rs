@@ -39,8 +39,18 @@ const DEAD_PERCENT_MIN: u64 = 10;
 /// or so much of its slots was never written to.
 const UNUSED_PERCENT_MIN: u64 = 20;
 
-/// Segments are compared so often when none was worth it.
+/// Segments are compared so often when none was worth it,
 const LOOK: Duration = Duration::from_millis(200);
+
+/// and so often when room is scarce.
+const LOOK_SCARCE: Duration = Duration::from_millis(20);
+
+/// With less of the lane free, in percent, room is scarce: writers wait for it, or soon will, so that making it takes a larger share than what else is done beside
+/// requests, and all of the time when nothing is free.
+const FREE_PERCENT_SCARCE: u64 = 20;
+
+/// Flushes of the segment that is emptied that are read at once.
+const FLUSHES_AT_ONCE: usize = 4;
 
 /// What lives of a flush, and is to be written once more.
 pub(super) enum Live {
@@ -73,16 +83,26 @@ struct Compacting {
     left: VecDeque<FlushSpan>,
 }
 
+/// A segment of which everything was read. It looks as if it still had what its copies stand for, until these are durable.
+struct Emptied {
+    id: SegmentId,
+    /// So many copies were appended until then, since the start.
+    copies: u64,
+}
+
 /// What is moved.
 #[derive(Default)]
 pub(super) struct Compaction {
     current: Option<Compacting>,
-    /// A flush is read.
-    reading: bool,
+    /// Flushes that are read now.
+    reading: usize,
     /// What was read and is not written yet, for which segment.
     ready: VecDeque<(SegmentIndex, SegmentId, Live)>,
-    /// Copies that were appended and are not durable yet. A segment whose records they stand for looks as if it still had them.
-    pub(super) copies_under_way: usize,
+    /// In the order in which they were read.
+    emptied: VecDeque<Emptied>,
+    /// Copies that were appended, and those that are durable of them, which become so in their order.
+    copies: u64,
+    copies_durable: u64,
     pub(super) joining: Joining,
     looked_at: Option<Time>,
     /// Segments of which something cannot be read.
@@ -99,10 +119,24 @@ impl Lane {
             // There is nowhere to write them: reading them would be in vain.
             return None;
         }
-        let total = space.total().max(1) as u64;
-        let free = (space.free_for_fragments() as u64 * 100 / total).min(self.index_percent_free());
+        let free = self.percent_free()?.min(self.index_percent_free());
         let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
         Some(missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH)
+    }
+
+    /// How much of the lane fragments may still take, in percent of all of it.
+    fn percent_free(&self) -> Option<u64> {
+        let space = self.space(self.width()?);
+        Some(space.free_for_fragments() as u64 * 100 / space.total().max(1) as u64)
+    }
+
+    /// The share of the time that is for what nobody waits for, beside requests, in percent. While a segment is emptied and room is scarce it is more: else
+    /// writers would wait for what rests.
+    pub(super) fn share_percent(&self) -> u64 {
+        let percent = u64::from(self.config.background_percent.clamp(1, 100));
+        let free = self.percent_free().filter(|_| self.background.compaction.current.is_some());
+        let scarce = free.map_or(0, |free| FREE_PERCENT_SCARCE.saturating_sub(free));
+        percent + (100 - percent) * scarce / FREE_PERCENT_SCARCE
     }
 
     /// How much of the index is free, as far as writing accepted events as one record may change it.
@@ -126,6 +160,7 @@ impl Lane {
                 && segment.live_bytes * 100 <= limit * slots_bytes(segment)
                 && self.brings_room(segment)
                 && !self.background.compaction.stuck.contains(&segment.id)
+                && !self.background.compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
         };
         let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);
         self.segments.iter().filter(candidate).min_by_key(|(_, segment)| cost(segment)).map(|(index, _)| index)
@@ -146,32 +181,27 @@ impl Lane {
 
     pub(super) fn has_to_compact(&self) -> bool {
         let compaction = &self.background.compaction;
-        compaction.current.is_some() && !compaction.reading && compaction.ready.is_empty() && !self.waits_for_copies()
+        let waits = compaction.reading > 0 || !compaction.joining.is_idle() || !compaction.ready.is_empty();
+        compaction.current.is_some() && !waits
     }
 
     /// When segments are compared next.
     pub(super) fn next_compaction(&self) -> Option<Time> {
         let compaction = &self.background.compaction;
-        let rests = compaction.current.is_none() && compaction.ready.is_empty() && compaction.copies_under_way == 0;
-        rests.then(|| compaction.looked_at.map_or(self.now, |at| at + LOOK))
-    }
-
-    /// Everything of the segment was read, and not all of it is durable elsewhere.
-    fn waits_for_copies(&self) -> bool {
-        let compaction = &self.background.compaction;
-        let is_read = compaction.current.as_ref().is_some_and(|current| current.left.is_empty());
-        is_read && compaction.joining.is_idle() && compaction.copies_under_way > 0
+        let scarce = self.percent_free().is_some_and(|free| free < FREE_PERCENT_SCARCE);
+        let look = if scarce { LOOK_SCARCE } else { LOOK };
+        compaction.current.is_none().then(|| compaction.looked_at.map_or(self.now, |at| at + look))
     }
 
     /// Starts to read the next event, or the next flush, of a segment that is emptied; whether there was one.
     pub(super) fn compact_on(&mut self) -> bool {
-        if self.background.compaction.reading || !self.background.compaction.ready.is_empty() {
+        if self.background.compaction.reading >= FLUSHES_AT_ONCE || !self.background.compaction.ready.is_empty() {
             return false;
         }
         if self.join_on() {
             return true;
         }
-        if !self.background.compaction.joining.is_idle() || self.waits_for_copies() {
+        if !self.background.compaction.joining.is_idle() {
             return false;
         }
         if self.background.compaction.current.is_none() && !self.begin_compacting() {
@@ -179,14 +209,44 @@ impl Lane {
         }
         let current = self.background.compaction.current.as_mut().expect("begun just now");
         let (segment, id) = (current.segment, current.id);
-        let alive = self.segments.find(segment).is_some_and(|s| s.id == id && s.live_records > 0);
-        let Some(span) = current.left.pop_front().filter(|_| alive) else {
+        if self.segments.find(segment).is_none_or(|s| s.id != id || s.live_records == 0) {
             self.stop_compacting();
             return true;
-        };
-        self.background.compaction.reading = true;
+        }
+        let Some(span) = current.left.pop_front() else { return self.end_compacting() };
+        self.background.compaction.reading += 1;
         self.start_step(segment, move |reader| async move { Stepped::Tabled(span, reader.table(span).await) });
         true
+    }
+
+    /// Every flush of a segment was read, or is: when all are, whether the next one can be emptied.
+    fn end_compacting(&mut self) -> bool {
+        let compaction = &mut self.background.compaction;
+        if compaction.reading > 0 {
+            return false;
+        }
+        let current = compaction.current.take().expect("it is emptied");
+        if compaction.copies > compaction.copies_durable {
+            compaction.emptied.push_back(Emptied { id: current.id, copies: compaction.copies });
+        }
+        true
+    }
+
+    /// So many more copies are durable: segments of which all are do not look as if they had anything more.
+    pub(super) fn copies_are_durable(&mut self, copies: usize) {
+        let compaction = &mut self.background.compaction;
+        compaction.copies_durable += copies as u64;
+        assert!(compaction.copies_durable <= compaction.copies, "what is durable was appended");
+        while compaction.emptied.front().is_some_and(|emptied| emptied.copies <= compaction.copies_durable) {
+            compaction.emptied.pop_front();
+        }
+    }
+
+    /// Copies that are not durable are not written again: their segments are looked at anew.
+    pub(super) fn copies_are_dropped(&mut self) {
+        let compaction = &mut self.background.compaction;
+        compaction.copies_durable = compaction.copies;
+        compaction.emptied.clear();
     }
 
     /// Leaves the segment that was being emptied.
@@ -204,6 +264,9 @@ impl Lane {
         let Some(segment) = self.segment_worth() else { return false };
         let known = self.segments.get(segment);
         let (id, left) = (known.id, known.flushes.iter().copied().collect());
+        if self.background.compaction.emptied.is_empty() {
+            self.background.compaction.joining.forget();
+        }
         self.background.compaction.current = Some(Compacting { segment, id, left });
         self.background.compaction.looked_at = None;
         true
@@ -211,8 +274,8 @@ impl Lane {
 
     /// The table of a flush is here: what lives of it is read.
     pub(super) fn flush_is_tabled(&mut self, segment: SegmentIndex, span: FlushSpan, table: Option<Vec<TableEntry>>) {
-        self.background.compaction.reading = false;
-        let Some(table) = table else { return self.cannot_compact() };
+        self.background.compaction.reading -= 1;
+        let Some(table) = table else { return self.cannot_compact(segment) };
         let (mut records, mut decided) = (Vec::new(), BTreeSet::new());
         for entry in table {
             match entry.kind {
@@ -225,7 +288,7 @@ impl Lane {
         if records.is_empty() && decided.is_empty() {
             return;
         }
-        self.background.compaction.reading = true;
+        self.background.compaction.reading += 1;
         let decisions = |key: EventKey| [Live::Acceptance(key), Live::Releases(key)];
         let decided: Vec<Live> = decided.into_iter().flat_map(decisions).collect();
         self.start_step(segment, move |reader| async move {
@@ -259,30 +322,37 @@ impl Lane {
     }
 
     /// What lives of a flush is here: it is written as soon as there is room.
-    pub(super) fn flush_lives(&mut self, live: Vec<Live>) {
-        self.background.compaction.reading = false;
+    pub(super) fn flush_lives(&mut self, segment: SegmentIndex, live: Vec<Live>) {
+        self.background.compaction.reading -= 1;
         if live.iter().any(|live| matches!(live, Live::Fragment(_, None))) {
-            return self.cannot_compact();
+            return self.cannot_compact(segment);
         }
-        live.into_iter().for_each(|live| self.copy_soon(live));
+        live.into_iter().for_each(|live| self.copy_soon(segment, live));
         self.write_copies();
     }
 
-    /// Something was read of the segment that is emptied, if one still is.
-    pub(super) fn copy_soon(&mut self, live: Live) {
-        let compaction = &mut self.background.compaction;
-        if let Some(Compacting { segment, id, .. }) = compaction.current {
-            compaction.ready.push_back((segment, id, live));
+    /// Something was read of a segment that is emptied.
+    pub(super) fn copy_soon(&mut self, segment: SegmentIndex, live: Live) {
+        if let Some(id) = self.segments.find(segment).map(|known| known.id) {
+            self.background.compaction.ready.push_back((segment, id, live));
         }
     }
 
-    /// The segment, of which something cannot be read, stays where it is, until the drives are others.
-    pub(super) fn cannot_compact(&mut self) {
-        if let Some(current) = &self.background.compaction.current {
-            let id = current.id;
+    /// A segment, of which something cannot be read, stays where it is, until the drives are others.
+    pub(super) fn cannot_compact(&mut self, segment: SegmentIndex) {
+        if let Some(id) = self.segments.find(segment).map(|known| known.id) {
             self.background.compaction.stuck.insert(id);
         }
-        self.stop_compacting();
+        if self.background.compaction.current.as_ref().is_some_and(|current| current.segment == segment) {
+            self.stop_compacting();
+        }
+    }
+
+    /// An event that something in the segment that is emptied belongs to cannot be read: the segment stays where it is.
+    pub(super) fn leave_current(&mut self) {
+        if let Some(segment) = self.background.compaction.current.as_ref().map(|current| current.segment) {
+            self.cannot_compact(segment);
+        }
     }
 
     pub(super) fn compaction_may_try_again(&mut self) {
@@ -302,13 +372,13 @@ impl Lane {
             };
             match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
                 Ok((segment, position)) => {
-                    self.background.compaction.copies_under_way += 1;
+                    self.background.compaction.copies += 1;
                     self.background.compaction.status.bytes_moved += payload.len() as u64;
                     if let (true, Live::Fragment(entry, _)) = (planted(Planted::CopyBeforeDurable), &live) {
                         self.copy_counts(copy, segment, position, entry);
                     }
                 }
-                Err(Refusal::ChecksumMismatch) => self.cannot_compact(),
+                Err(Refusal::ChecksumMismatch) => self.cannot_compact(old),
                 Err(Refusal::Busy) => {
                     self.background.compaction.ready.push_front((old, id, live));
                     return;

@@ -77,7 +77,7 @@ impl Lane {
         let fragments_before = self.counters.fragments_stored;
         let table = std::mem::take(&mut sealed.table);
         let copies = copied_from(&waiters);
-        self.background.compaction.copies_under_way -= copies.len();
+        self.copies_are_durable(copies.len());
         for (at, entry) in decode_table(&table).enumerate() {
             match copies.get(&at) {
                 Some(copy) => self.copy_counts(*copy, index, span.position + entry.offset_units, &entry),

@@ -181,7 +181,7 @@ impl Lane {
         }
         replay.append(&mut self.writer.replay);
         // Copies are not written again.
-        self.background.compaction.copies_under_way = 0;
+        self.copies_are_dropped();
         replay
     }
 

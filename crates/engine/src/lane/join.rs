@@ -21,7 +21,7 @@ use crate::whole::{JOINED_FRAGMENTS_MAX, joined};
 /// Bytes of events that are read at once, at most, unless one is larger.
 const JOINING_BYTES_MAX: u64 = 16 << 20;
 
-/// Events of a segment that are known to have been read for it: what is met once more beyond them is written twice, and one counts.
+/// Events that are known to have been read: what is met once more beyond them is written twice, and one counts.
 const JOINED_KNOWN_MAX: usize = 1 << 16;
 
 /// Events on their way to become one record.
@@ -29,7 +29,7 @@ const JOINED_KNOWN_MAX: usize = 1 << 16;
 pub(super) struct Joining {
     /// Those of the flush that was looked at last.
     waiting: VecDeque<EventKey>,
-    /// Those of the segment that is emptied: many of its flushes name the same event.
+    /// Those of the segments that are emptied, until their copies are durable: many flushes name the same event.
     known: BTreeSet<EventKey>,
     /// Bytes of what is read now.
     reading_bytes: u64,
@@ -101,7 +101,7 @@ impl Lane {
             let (segments, parts) = self.parts_of(fragments);
             let Some(parts) = parts else {
                 // The table of its segment names no flush there: it is lost, and stays so.
-                self.cannot_compact();
+                self.leave_current();
                 return false;
             };
             // No event is read for nothing: that something is read is seen by this.
@@ -130,11 +130,11 @@ impl Lane {
     }
 
     /// An event was read: it is written as one record as soon as there is room.
-    pub(super) fn event_is_read(&mut self, key: EventKey, bytes: u64, payload: Option<Vec<u8>>) {
+    pub(super) fn event_is_read(&mut self, segment: SegmentIndex, key: EventKey, bytes: u64, payload: Option<Vec<u8>>) {
         self.background.compaction.joining.reading_bytes -= bytes;
         match payload {
-            Some(payload) => self.copy_soon(Live::Event(key, payload)),
-            None => self.cannot_compact(),
+            Some(payload) => self.copy_soon(segment, Live::Event(key, payload)),
+            None => self.leave_current(),
         }
     }
 
