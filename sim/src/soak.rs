@@ -101,7 +101,8 @@ fn play_seeds(
 /// What is known of a seed that fails, played as it is.
 fn open_finding(play: &Play) -> Option<&'static str> {
     let known = OPEN_FINDINGS.lines().filter_map(|line| line.split_once(" | "));
-    let is_as_it_is = *play == Play { seed: play.seed, ..Play::default() };
+    let is_as_it_is =
+        *play == Play { seed: play.seed, beyond: play.seed.is_multiple_of(BEYOND_EVERY), ..Play::default() };
     let mut of_it = known.filter(|(seed, _)| is_as_it_is && seed.parse() == Ok(play.seed));
     of_it.next().map(|(_, finding)| finding)
 }

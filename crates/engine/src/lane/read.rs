@@ -99,7 +99,7 @@ impl Lane {
             && let Some(directory) = directory_of(&whole, &head)
         {
             let Some((at, fragment)) = part_of(&directory, id.source) else {
-                return Fetch::Done(ReadOutcome::NotFound, 0);
+                return Fetch::Done(self.outcome_of_unknown(id.key()), 0);
             };
             let (before, at) = (into.len(), range.start + at.start..range.start + at.end);
             if self.cache.append(whole.segment, span.flush, at, into) && crc32c(&into[before..]) == fragment.crc {
@@ -262,6 +262,9 @@ impl Lane {
                 }
                 let crc = part.map_or(0, |part| part.crc);
                 let (token, ReadReport { outcome, payload, .. }) = (reading.token, report);
+                // What was lost before the event became one record is not in it, and has to be told lost for all that.
+                let outcome =
+                    if outcome == ReadOutcome::NotFound { self.outcome_of_unknown(reading.id.key()) } else { outcome };
                 self.replies.push_back(Reply::Read { token, outcome, payload, crc });
             }
             Read::Event(report) => self.event_was_read(task, report),
