@@ -389,7 +389,15 @@ impl Lane {
         let rebuild = &self.background.rebuild;
         let mut status = rebuild.status.clone();
         status.segments_waiting = rebuild.queue.len() as u64 + u64::from(rebuild.current.is_some());
-        status.segments_stuck = rebuild.stuck.len() as u64;
+        // One that was emptied, or mended, since it was found to be stuck lacks nothing any more.
+        let is_stuck =
+            |segment: &Segment| rebuild.stuck.contains(&segment.id) && !self.missing_shards(segment).is_empty();
+        status.segments_stuck = match rebuild.stuck.is_empty() {
+            true => 0,
+            false => {
+                self.segments.iter().filter(|(_, segment)| segment.live_records > 0 && is_stuck(segment)).count() as u64
+            }
+        };
         let none_waits = !rebuild.stale && status.segments_waiting == 0 && status.segments_stuck == 0;
         let lies_on_members = self.segments.alive_by_drive().keys().all(|drive| self.is_home(*drive));
         status.is_whole = self.is_serving() && none_waits && lies_on_members && rebuild.listed == Listed::Yes;
