@@ -197,7 +197,7 @@ fn check_histories(found: &[FoundDrive], newest: &FoundDrive) -> Result<(), Open
             return Err(differ(drive, own.epoch));
         }
         let same = drive.superblock.generation == newest.superblock.generation && own.epoch == newest.superblock.epoch;
-        if same && drive.superblock.drives != newest.superblock.drives {
+        if same && (drive.superblock.drives != newest.superblock.drives || own.nonce != newest.superblock.nonce) {
             return Err(differ(drive, own.epoch));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use forebay_format::SegmentState;
-use forebay_format::{SegmentEntry, SegmentId, ShardPlace};
+use forebay_format::{RowGeometry, SegmentEntry, SegmentId, ShardPlace};
 use forebay_types::limits::SHARDS_MAX;
 use forebay_types::{DriveNumber, Time, WallTime};
 
@@ -88,6 +88,18 @@ impl Segment {
         let at = after.checked_sub(1)?;
         let flush = &self.flushes[at];
         (position < flush.position + flush.positions()).then_some((at, flush))
+    }
+
+    /// What one of its flushes takes on each drive, its header included.
+    pub(crate) fn flush_shard_bytes(&self, span: &FlushSpan) -> u64 {
+        let (data_shards, unit_bytes) = (self.data_shards, self.unit_bytes);
+        let geometry = RowGeometry { data_shards, unit_bytes, data_bytes: span.data_bytes };
+        u64::from(span.header_bytes) + geometry.shard_bytes()
+    }
+
+    /// What all of them take on each drive.
+    pub(crate) fn shard_bytes(&self) -> u64 {
+        self.flushes.iter().map(|span| self.flush_shard_bytes(span)).sum()
     }
 
     /// Where the next flush's data begin.

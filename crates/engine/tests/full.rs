@@ -79,6 +79,21 @@ fn a_lane_that_was_emptied_takes_puts_again() {
 }
 
 #[test]
+fn a_full_lane_in_which_nothing_dies_comes_to_rest() {
+    for bytes in [1, 40, 256, 3_000, 40_000] {
+        with_seeds(|world| {
+            world.fill_up_with(bytes);
+            world.rest();
+            let before = world.lane().status().compaction.bytes_moved;
+            world.rest();
+            let moved = world.lane().status().compaction.bytes_moved - before;
+            assert_eq!(moved, 0, "copies take as much as what they stand for: fragments of {bytes} bytes");
+            world.decide_everything();
+        });
+    }
+}
+
+#[test]
 fn decisions_that_are_torn_twice_count_once() {
     with_seeds(|world| {
         for _ in 0..5 {

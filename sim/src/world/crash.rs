@@ -25,13 +25,13 @@ pub(super) enum CrashWhen {
     Checkpoint,
     /// It is on some drives, and on its way to others.
     CheckpointInPart,
-    /// The lanes say that all is protected, which they did not say the moment before: what they lost is made anew, and all of it counts from now on.
-    ProtectedAgain,
+    /// All is protected by what the lanes say: at once when they say so already, else when a rebuild ended and all that it made counts.
+    Protected,
 }
 
 impl CrashWhen {
     fn waits(self) -> Duration {
-        if self == Self::ProtectedAgain { WAITS_FOR_REBUILD } else { WAITS }
+        if self == Self::Protected { WAITS_FOR_REBUILD } else { WAITS }
     }
 }
 
@@ -45,7 +45,7 @@ impl World {
             3..6 => CrashWhen::Writing,
             6..8 => CrashWhen::Checkpoint,
             8..10 => CrashWhen::CheckpointInPart,
-            _ => CrashWhen::ProtectedAgain,
+            _ => CrashWhen::Protected,
         };
     }
 
@@ -65,7 +65,7 @@ impl World {
             CrashWhen::Writing => self.drives.writes_on_their_way(),
             CrashWhen::Checkpoint => self.drives.checkpoints_on_their_way(),
             CrashWhen::CheckpointInPart => !self.drives.ahead().is_empty(),
-            CrashWhen::ProtectedAgain => self.process.as_ref().is_some_and(|process| self.is_protected(process)),
+            CrashWhen::Protected => self.process.as_ref().is_some_and(|process| self.is_protected(process)),
         };
         right || self.now >= at + self.crash_when.waits()
     }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use forebay_format::{RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TableEntry};
+use forebay_format::{RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TABLE_ENTRY_BYTES, TableEntry};
 use forebay_types::{EventKey, Time};
 
 use super::Lane;
@@ -38,6 +38,9 @@ const DEAD_PERCENT_MIN: u64 = 10;
 
 /// or so much of its slots was never written to.
 const UNUSED_PERCENT_MIN: u64 = 20;
+
+/// What a record takes in the data beside its payload, at most.
+const RECORD_BYTES: u64 = TABLE_ENTRY_BYTES as u64 + POSITION_BYTES;
 
 /// Segments are compared so often when none was worth it,
 const LOOK: Duration = Duration::from_millis(200);
@@ -149,6 +152,8 @@ impl Lane {
     /// The segment that costs least for what it brings.
     fn segment_worth(&self) -> Option<SegmentIndex> {
         let limit = self.alive_percent_worth()?;
+        // What becomes one record takes less of the index, wherever it lies.
+        let for_index = self.index_percent_free() < FREE_PERCENT_ENOUGH;
         let slots_bytes = |segment: &Segment| u64::from(segment.data_shards) * self.config.geometry.slot_bytes;
         let candidate = |(_, segment): &(SegmentIndex, &Segment)| {
             let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
@@ -158,7 +163,7 @@ impl Lane {
                 && can_go
                 && segment.live_records > 0
                 && segment.live_bytes * 100 <= limit * slots_bytes(segment)
-                && self.brings_room(segment)
+                && (for_index || self.brings_room(segment))
                 && !self.background.compaction.stuck.contains(&segment.id)
                 && !self.background.compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
         };
@@ -166,17 +171,15 @@ impl Lane {
         self.segments.iter().filter(candidate).min_by_key(|(_, segment)| cost(segment)).map(|(index, _)| index)
     }
 
-    /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, or its slots were never filled. Else it is
-    /// what flushes take beside their data, and a copy would look the same.
+    /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, or its slots were never filled. Else
+    /// what is not payload in it is what flushes take beside their data, and tables, and a copy would look the same.
     fn brings_room(&self, segment: &Segment) -> bool {
-        let Some(last) = segment.flushes.last() else { return false };
-        let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
-        let units_bytes = last.data_bytes.div_ceil(row_bytes) * u64::from(segment.unit_bytes);
-        let end = last.offset_bytes + u64::from(last.header_bytes) + units_bytes;
-        let unused = self.config.geometry.slot_bytes.saturating_sub(end);
-        let written = u64::from(last.position + last.positions()) * POSITION_BYTES;
-        let dead = written.saturating_sub(segment.live_bytes);
-        dead * 100 >= written * DEAD_PERCENT_MIN || unused * 100 >= self.config.geometry.slot_bytes * UNUSED_PERCENT_MIN
+        let slot_bytes = self.config.geometry.slot_bytes;
+        let end = segment.flushes.last().map_or(0, |last| last.offset_bytes + segment.flush_shard_bytes(last));
+        let unused = slot_bytes.saturating_sub(end);
+        let written = u64::from(segment.next_position()) * POSITION_BYTES;
+        let dead = written.saturating_sub(segment.live_bytes + segment.live_records * RECORD_BYTES);
+        dead * 100 >= written * DEAD_PERCENT_MIN || unused * 100 >= slot_bytes * UNUSED_PERCENT_MIN
     }
 
     pub(super) fn has_to_compact(&self) -> bool {

@@ -140,7 +140,9 @@ impl Lane {
     fn queue_missing_shards(&mut self) {
         self.background.rebuild.stale = false;
         let listed: BTreeSet<SegmentIndex> = self.background.rebuild.moved.iter().map(|moved| moved.segment).collect();
-        let current = self.background.rebuild.current.as_ref().map(|current| current.segment);
+        // One that was given up, as when the drives changed, is to be begun anew.
+        let current = self.background.rebuild.current.as_ref().filter(|current| current.given_up.is_none());
+        let current = current.map(|current| current.segment);
         let (mut queue, mut bytes, mut shards, mut possible) = (Vec::new(), 0, 0, 0);
         let members = self.members().len();
         for (index, segment) in self.segments.iter() {
@@ -156,7 +158,7 @@ impl Lane {
                 queue.push((left, segment.id.epoch, segment.id.counter, index, segment.id));
                 shards += missing as u64;
                 possible += missing.min((members + missing).saturating_sub(segment.shards.len()));
-                bytes += missing as u64 * shard_bytes(segment);
+                bytes += missing as u64 * segment.shard_bytes();
             }
         }
         queue.sort_unstable_by_key(|(left, epoch, counter, ..)| (*left, *epoch, *counter));
@@ -316,8 +318,6 @@ impl Lane {
                 rebuild.stuck.insert(self.segments.get(segment).id);
             }
             self.let_go(segment, &places);
-            // It was in no queue meanwhile: one that was made when the drives changed does not have it.
-            self.look_for_missing_shards();
             return true;
         }
         let mut shards = self.segments.get(segment).shards.clone();
@@ -410,12 +410,4 @@ impl Lane {
         };
         status
     }
-}
-
-fn shard_bytes(segment: &Segment) -> u64 {
-    let end = |span: &crate::segments::FlushSpan| {
-        let row_bytes = u64::from(segment.data_shards) * u64::from(segment.unit_bytes);
-        u64::from(span.header_bytes) + span.data_bytes.div_ceil(row_bytes) * u64::from(segment.unit_bytes)
-    };
-    segment.flushes.iter().map(end).sum()
 }

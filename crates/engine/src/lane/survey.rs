@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_format::{RowGeometry, SegmentId, SegmentState, ShardPlace};
+use forebay_format::{SegmentId, SegmentState, ShardPlace};
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{EventKey, SourceId, StreamName};
 
@@ -218,21 +218,16 @@ impl Lane {
 }
 
 fn stored(index: SegmentIndex, segment: &Segment) -> StoredSegment {
-    let (data_shards, unit_bytes) = (segment.data_shards, segment.unit_bytes);
-    let bytes = |span: &crate::segments::FlushSpan| {
-        let geometry = RowGeometry { data_shards, unit_bytes, data_bytes: span.data_bytes };
-        u64::from(span.header_bytes) + geometry.shard_bytes()
-    };
     StoredSegment {
         handle: SegmentHandle { index, id: segment.id },
         id: segment.id,
-        data_shards,
+        data_shards: segment.data_shards,
         parity_shards: segment.parity_shards,
         shards: segment.shards.clone(),
         flushes: segment.flushes.iter().map(|span| span.flush).collect(),
         closed: segment.state == SegmentState::Closed && !segment.flushes.is_empty(),
         live_records: segment.live_records,
         live_bytes: segment.live_bytes,
-        shard_bytes: segment.flushes.iter().map(bytes).sum(),
+        shard_bytes: segment.shard_bytes(),
     }
 }

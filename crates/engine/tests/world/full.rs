@@ -20,6 +20,24 @@ impl World {
         self.wait();
     }
 
+    /// Puts fragments of so many bytes until one is refused.
+    pub fn fill_up_with(&mut self, bytes: usize) {
+        let before = self.totals.puts_refused;
+        while self.totals.puts_refused == before {
+            self.put_event(bytes);
+            self.turn();
+        }
+        self.wait();
+    }
+
+    /// Lets so much time pass that everything is looked at some times.
+    pub fn rest(&mut self) {
+        for _ in 0..15 {
+            self.wait();
+            self.now = self.now + Duration::from_millis(200);
+        }
+    }
+
     fn put_event(&mut self, bytes: usize) {
         self.model.newest_event += 1;
         let id = EventKey::new(1, self.model.newest_event).fragment(SourceId(0));
