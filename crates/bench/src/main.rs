@@ -88,14 +88,14 @@ enum What {
         #[arg(long)]
         only: Option<String>,
     },
-    /// Opening a store of a million fragments after kill -9.
+    /// Opening a store after kill -9: of a million fragments of 10 KiB, and of ten million of 256 bytes, unless one of these is said.
     Recovery {
         /// Fragments.
-        #[arg(long, default_value_t = 1_000_000)]
-        fragments: u64,
+        #[arg(long, requires = "fragment_bytes")]
+        fragments: Option<u64>,
         /// Bytes of each.
-        #[arg(long, default_value_t = 10 << 10)]
-        fragment_bytes: usize,
+        #[arg(long, requires = "fragments")]
+        fragment_bytes: Option<usize>,
     },
 }
 
@@ -104,7 +104,7 @@ fn main() {
     let all = [
         What::Engine { fragment_bytes: 10 << 10, payload_bytes: 2 << 30 },
         What::Amplification,
-        What::Recovery { fragments: 1_000_000, fragment_bytes: 10 << 10 },
+        What::Recovery { fragments: None, fragment_bytes: None },
         What::Rebuild { payload_bytes: 3 << 29 },
         What::Server,
         What::Memory,
@@ -141,7 +141,11 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         }
         What::Amplification => engine::amplification(directory),
         What::Rebuild { payload_bytes } => rebuild::rebuild(directory, pairs.min(5), payload_bytes),
-        What::Recovery { fragments, fragment_bytes } => recovery::recovery(directory, pairs, fragments, fragment_bytes),
+        What::Recovery { fragments, fragment_bytes } => {
+            let only = fragments.zip(fragment_bytes);
+            let only = only.map(|(fragments, fragment_bytes)| recovery::Shape { fragments, fragment_bytes });
+            recovery::recovery(directory, pairs, only)
+        }
         What::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores, ref only } => {
             let options = disks::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores };
             disks::disks(options, only.as_deref())
