@@ -3,6 +3,7 @@
 
 mod bare;
 mod curves;
+mod degraded;
 mod disks;
 mod engine;
 mod fio;
@@ -11,6 +12,7 @@ mod measure;
 mod memory;
 mod occupancy;
 mod process;
+mod random;
 mod rebuild;
 mod recovery;
 mod requests;
@@ -62,6 +64,12 @@ enum What {
         #[arg(long, default_value_t = 3 << 29)]
         payload_bytes: u64,
     },
+    /// Reads from the drives, with all drives there and with as many missing as the parity allows: 1 of 5+1, 2 of 8+2.
+    Degraded {
+        /// Bytes of fragments that are stored.
+        #[arg(long, default_value_t = 1 << 30)]
+        payload_bytes: u64,
+    },
     /// Puts at full rate, and how long their acknowledgements take, from 10 to 95 % occupancy.
     Occupancy,
     /// How much the heads of simulated disks move, by the profile for disks and by that for flash: in virtual time, whatever the machine does.
@@ -106,6 +114,7 @@ fn main() {
         What::Amplification,
         What::Recovery { fragments: None, fragment_bytes: None },
         What::Rebuild { payload_bytes: 3 << 29 },
+        What::Degraded { payload_bytes: 1 << 30 },
         What::Server,
         What::Memory,
         What::Occupancy,
@@ -141,6 +150,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         }
         What::Amplification => engine::amplification(directory),
         What::Rebuild { payload_bytes } => rebuild::rebuild(directory, pairs.min(5), payload_bytes),
+        What::Degraded { payload_bytes } => degraded::degraded(directory, pairs.min(5), payload_bytes),
         What::Recovery { fragments, fragment_bytes } => {
             let only = fragments.zip(fragment_bytes);
             let only = only.map(|(fragments, fragment_bytes)| recovery::Shape { fragments, fragment_bytes });
