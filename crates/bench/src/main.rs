@@ -1,6 +1,7 @@
 //! Benchmarks of Forebay, each with its baseline beside it in the same run: machines are noisy and shared, so that ratios and medians
 //! are what counts. Prints one JSON object; `make bench` keeps it in `bench/`.
 
+mod acknowledgements;
 mod bare;
 mod curves;
 mod degraded;
@@ -64,6 +65,15 @@ enum What {
         #[arg(long, default_value_t = 3 << 29)]
         payload_bytes: u64,
     },
+    /// How long acknowledgements take at half of the full rate: with all drives, when one is lost, after that, while what it held is made anew.
+    Acknowledgements {
+        /// Seconds of each state.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Bytes of fragments that are stored all the while.
+        #[arg(long, default_value_t = 4 << 30)]
+        payload_bytes: u64,
+    },
     /// Reads from the drives, with all drives there and with as many missing as the parity allows: 1 of 5+1, 2 of 8+2.
     Degraded {
         /// Bytes of fragments that are stored.
@@ -115,6 +125,7 @@ fn main() {
         What::Recovery { fragments: None, fragment_bytes: None },
         What::Rebuild { payload_bytes: 3 << 29 },
         What::Degraded { payload_bytes: 1 << 30 },
+        What::Acknowledgements { seconds: 10, payload_bytes: 4 << 30 },
         What::Server,
         What::Memory,
         What::Occupancy,
@@ -151,6 +162,9 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         What::Amplification => engine::amplification(directory),
         What::Rebuild { payload_bytes } => rebuild::rebuild(directory, pairs.min(5), payload_bytes),
         What::Degraded { payload_bytes } => degraded::degraded(directory, pairs.min(5), payload_bytes),
+        What::Acknowledgements { seconds, payload_bytes } => {
+            acknowledgements::acknowledgements(directory, pairs.min(3), seconds, payload_bytes)
+        }
         What::Recovery { fragments, fragment_bytes } => {
             let only = fragments.zip(fragment_bytes);
             let only = only.map(|(fragments, fragment_bytes)| recovery::Shape { fragments, fragment_bytes });
