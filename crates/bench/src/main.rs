@@ -6,6 +6,7 @@ mod bare;
 mod curves;
 mod degraded;
 mod disks;
+mod endurance;
 mod engine;
 mod fio;
 mod iperf;
@@ -35,7 +36,7 @@ struct Arguments {
     /// Keeps each result in this directory, as NAME.json.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Which one; all of them when not said.
+    /// Which one; all but `endurance`, which takes an hour, when not said.
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -82,6 +83,12 @@ enum What {
     },
     /// Puts at full rate, and how long their acknowledgements take, from 10 to 95 % occupancy.
     Occupancy,
+    /// Memory of a server over an hour of puts, reads and deletions at 60 % occupancy, with fragments of all sizes.
+    Endurance {
+        /// How long.
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+    },
     /// How much the heads of simulated disks move, by the profile for disks and by that for flash: in virtual time, whatever the machine does.
     Disks {
         /// Disks; those of a server of the LHCb storage by default.
@@ -177,6 +184,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         What::Server => server::throughput(directory, pairs),
         What::Occupancy => occupancy::occupancy(directory, pairs.min(3)),
         What::Memory => memory::resident(directory),
+        What::Endurance { minutes } => endurance::endurance(directory, minutes),
         What::Curves => curves::curves(directory, pairs.min(3)),
     }
 }
