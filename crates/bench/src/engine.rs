@@ -24,19 +24,23 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(directory: &Path, drive_bytes: u64) -> Self {
-        Bench::made(directory, drive_bytes, None)
+        Bench::of_width(directory, drive_bytes, (DATA, PARITY))
+    }
+
+    /// With so many data and parity shards.
+    pub(crate) fn of_width(directory: &Path, drive_bytes: u64, width: (u8, u8)) -> Self {
+        Bench::made(directory, drive_bytes, width, None)
     }
 
     /// With slots of this size.
     pub(crate) fn with_slots(directory: &Path, drive_bytes: u64, slot_bytes: u64) -> Self {
-        Bench::made(directory, drive_bytes, Some(slot_bytes))
+        Bench::made(directory, drive_bytes, (DATA, PARITY), Some(slot_bytes))
     }
 
-    fn made(directory: &Path, drive_bytes: u64, slot_bytes: Option<u64>) -> Self {
+    fn made(directory: &Path, drive_bytes: u64, (data, parity): (u8, u8), slot_bytes: Option<u64>) -> Self {
         let directory = tempfile::TempDir::new_in(directory).expect("a directory can be made");
-        let drives = DATA + PARITY;
-        let paths: Vec<PathBuf> = (0..drives).map(|n| directory.path().join(format!("drive{n}"))).collect();
-        let mut options = InitOptions::new(DATA, PARITY);
+        let paths: Vec<PathBuf> = (0..data + parity).map(|n| directory.path().join(format!("drive{n}"))).collect();
+        let mut options = InitOptions::new(data, parity);
         options.drive_bytes = Some(drive_bytes);
         options.lanes = Some(1);
         options.slot_bytes = slot_bytes;

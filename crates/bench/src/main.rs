@@ -1,9 +1,12 @@
 //! Benchmarks of Forebay, each with its baseline beside it in the same run: machines are noisy and shared, so that ratios and medians
 //! are what counts. Prints one JSON object; `make bench` keeps it in `bench/`.
 
+mod acknowledgements;
 mod bare;
 mod curves;
+mod degraded;
 mod disks;
+mod endurance;
 mod engine;
 mod fio;
 mod iperf;
@@ -11,6 +14,7 @@ mod measure;
 mod memory;
 mod occupancy;
 mod process;
+mod random;
 mod rebuild;
 mod recovery;
 mod requests;
@@ -32,7 +36,7 @@ struct Arguments {
     /// Keeps each result in this directory, as NAME.json.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Which one; all of them when not said.
+    /// Which one; all but `endurance`, which takes an hour, when not said.
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -62,8 +66,29 @@ enum What {
         #[arg(long, default_value_t = 3 << 29)]
         payload_bytes: u64,
     },
+    /// How long acknowledgements take at half of the full rate: with all drives, when one is lost, after that, while what it held is made anew.
+    Acknowledgements {
+        /// Seconds of each state.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Bytes of fragments that are stored all the while.
+        #[arg(long, default_value_t = 4 << 30)]
+        payload_bytes: u64,
+    },
+    /// Reads from the drives, with all drives there and with as many missing as the parity allows: 1 of 5+1, 2 of 8+2.
+    Degraded {
+        /// Bytes of fragments that are stored.
+        #[arg(long, default_value_t = 1 << 30)]
+        payload_bytes: u64,
+    },
     /// Puts at full rate, and how long their acknowledgements take, from 10 to 95 % occupancy.
     Occupancy,
+    /// Memory of a server over an hour of puts, reads and deletions at 60 % occupancy, with fragments of all sizes.
+    Endurance {
+        /// How long.
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+    },
     /// How much the heads of simulated disks move, by the profile for disks and by that for flash: in virtual time, whatever the machine does.
     Disks {
         /// Disks; those of a server of the LHCb storage by default.
@@ -88,14 +113,14 @@ enum What {
         #[arg(long)]
         only: Option<String>,
     },
-    /// Opening a store of a million fragments after kill -9.
+    /// Opening a store after kill -9: of a million fragments of 10 KiB, and of ten million of 256 bytes, unless one of these is said.
     Recovery {
         /// Fragments.
-        #[arg(long, default_value_t = 1_000_000)]
-        fragments: u64,
+        #[arg(long, requires = "fragment_bytes")]
+        fragments: Option<u64>,
         /// Bytes of each.
-        #[arg(long, default_value_t = 10 << 10)]
-        fragment_bytes: usize,
+        #[arg(long, requires = "fragments")]
+        fragment_bytes: Option<usize>,
     },
 }
 
@@ -104,8 +129,10 @@ fn main() {
     let all = [
         What::Engine { fragment_bytes: 10 << 10, payload_bytes: 2 << 30 },
         What::Amplification,
-        What::Recovery { fragments: 1_000_000, fragment_bytes: 10 << 10 },
+        What::Recovery { fragments: None, fragment_bytes: None },
         What::Rebuild { payload_bytes: 3 << 29 },
+        What::Degraded { payload_bytes: 1 << 30 },
+        What::Acknowledgements { seconds: 10, payload_bytes: 4 << 30 },
         What::Server,
         What::Memory,
         What::Occupancy,
@@ -141,7 +168,15 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         }
         What::Amplification => engine::amplification(directory),
         What::Rebuild { payload_bytes } => rebuild::rebuild(directory, pairs.min(5), payload_bytes),
-        What::Recovery { fragments, fragment_bytes } => recovery::recovery(directory, pairs, fragments, fragment_bytes),
+        What::Degraded { payload_bytes } => degraded::degraded(directory, pairs.min(5), payload_bytes),
+        What::Acknowledgements { seconds, payload_bytes } => {
+            acknowledgements::acknowledgements(directory, pairs.min(3), seconds, payload_bytes)
+        }
+        What::Recovery { fragments, fragment_bytes } => {
+            let only = fragments.zip(fragment_bytes);
+            let only = only.map(|(fragments, fragment_bytes)| recovery::Shape { fragments, fragment_bytes });
+            recovery::recovery(directory, pairs, only)
+        }
         What::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores, ref only } => {
             let options = disks::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores };
             disks::disks(options, only.as_deref())
@@ -149,6 +184,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         What::Server => server::throughput(directory, pairs),
         What::Occupancy => occupancy::occupancy(directory, pairs.min(3)),
         What::Memory => memory::resident(directory),
+        What::Endurance { minutes } => endurance::endurance(directory, minutes),
         What::Curves => curves::curves(directory, pairs.min(3)),
     }
 }

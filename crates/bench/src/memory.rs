@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::process::{DATA, Drives, PARITY};
-use crate::requests::{payload, put_all, read_all};
+use crate::requests::{payload, put_all, read_all, status};
 
 const CACHE_BYTES: u64 = 256 << 20;
 
@@ -32,8 +32,7 @@ fn measure(directory: &Path, lanes: u16, fragment_bytes: usize) -> Value {
     put_all(&mut client, 1, count, &payload(fragment_bytes));
     read_all(&mut client, 1, count.min(20_000), fragment_bytes);
     let (resident, peak) = server.resident_bytes();
-    let status: Value = serde_json::from_str(&client.status().expect("the server answers")).expect("JSON");
-    let index = index_bytes(&status);
+    let index = index_bytes(&status(&mut client));
     let row = json!({
         "lanes": lanes,
         "fragment_bytes": fragment_bytes,

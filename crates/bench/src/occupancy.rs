@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::engine::{Bench, DATA, PARITY, crash};
 use crate::measure::median;
+use crate::random::Random;
 
 const RUN: u32 = 1;
 const FRAGMENT_BYTES: u64 = 10 << 10;
@@ -156,7 +157,7 @@ fn measure(directory: &Path, load: Load, percent: u64, round: u64) -> Row {
 /// A lane and what it was asked.
 struct Asked {
     runner: LaneRunner,
-    random: u64,
+    random: Random,
     payload: Vec<u8>,
     crc: u32,
     next_event: u64,
@@ -177,7 +178,7 @@ impl Asked {
         let crc = crc32c(&payload);
         Asked {
             runner,
-            random: seed,
+            random: Random(seed),
             payload,
             crc,
             next_event: 0,
@@ -192,15 +193,6 @@ impl Asked {
 
     fn status(&mut self) -> LaneStatus {
         self.runner.lane().status()
-    }
-
-    /// A number below `end`: SplitMix64, so that each run does the same.
-    fn below(&mut self, end: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % end
     }
 
     /// Puts events until so much payload is there, or no more fits.
@@ -244,7 +236,7 @@ impl Asked {
                 }
             }
         }
-        if self.below(SURVIVES) == 0 {
+        if self.random.below(SURVIVES) == 0 {
             self.survived += 1;
         } else {
             self.doomed.push(event);
@@ -259,7 +251,7 @@ impl Asked {
     /// Deletes events that do not survive, any of them, until so many are left.
     fn delete_down_to(&mut self, left: usize) {
         while self.doomed.len() > left {
-            let at = self.below(self.doomed.len() as u64) as usize;
+            let at = self.random.below(self.doomed.len() as u64) as usize;
             let event = self.doomed.swap_remove(at);
             while let Admission::Busy = self.runner.lane().delete(Token::NONE, EventKey::new(RUN, event)) {
                 self.wait();

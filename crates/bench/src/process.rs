@@ -31,6 +31,11 @@ impl Drives {
         Drives { directory, paths }
     }
 
+    /// A place for a further drive.
+    pub fn further(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     /// Starts a server on them and waits until it serves.
     pub fn serve(&self, cache_bytes: u64) -> Server {
         let config = self.directory.path().join("forebay.toml");

@@ -77,3 +77,8 @@ pub fn percentiles(mut latencies: Vec<f64>) -> Value {
     let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
     json!({"p50_ms": at(0.50), "p95_ms": at(0.95), "p99_ms": at(0.99)})
 }
+
+/// The state of the server.
+pub fn status(client: &mut Client) -> Value {
+    serde_json::from_str(&client.status().expect("the server answers")).expect("the status is JSON")
+}
