@@ -116,7 +116,7 @@ impl Process {
         }
         let plan = plan_open(&found, OpenRequest::default())?;
         Ok(Process {
-            control: Control::start(&plan, nonce),
+            control: Control::start(&plan, nonce, scenario.shape.parity),
             control_since: None,
             control_completions: Vec::new(),
             lane_events: VecDeque::new(),

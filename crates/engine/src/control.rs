@@ -41,6 +41,8 @@ pub struct Control {
     next: Superblock,
     /// What the start writes, until it does.
     begin: Option<Superblock>,
+    /// As [`crate::LaneConfig::parity_min`].
+    parity_min: u8,
     present: BTreeSet<DriveNumber>,
     /// Drives that must leave the list.
     leaving: BTreeSet<DriveNumber>,
@@ -60,8 +62,9 @@ pub struct Control {
 }
 
 impl Control {
-    /// Begins a writable start: the members that were not found leave the list, the start gets its number and `nonce`.
-    pub fn start(plan: &OpenPlan, nonce: u64) -> Control {
+    /// Begins a writable start: the members that were not found leave the list, the start gets its number and `nonce`. Lanes go on
+    /// writing as long as there are drives for `parity_min` parities.
+    pub fn start(plan: &OpenPlan, nonce: u64, parity_min: u8) -> Control {
         let durable = plan.superblock.clone();
         let mut next = durable.clone();
         next.generation += 1;
@@ -79,6 +82,7 @@ impl Control {
             next: durable.clone(),
             durable,
             begin: Some(next),
+            parity_min,
             present,
             leaving: BTreeSet::new(),
             joining: Vec::new(),
@@ -184,7 +188,7 @@ impl Control {
         let gone = listed.iter().filter(|member| self.leaving.contains(member)).count();
         // A list that is valid is not enough: lanes that cannot write make nothing anew either.
         let geometry = &self.durable.geometry;
-        let width = usize::from(geometry.data_shards_min) + usize::from(geometry.parity_shards);
+        let width = usize::from(geometry.data_shards_min) + usize::from(self.parity_min);
         let (left, needed) = (listed.len() - gone - 1, self.members_needed(listed.len()).max(width));
         if left < needed {
             return Err(format!(

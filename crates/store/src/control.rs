@@ -513,7 +513,7 @@ mod tests {
     fn a_list_is_on_the_drive_that_joins_by_it_before_any_other_has_it() {
         let found: Vec<FoundDrive> =
             (0..DRIVES).map(|n| FoundDrive { path: format!("d{n}"), superblock: superblock_of(n) }).collect();
-        let mut control = Control::start(&plan_open(&found, OpenRequest::default()).expect("a store"), 8);
+        let mut control = Control::start(&plan_open(&found, OpenRequest::default()).expect("a store"), 8, 1);
         let all: Vec<u16> = (0..DRIVES).collect();
         assert_eq!(
             (written_to(&mut control), written_to(&mut control)),
@@ -525,6 +525,23 @@ mod tests {
         assert_eq!((written_to(&mut control), control.has_joined(new)), (all, Some(true)));
     }
 
+    #[test]
+    fn a_drive_may_leave_as_long_as_new_data_get_the_parity_that_is_asked_for() {
+        let leaves = |parity_min: u8| {
+            let mut superblocks: Vec<Superblock> = (0..DRIVES).map(superblock_of).collect();
+            superblocks.iter_mut().for_each(|superblock| superblock.geometry.data_shards_min = 4);
+            let named = |superblock: Superblock| FoundDrive { path: format!("d{}", superblock.number), superblock };
+            let found: Vec<FoundDrive> = superblocks.into_iter().map(named).collect();
+            let plan = plan_open(&found, OpenRequest::default()).expect("a store");
+            let mut control = Control::start(&plan, 8, parity_min);
+            (written_to(&mut control), written_to(&mut control));
+            control.retire_drive(DriveNumber(1))
+        };
+        let refused = leaves(1).expect_err("4+1 is the least, and there are five drives");
+        assert!(refused.contains("4 of 5 members would be left and 5 are needed"), "{refused}");
+        assert_eq!(leaves(0), Ok(()));
+    }
+
     /// A start while some drives are silent: how it went, and the members that drive 0 then names.
     fn start_without(silent: &[u16]) -> (Result<(), String>, usize) {
         let found: Vec<FoundDrive> =
@@ -534,7 +551,7 @@ mod tests {
         silent.iter().for_each(|n| drives.hold(DriveNumber(*n)));
         let config = StoreConfig { drive_timeout_ms: Some(2), ..StoreConfig::default() };
         let media = Box::new(MemoryMedia::new(&drives));
-        let control = Some(Control::start(&plan, 8));
+        let control = Some(Control::start(&plan, 8, 1));
         let thread = ControlThread::new(control, media, Vec::new(), &plan, &found, &config, None);
         let started = thread.start_store().map(|_| ());
         silent.iter().for_each(|n| drives.release(DriveNumber(*n)));

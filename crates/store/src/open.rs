@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
-use forebay_format::{FormatError, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
+use forebay_format::{FormatError, Geometry, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::{
     Access, AlignedBuffer, DriveFile, DriveMeters, FaultSwitch, FaultyMedia, Media, MediaError, MeteredMedia,
     OpenDriveError, OpenMediaError, given_twice, open_media,
@@ -160,7 +160,8 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     let nonce = u64::from_le_bytes(random());
     let meters = DriveMeters::new();
     let media = || media_for(&drives, config, switch.as_ref()).map(|media| metered(media, &meters));
-    let control = (!config.read_only).then(|| Control::start(&plan, nonce));
+    let control =
+        (!config.read_only).then(|| Control::start(&plan, nonce, parity_min(config, &plan.superblock.geometry)));
     let (events, events_of_lanes) = channel();
     let mailboxes: Vec<Arc<Mailbox>> = (0..plan.superblock.geometry.lanes).map(|_| Arc::default()).collect();
     let thread = ControlThread::new(control, media()?, mailboxes.clone(), &plan, &found, config, switch.clone());
@@ -233,9 +234,14 @@ pub(crate) fn lane_config(
         background_percent: config.background_percent.clamp(1, 100),
         background_read_bytes: profile.background_read_bytes(),
         scrub_period: std::time::Duration::from_secs(config.scrub_period_s),
-        parity_min: config.parity_min.unwrap_or(geometry.parity_shards),
+        parity_min: parity_min(config, &geometry),
         read_only: config.read_only,
     }
+}
+
+/// Parities that new data get at least.
+fn parity_min(config: &StoreConfig, geometry: &Geometry) -> u8 {
+    config.parity_min.unwrap_or(geometry.parity_shards)
 }
 
 /// What it means that an operator lets new data have less protection.
