@@ -85,7 +85,7 @@ mistakes!(
     UnreadableFreed = "unreadable-freed",
     /// Following the flushes of a segment ends at the first whose headers are gone.
     WalkEndsAtGap = "walk-ends-at-gap",
-    /// Of two places of a fragment the first that is met counts, whether or not its drives answer.
+    /// Of two places of a fragment the newer counts, whether or not its drives answer.
     UnreadablePlaceCounts = "unreadable-place-counts",
     /// A segment is freed while it is read.
     FreedDuringRead = "freed-during-read",

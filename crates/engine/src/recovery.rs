@@ -325,7 +325,7 @@ impl Recovery {
                 let holders: Vec<SegmentIndex> =
                     known.map_or(Vec::new(), |event| event.records().iter().map(|record| record.segment).collect());
                 let is_whole = known.is_some_and(|event| event.whole().is_some());
-                if is_whole && !self.displaces(holders[0], index) {
+                if is_whole && !self.succeeds(holders[0], index) {
                     return;
                 }
                 if !is_whole && holders.iter().any(|holder| self.displaces(index, *holder)) {
@@ -358,14 +358,22 @@ impl Recovery {
         segment.shards.iter().filter(answers).count() as isize - isize::from(i16::from(segment.data_shards))
     }
 
-    /// Of two places that compaction leaves for a while, the other counts: fewer of the shards are missing there that its data need.
+    /// Of two places that compaction leaves for a while, the other counts whatever was written first: fewer of the shards are missing there that its
+    /// data need.
     fn displaces(&self, known: SegmentIndex, other: SegmentIndex) -> bool {
         self.to_spare(other).min(0) > self.to_spare(known).min(0) && !planted(Planted::UnreadablePlaceCounts)
     }
 
-    /// A fragment lies in two segments, one of which compaction was about to empty: that place counts of which more shards answer.
+    /// Of two places of the same record the other counts: the copy, as before the crash, when the lane may have said of it that all is protected and
+    /// nothing needs the drives any more that hold the place that it was copied from. Unless the copy cannot be read now.
+    fn succeeds(&self, known: SegmentIndex, other: SegmentIndex) -> bool {
+        let id = |index| self.found.segments.get(index).id;
+        self.displaces(known, other) || id(other) > id(known) && !self.displaces(other, known)
+    }
+
+    /// A fragment lies in two segments, one of which compaction was about to empty.
     fn prefer(&mut self, known: SegmentIndex, other: SegmentIndex, entry: &TableEntry, place: FragmentEntry) {
-        if !self.displaces(known, other) {
+        if !self.succeeds(known, other) {
             return;
         }
         let found = &mut self.found;

@@ -28,7 +28,7 @@ use crate::segments::{FlushSpan, POSITION_BYTES, Segment, SegmentIndex};
 const FREE_PERCENT_ENOUGH: u64 = 50;
 
 /// So much of a segment may live at most, in percent of its slots, when nothing is free.
-const ALIVE_PERCENT_MAX: u64 = 80;
+const ALIVE_PERCENT_MAX: u64 = 90;
 
 /// With fewer of its fragments in accepted events, in percent, it does not help an index that fills to write those as one record each.
 const INDEX_PERCENT_JOINABLE: u64 = 10;

@@ -1,5 +1,6 @@
 //! A lane on drives in memory, step by step.
 
+mod compact;
 mod losses;
 mod memory;
 mod offers;
