@@ -1,5 +1,8 @@
 //! A lane on files, without a network.
 
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -46,6 +49,23 @@ impl Bench {
         options.slot_bytes = slot_bytes;
         init(&paths, &options, &mut |_| {}).expect("a store can be made");
         Bench { directory, paths }
+    }
+
+    /// Has the file system give every byte of the drives a place, as after years of use: what is measured shall not depend on how much of a drive was never
+    /// written to.
+    pub(crate) fn touch_drives(&self) {
+        let mut bytes = vec![0; 1 << 20];
+        for path in &self.paths {
+            let mut drive = File::options().read(true).write(true).open(path).expect("a drive was made");
+            loop {
+                let at = drive.stream_position().expect("a file has a position");
+                let count = drive.read(&mut bytes).expect("a drive can be read");
+                if count == 0 {
+                    break;
+                }
+                drive.write_all_at(&bytes[..count], at).expect("a drive can be written");
+            }
+        }
     }
 
     /// A place for a further drive.

@@ -466,7 +466,7 @@ pub(crate) fn read_segment(
 }
 
 /// The flushes that a closing table lists.
-fn spans_of(table: &SegmentTable) -> Vec<FlushSpan> {
+pub(crate) fn spans_of(table: &SegmentTable) -> Vec<FlushSpan> {
     let mut position = 0;
     let span = |flush: &FlushEntry| {
         let span = FlushSpan {

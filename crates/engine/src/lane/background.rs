@@ -7,16 +7,15 @@
 use std::future::Future;
 use std::time::Duration;
 
-use forebay_format::TableEntry;
 use forebay_types::{EventKey, Time};
 
 use super::{Lane, Read, State};
 use crate::check::{FlushCheck, FlushPlace};
 use crate::read::Reader;
 use crate::repair::Repaired;
-use crate::segments::{FlushSpan, SegmentIndex};
+use crate::segments::SegmentIndex;
 
-use super::compact::{Compaction, Live};
+use super::compact::{Compaction, FlushTables, Live, ToRead};
 use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
@@ -49,8 +48,8 @@ pub(super) enum Stepped {
     Checked(FlushPlace, FlushCheck, Mend),
     /// What was found damaged in it was written again.
     Mended(FlushCheck, Repaired),
-    /// The table of a flush was read, if it could be.
-    Tabled(FlushSpan, Option<Vec<TableEntry>>),
+    /// The table of a flush was read, or those of all flushes of a segment, if they could be.
+    Tabled(ToRead, Option<FlushTables>),
     /// What lives of a flush was read.
     Lives(Vec<Live>),
     /// An event of so many bytes was read, as the payload of one record, if all of it could be.
@@ -90,9 +89,14 @@ impl Lane {
         self.tell_damage();
     }
 
+    /// Whether requests come.
+    pub(super) fn has_requests(&self) -> bool {
+        self.now < self.background.asked_until
+    }
+
     fn may_step(&self) -> bool {
         let background = &self.background;
-        let asked = self.now < background.asked_until && self.share_percent() < 100;
+        let asked = self.has_requests() && self.share_percent() < 100;
         let most = STEPS_MAX.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
         background.running < most && (!asked || background.rests_until <= self.now)
     }
@@ -148,7 +152,7 @@ impl Lane {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
             Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
-            Stepped::Tabled(span, table) => self.flush_is_tabled(segment, span, table),
+            Stepped::Tabled(of, tables) => self.flushes_are_tabled(segment, &of, tables),
             Stepped::Lives(live) => self.flush_lives(segment, live),
             Stepped::Joined(key, bytes, payload) => self.event_is_read(segment, key, bytes, payload),
             Stepped::Suspected(read) => self.suspects_are_read(read),

@@ -15,10 +15,16 @@ use crate::api::LaneConfig;
 use crate::io::{Failure, Owner};
 use crate::planted::{Planted, planted};
 use crate::segments::{SEGMENT_COUNTER_MASK, SegmentIndex};
-use crate::slots::WindowMark;
+use crate::slots::{Width, WindowMark};
 
-/// Planned segments in a checkpoint. More of them make checkpoints rarer and hold more slots ready.
-const WINDOW: usize = 4;
+/// Planned segments in a checkpoint, at least. More of them make checkpoints rarer and hold more slots ready.
+const WINDOW_MIN: usize = 4;
+
+/// And at most.
+const WINDOW_MAX: usize = 16;
+
+/// Between those a lane of so many segments plans one.
+const SEGMENTS_PER_PLANNED: usize = 16;
 
 /// Bytes that a range of finished events takes in a checkpoint; a run takes as many.
 const RANGE_BYTES: u64 = 16;
@@ -75,7 +81,7 @@ impl Lane {
     pub(super) fn ranges_max(&self) -> u64 {
         let slots: u64 = self.slots.total().max(1);
         let narrowest = (self.drives_needed() as u64).max(1);
-        let segments = (slots / narrowest + WINDOW as u64) * SEGMENT_BYTES_MAX;
+        let segments = (slots / narrowest + WINDOW_MAX as u64) * SEGMENT_BYTES_MAX;
         let names = STREAMS_MAX * STREAM_BYTES + DECISION_SETS_MAX * DECISION_SET_BYTES;
         let fixed = (2 * BLOCK_BYTES + SECTIONS_BYTES + names) as u64;
         let ranges = self.config.geometry.checkpoint_bytes.saturating_sub(segments + fixed) / RANGE_BYTES;
@@ -99,11 +105,23 @@ impl Lane {
         }
         let Some(width) = self.width() else { return false };
         let plannable = self.slots.plannable(width.shards());
-        let window_is_low = self.slots.durable_window() <= WINDOW / 2;
+        let window = self.window(width);
+        let window_is_low = self.slots.durable_window() <= window / 2;
         let window_can_grow = plannable > 0 || self.slots.planned() > self.slots.durable_window();
         let droppable = self.segments.droppable_count();
-        let idle = self.writer.in_flight.is_empty() && self.writer.filling.is_none();
-        window_is_low && window_can_grow || droppable > 0 && (idle || plannable < 2 * WINDOW || droppable >= WINDOW)
+        let idle = self.writer.in_flight.is_empty() && self.writer.filling.is_none() && !self.has_requests();
+        // Whoever is refused because of what they take asks again and again: that is not quiet.
+        let scarce = || {
+            let index_is_full = self.index_bytes() / 7 >= self.config.index_bytes / 8;
+            index_is_full || self.space(width).free_for_fragments() < 2 * WINDOW_MIN
+        };
+        window_is_low && window_can_grow || droppable > 0 && (idle || droppable >= window || scarce())
+    }
+
+    /// Planned segments in a checkpoint.
+    fn window(&self, width: Width) -> usize {
+        let segments = self.slots.total() as usize / width.shards();
+        (segments / SEGMENTS_PER_PLANNED).clamp(WINDOW_MIN, WINDOW_MAX)
     }
 
     fn write_checkpoint(&mut self) {
@@ -114,8 +132,9 @@ impl Lane {
         if let Some(width) = self.width()
             && (!matches!(self.state, State::Stopping) || !self.writer.replay.is_empty())
         {
+            let window = self.window(width);
             let (config, counter) = (&self.config, &mut self.next_segment_counter);
-            self.slots.plan(WINDOW, width, config.geometry.unit_bytes, || next_segment_id(config, counter));
+            self.slots.plan(window, width, config.geometry.unit_bytes, || next_segment_id(config, counter));
         }
         if matches!(self.state, State::Preparing) {
             self.forget_emptied();

@@ -22,6 +22,8 @@ use crate::api::CompactionStatus;
 use crate::flush::NewRecord;
 use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
+use crate::read::Reader;
+use crate::recovery::spans_of;
 use crate::segments::{FlushSpan, POSITION_BYTES, Segment, SegmentIndex};
 
 /// With more of the lane free than this nothing is moved, in percent.
@@ -55,6 +57,12 @@ const FREE_PERCENT_SCARCE: u64 = 20;
 /// Flushes of the segment that is emptied that are read at once.
 const FLUSHES_AT_ONCE: usize = 4;
 
+/// The table of a whole segment is read at once when it is not larger than this; else those of its flushes are, one by one.
+const TABLES_BYTES_MAX: usize = 4 << 20;
+
+/// Flushes and their records.
+pub(super) type FlushTables = Vec<(FlushSpan, Vec<TableEntry>)>;
+
 /// What lives of a flush, and is to be written once more.
 pub(super) enum Live {
     /// A fragment, or a whole event that is one record, and what it holds; `None` when that cannot be read.
@@ -82,8 +90,19 @@ pub(super) enum CopyOf {
 struct Compacting {
     segment: SegmentIndex,
     id: SegmentId,
-    /// Flushes that are still to be read.
-    left: VecDeque<FlushSpan>,
+    /// What is still to be read of it, in this order.
+    left: VecDeque<ToRead>,
+}
+
+/// A part of a segment that is emptied.
+#[derive(Clone, Debug)]
+pub(super) enum ToRead {
+    /// The table of all of it.
+    Tables,
+    /// The table of one flush.
+    Table(FlushSpan),
+    /// Records of a flush that lived when its table was read.
+    Records(FlushSpan, Vec<TableEntry>),
 }
 
 /// A segment of which everything was read. It looks as if it still had what its copies stand for, until these are durable.
@@ -216,10 +235,23 @@ impl Lane {
             self.stop_compacting();
             return true;
         }
-        let Some(span) = current.left.pop_front() else { return self.end_compacting() };
-        self.background.compaction.reading += 1;
-        self.start_step(segment, move |reader| async move { Stepped::Tabled(span, reader.table(span).await) });
+        let Some(next) = current.left.pop_front() else { return self.end_compacting() };
+        match next {
+            ToRead::Records(span, records) => self.read_records(segment, span, records),
+            table => self.read_table(segment, table),
+        }
         true
+    }
+
+    fn read_table(&mut self, segment: SegmentIndex, of: ToRead) {
+        self.background.compaction.reading += 1;
+        self.start_step(segment, move |reader| async move {
+            let tables = match of {
+                ToRead::Table(span) => reader.table(span).await.map(|table| vec![(span, table)]),
+                ToRead::Tables | ToRead::Records(..) => reader.tables().await,
+            };
+            Stepped::Tabled(of, tables)
+        });
     }
 
     /// Every flush of a segment was read, or is: when all are, whether the next one can be emptied.
@@ -266,7 +298,12 @@ impl Lane {
         self.background.compaction.looked_at = Some(self.now);
         let Some(segment) = self.segment_worth() else { return false };
         let known = self.segments.get(segment);
-        let (id, left) = (known.id, known.flushes.iter().copied().collect());
+        let records: usize = known.flushes.iter().map(|span| span.record_count as usize).sum();
+        let left = match known.state == SegmentState::Closed && records * TABLE_ENTRY_BYTES <= TABLES_BYTES_MAX {
+            true => VecDeque::from([ToRead::Tables]),
+            false => known.flushes.iter().map(|span| ToRead::Table(*span)).collect(),
+        };
+        let id = known.id;
         if self.background.compaction.emptied.is_empty() {
             self.background.compaction.joining.forget();
         }
@@ -275,10 +312,30 @@ impl Lane {
         true
     }
 
-    /// The table of a flush is here: what lives of it is read.
-    pub(super) fn flush_is_tabled(&mut self, segment: SegmentIndex, span: FlushSpan, table: Option<Vec<TableEntry>>) {
+    /// Tables are here: what lives by them is read next.
+    pub(super) fn flushes_are_tabled(&mut self, segment: SegmentIndex, of: &ToRead, tables: Option<FlushTables>) {
         self.background.compaction.reading -= 1;
-        let Some(table) = table else { return self.cannot_compact(segment) };
+        let living = |(span, mut table): (FlushSpan, Vec<TableEntry>)| {
+            table.retain(|entry| self.lives_in(segment, &span, entry));
+            (!table.is_empty()).then_some(ToRead::Records(span, table))
+        };
+        let next: Vec<ToRead> = match (tables, of) {
+            (Some(tables), _) => tables.into_iter().filter_map(living).collect(),
+            // What a closing flush says stands in the tables of the others, too.
+            (None, ToRead::Tables) => {
+                self.segments.get(segment).flushes.iter().map(|span| ToRead::Table(*span)).collect()
+            }
+            (None, _) => return self.cannot_compact(segment),
+        };
+        // It may have been left meanwhile.
+        if let Some(current) = self.background.compaction.current.as_mut().filter(|current| current.segment == segment)
+        {
+            next.into_iter().rev().for_each(|next| current.left.push_front(next));
+        }
+    }
+
+    /// Reads what lives of these records of a flush.
+    fn read_records(&mut self, segment: SegmentIndex, span: FlushSpan, table: Vec<TableEntry>) {
         let (mut records, mut decided) = (Vec::new(), BTreeSet::new());
         for entry in table {
             match entry.kind {
@@ -471,6 +528,18 @@ impl Lane {
             is_running: compaction.current.is_some(),
             ..compaction.status.clone()
         }
+    }
+}
+
+impl Reader {
+    /// The records of all flushes of a closed segment; `None` when its closing flush cannot be read.
+    async fn tables(&self) -> Option<FlushTables> {
+        let (table, _) = self.closing_table().await?;
+        let spans = spans_of(&table);
+        let mut records = table.records.into_iter();
+        Some(
+            spans.into_iter().map(|span| (span, records.by_ref().take(span.record_count as usize).collect())).collect(),
+        )
     }
 }
 
