@@ -42,6 +42,10 @@ impl World {
     /// Takes a drive out of use; whether the store allows it.
     fn take_out(&mut self, how: Fault, drive: DriveNumber) {
         let control = self.process.as_mut().expect("it serves").control();
+        if !control.waiting_for().is_empty() {
+            // Whoever carries commands out is busy.
+            return;
+        }
         let done = match how {
             Fault::Retired => control.retire_drive(drive),
             _ => control.give_drive_up(drive),

@@ -254,7 +254,7 @@ impl Process {
         if self.stopping && self.lanes.iter().all(|side| side.stopped == Some(true)) && !self.lanes.is_empty() {
             self.control.stop_clean();
         }
-        let late = self.control_since.is_some_and(|since| now >= since + self.timeout * 5);
+        let late = self.control_since.is_some_and(|since| now >= since + self.timeout);
         if late && self.control.waiting_for().len() <= self.parity {
             for drive in self.control.waiting_for() {
                 self.control.give_up(drive);

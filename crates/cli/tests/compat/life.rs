@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_types::EventKey;
+use forebay_types::{EventKey, SourceId};
 
 use crate::common::{Server, forebay};
 use crate::content::acknowledged;
@@ -22,10 +22,17 @@ pub struct Life {
 pub const LIVES: &[Life] = &[
     Life { name: "4+1-killed", options: &["--data", "4", "--parity", "1", "--lanes", "2"], drives: 6, live: killed },
     Life { name: "2+1-stopped", options: &["--data", "2", "--parity", "1", "--lanes", "1"], drives: 3, live: stopped },
+    Life { name: "2+1-emptied", options: &["--data", "2", "--parity", "1", "--lanes", "1"], drives: 3, live: emptied },
 ];
 
 /// As small as they may be: what is kept is mostly zeros.
 const SMALL: &[&str] = &["--slot-bytes", "256KiB", "--unit-bytes", "4096", "--drive-bytes", "6MiB"];
+
+/// Together six tenths of a lane of three such drives. Zeros, which take no room in what is kept.
+const FILLERS: u64 = 250;
+const FILLER_BYTES: usize = 20_000;
+/// They are of a run of their own.
+const FILLERS_RUN: u32 = 99;
 
 impl Life {
     /// Lives it.
@@ -126,6 +133,32 @@ fn stopped(image: &mut Image) {
     first_events(image, &server, 0xFFFF_FFFF);
     server.terminate().expect(0).says("marked clean");
     image.content.clean = true;
+}
+
+/// Room is made: accepted events become one record each, what is undecided is copied, and it is killed in the middle of that.
+fn emptied(image: &mut Image) {
+    let server = image.serve();
+    first_events(image, &server, 5);
+    fill_and_delete(&server);
+    let joined = || server.status()["lanes"][0]["compaction"]["events_joined"].as_u64();
+    while joined().expect("a count") < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    later_events(image, &server, 6);
+    server.kill();
+}
+
+/// Takes most of the room and gives it back, by events that nobody misses later.
+fn fill_and_delete(server: &Server) {
+    let client = &mut server.client("compat");
+    let keys: Vec<EventKey> = (0..FILLERS).map(|event| EventKey::new(FILLERS_RUN, event)).collect();
+    for key in &keys {
+        client.put(key.fragment(SourceId(0)), 1, &[0; FILLER_BYTES]).expect("taken");
+    }
+    acknowledged(client);
+    for batch in keys.chunks(64) {
+        assert!(client.delete(batch).expect("answered").iter().all(|outcome| outcome.is_done()));
+    }
 }
 
 fn path(path: &Path) -> &str {
