@@ -28,7 +28,7 @@ pub const LIVES: &[Life] = &[
 /// As small as they may be: what is kept is mostly zeros.
 const SMALL: &[&str] = &["--slot-bytes", "256KiB", "--unit-bytes", "4096", "--drive-bytes", "6MiB"];
 
-/// Together six tenths of a lane of three such drives. Zeros, which take no room in what is kept.
+/// Together more than half of a lane of three such drives, mostly of zeros, which take no room in what is kept.
 const FILLERS: u64 = 250;
 const FILLER_BYTES: usize = 20_000;
 /// They are of a run of their own.
@@ -139,7 +139,7 @@ fn stopped(image: &mut Image) {
 fn emptied(image: &mut Image) {
     let server = image.serve();
     first_events(image, &server, 5);
-    fill_and_delete(&server);
+    fill_and_delete(image, &server);
     let joined = || server.status()["lanes"][0]["compaction"]["events_joined"].as_u64();
     while joined().expect("a count") < 3 {
         std::thread::sleep(Duration::from_millis(1));
@@ -148,15 +148,24 @@ fn emptied(image: &mut Image) {
     server.kill();
 }
 
-/// Takes most of the room and gives it back, by events that nobody misses later.
-fn fill_and_delete(server: &Server) {
-    let client = &mut server.client("compat");
-    let keys: Vec<EventKey> = (0..FILLERS).map(|event| EventKey::new(FILLERS_RUN, event)).collect();
-    for key in &keys {
-        client.put(key.fragment(SourceId(0)), 1, &[0; FILLER_BYTES]).expect("taken");
+/// Takes most of the room and gives nine tenths of that back, by events that nobody misses later.
+fn fill_and_delete(image: &mut Image, server: &Server) {
+    let (client, content) = (&mut server.client("compat"), &mut image.content);
+    let mut fillers = Vec::new();
+    for event in 0..FILLERS {
+        let key = EventKey::new(FILLERS_RUN, event);
+        if event % 10 == 0 {
+            content.put(client, key, 2, &[300, 200]);
+        } else {
+            client.put(key.fragment(SourceId(0)), 1, &[0; FILLER_BYTES]).expect("taken");
+            fillers.push(key);
+        }
     }
     acknowledged(client);
-    for batch in keys.chunks(64) {
+    for event in (0..FILLERS).step_by(20) {
+        content.accept(client, EventKey::new(FILLERS_RUN, event), &["physics"]);
+    }
+    for batch in fillers.chunks(64) {
         assert!(client.delete(batch).expect("answered").iter().all(|outcome| outcome.is_done()));
     }
 }
