@@ -534,7 +534,9 @@ mod tests {
             let found: Vec<FoundDrive> = superblocks.into_iter().map(named).collect();
             let plan = plan_open(&found, OpenRequest::default()).expect("a store");
             let mut control = Control::start(&plan, 8, parity_min);
-            (written_to(&mut control), written_to(&mut control));
+            for _begun in 0..2 {
+                written_to(&mut control);
+            }
             control.retire_drive(DriveNumber(1))
         };
         let refused = leaves(1).expect_err("4+1 is the least, and there are five drives");

@@ -50,8 +50,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// and so often when room is scarce.
 const LOOK_SCARCE: Duration = Duration::from_millis(20);
 
-/// With less of the lane free, in percent, room is scarce: writers wait for it, or soon will, so that making it takes a larger share than what else is done beside
-/// requests, and all of the time when nothing is free.
+/// With less of the lane free, in percent, room is scarce: writers wait for it, or soon will, so that making it takes a larger share than what else
+/// is done beside requests, and all of the time when nothing is free.
 const FREE_PERCENT_SCARCE: u64 = 20;
 
 /// Flushes of the segment that is emptied that are read at once.
