@@ -188,11 +188,11 @@ impl Destination {
             }
             Step::PublishSidecar { file } => self.rename(&file.sidecar_part(), &file.sidecar()),
             Step::SetAside { file } => {
-                self.remove(&file.sidecar());
-                self.remove(&file.sidecar_part());
                 if self.names.contains_key(&file.to_string()) {
                     self.rename(&file.to_string(), &file.bad());
                 }
+                self.remove(&file.sidecar());
+                self.remove(&file.sidecar_part());
             }
             Step::Remove { name } => self.remove(name),
             Step::Wait { .. } | Step::List { .. } | Step::Fetch { .. } | Step::Release { .. } | Step::Finish => {

@@ -240,14 +240,15 @@ impl StreamDirectory {
         self.at("write", &name, write())
     }
 
-    /// [`crate::machine::Step::SetAside`]. A file that is not there, or no longer, stays so.
+    /// [`crate::machine::Step::SetAside`]. A file that is not there, or no longer, stays so. It loses its sidecar last: without one, under its own name, it
+    /// would look unfinished for a moment, like something that may be deleted, and it may be all that is left of events that were released.
     pub fn set_aside(&self, file: FileName) -> Result<()> {
-        self.remove(&file.sidecar())?;
-        self.remove(&file.sidecar_part())?;
         match self.rename(&file.to_string(), &file.bad()) {
-            Err(DirectoryError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
-            renamed => renamed,
+            Err(DirectoryError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
         }
+        self.remove(&file.sidecar())?;
+        self.remove(&file.sidecar_part())
     }
 
     /// [`crate::machine::Step::Journal`]; the size of the journal then, in bytes.

@@ -487,3 +487,30 @@ proptest! {
         world.check_exactly_once(&events);
     }
 }
+
+/// A life ends between two releases of a file, the next one in the middle of setting that file aside, and somebody deletes what looks unfinished: the file
+/// is all that is left of the event that was released.
+#[test]
+fn a_bad_file_never_looks_unfinished() {
+    let run = |run: u32, events: &[u64]| events.iter().map(|e| accepted(run, *e)).collect::<Vec<_>>();
+    let events = [
+        run(1, &[0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 14, 15, 16, 17, 21, 22]),
+        run(2, &[0, 1, 2, 3, 4, 8, 9, 10, 16, 17, 18, 20, 22, 23, 38]),
+        run(3, &[0, 3, 6, 7, 8, 9, 11, 17, 18, 21, 22]),
+    ]
+    .concat();
+    let mut later = events.clone();
+    let first = later.split_off(later.len() / 2);
+    let mut world = World::new(11_863_763_213_413_296_792, first);
+    for (steps, rotten, silent) in [(78, 0, 2), (5, 1, 0)] {
+        (world.rotten, world.silent) = (rotten, silent);
+        assert_eq!(world.live(config(), steps), None);
+        world.delete_unfinished();
+        let event = later.pop().expect("there are more");
+        world.accepted.insert(event.key, event);
+    }
+    world.accepted.extend(later.into_iter().map(|event| (event.key, event)));
+    (world.rotten, world.silent) = (0, 0);
+    assert_eq!(world.live(config(), usize::MAX), Some(Ok(())));
+    world.check_exactly_once(&events);
+}

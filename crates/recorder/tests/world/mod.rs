@@ -419,11 +419,11 @@ impl World {
             }
             Step::PublishSidecar { file } => self.change(NameChange::Rename(file.sidecar_part(), file.sidecar())),
             Step::SetAside { file } => {
-                self.change(NameChange::Remove(file.sidecar()));
-                self.change(NameChange::Remove(file.sidecar_part()));
                 if self.names.contains_key(&file.to_string()) {
                     self.change(NameChange::Rename(file.to_string(), file.bad()));
                 }
+                self.change(NameChange::Remove(file.sidecar()));
+                self.change(NameChange::Remove(file.sidecar_part()));
             }
             Step::Remove { name } => self.change(NameChange::Remove(name)),
         }
