@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use forebay_engine::{Admission, Fetch, Put, Reply, Token};
 use forebay_store::{LaneRunner, StoreConfig};
 use forebay_types::{DriveNumber, FragmentId, ReadOutcome, crc32c};
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::engine::{Bench, crash};
 use crate::measure::median;
-use crate::random::Random;
 
 /// Data and parity shards.
 const WIDTHS: [(u8, u8); 2] = [(5, 1), (8, 2)];
@@ -171,10 +171,7 @@ fn read_in_all_orders(runner: &mut LaneRunner, sums: &[u32]) -> [f64; 2] {
 /// Each number once, in an order that is the same in each run.
 fn shuffled(count: u64) -> Vec<u64> {
     let mut numbers: Vec<u64> = (0..count).collect();
-    let mut random = Random(1);
-    for at in (1..numbers.len()).rev() {
-        numbers.swap(at, random.below(at as u64 + 1) as usize);
-    }
+    Rng::with_seed(1).shuffle(&mut numbers);
     numbers
 }
 

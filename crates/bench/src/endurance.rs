@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fastrand::Rng;
 use forebay_client::Client;
 use forebay_types::{EventKey, FragmentId, ReadOutcome};
 use serde_json::{Value, json};
 
 use crate::process::{DATA, Drives, PARITY, Server};
-use crate::random::Random;
 use crate::requests::{payload, status};
 
 const LANES: u16 = 2;
@@ -30,7 +30,7 @@ const RUN_EVERY: Duration = Duration::from_secs(60);
 /// A client of a server, and what is stored.
 struct Load {
     client: Client,
-    random: Random,
+    random: Rng,
     /// What all payloads are parts of.
     bytes: Bytes,
     /// Events that are stored, and the bytes of each.
@@ -90,7 +90,7 @@ impl Load {
     fn new(client: Client) -> Self {
         Load {
             client,
-            random: Random(1),
+            random: Rng::with_seed(1),
             bytes: payload(4 * SIZE_MAX),
             alive: Vec::new(),
             alive_bytes: 0,
@@ -115,10 +115,10 @@ impl Load {
 
     /// The bytes of a fragment, which its id alone decides.
     fn payload(&self, id: FragmentId) -> Bytes {
-        let mut random = Random((u64::from(id.run.0) << 48) | (id.event.0 << 8) | u64::from(id.source.0));
-        let size = SIZES[random.below(SIZES.len() as u64) as usize];
-        let bytes = (size / 2 + random.below(size)) as usize;
-        let at = random.below((self.bytes.len() - bytes) as u64) as usize;
+        let mut random = Rng::with_seed((u64::from(id.run.0) << 48) | (id.event.0 << 8) | u64::from(id.source.0));
+        let size = SIZES[random.u64(..SIZES.len() as u64) as usize];
+        let bytes = (size / 2 + random.u64(..size)) as usize;
+        let at = random.usize(..self.bytes.len() - bytes);
         self.bytes.slice(at..at + bytes)
     }
 
@@ -157,15 +157,15 @@ impl Load {
     }
 
     fn any_fragment(&mut self) -> FragmentId {
-        let (key, _) = self.alive[self.random.below(self.alive.len() as u64) as usize];
-        FragmentId::new(key.run.0, key.event.0, self.random.below(SOURCES) as u32)
+        let (key, _) = self.alive[self.random.u64(..self.alive.len() as u64) as usize];
+        FragmentId::new(key.run.0, key.event.0, self.random.u64(..SOURCES) as u32)
     }
 
     /// Deletes any events until so many bytes are left.
     fn delete_down_to(&mut self, goal: u64) {
         let mut events = Vec::new();
         while self.alive_bytes > goal {
-            let (key, bytes) = self.alive.swap_remove(self.random.below(self.alive.len() as u64) as usize);
+            let (key, bytes) = self.alive.swap_remove(self.random.u64(..self.alive.len() as u64) as usize);
             self.alive_bytes -= bytes;
             events.push(key);
         }

@@ -14,7 +14,6 @@ mod measure;
 mod memory;
 mod occupancy;
 mod process;
-mod random;
 mod rebuild;
 mod recovery;
 mod requests;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use forebay_engine::{Admission, LaneStatus, Put, Reply, Token};
 use forebay_store::{LaneRunner, StoreConfig};
 use forebay_types::{EventKey, FragmentId, PutOutcome, crc32c};
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::engine::{Bench, DATA, PARITY, crash};
 use crate::measure::median;
-use crate::random::Random;
 
 const RUN: u32 = 1;
 const FRAGMENT_BYTES: u64 = 10 << 10;
@@ -165,7 +165,7 @@ fn measure(directory: &Path, load: Load, percent: u64, round: u64) -> Row {
 /// A lane and what it was asked.
 struct Asked {
     runner: LaneRunner,
-    random: Random,
+    random: Rng,
     payload: Vec<u8>,
     crc: u32,
     next_event: u64,
@@ -186,7 +186,7 @@ impl Asked {
         let crc = crc32c(&payload);
         Asked {
             runner,
-            random: Random(seed),
+            random: Rng::with_seed(seed),
             payload,
             crc,
             next_event: 0,
@@ -244,7 +244,7 @@ impl Asked {
                 }
             }
         }
-        if self.random.below(SURVIVES) == 0 {
+        if self.random.u64(..SURVIVES) == 0 {
             self.survived += 1;
         } else {
             self.doomed.push(event);
@@ -259,7 +259,7 @@ impl Asked {
     /// Deletes events that do not survive, any of them, until so many are left.
     fn delete_down_to(&mut self, left: usize) {
         while self.doomed.len() > left {
-            let at = self.random.below(self.doomed.len() as u64) as usize;
+            let at = self.random.u64(..self.doomed.len() as u64) as usize;
             let event = self.doomed.swap_remove(at);
             while let Admission::Busy = self.runner.lane().delete(Token::NONE, EventKey::new(RUN, event)) {
                 self.wait();

@@ -129,7 +129,10 @@ impl SegmentTable {
     }
 
     /// Every flush with its records.
-    fn by_flush(&self) -> impl Iterator<Item = (&FlushEntry, &[TableEntry])> {
+    ///
+    /// # Panics
+    /// When flushes have more records than there are: a table that was decoded is checked.
+    pub fn by_flush(&self) -> impl Iterator<Item = (&FlushEntry, &[TableEntry])> {
         let mut rest = self.records.as_slice();
         self.flushes.iter().map(move |flush| {
             let (records, after) = rest.split_at(flush.record_count as usize);

@@ -13,9 +13,9 @@ use super::{Lane, Read, State};
 use crate::check::{FlushCheck, FlushPlace};
 use crate::read::Reader;
 use crate::repair::Repaired;
-use crate::segments::SegmentIndex;
+use crate::segments::{FlushSpan, SegmentIndex};
 
-use super::compact::{Compaction, FlushTables, Live, ToRead};
+use super::compact::{Compaction, FlushTables, Live};
 use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
@@ -49,7 +49,7 @@ pub(super) enum Stepped {
     /// What was found damaged in it was written again.
     Mended(FlushCheck, Repaired),
     /// The table of a flush was read, or those of all flushes of a segment, if they could be.
-    Tabled(ToRead, Option<FlushTables>),
+    Tabled(Option<FlushSpan>, Option<FlushTables>),
     /// What lives of a flush was read.
     Lives(Vec<Live>),
     /// An event of so many bytes was read, as the payload of one record, if all of it could be.
@@ -152,7 +152,7 @@ impl Lane {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
             Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
-            Stepped::Tabled(of, tables) => self.flushes_are_tabled(segment, &of, tables),
+            Stepped::Tabled(of, tables) => self.flushes_are_tabled(segment, of, tables),
             Stepped::Lives(live) => self.flush_lives(segment, live),
             Stepped::Joined(key, bytes, payload) => self.event_is_read(segment, key, bytes, payload),
             Stepped::Suspected(read) => self.suspects_are_read(read),

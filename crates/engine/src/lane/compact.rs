@@ -95,12 +95,9 @@ struct Compacting {
 }
 
 /// A part of a segment that is emptied.
-#[derive(Clone, Debug)]
-pub(super) enum ToRead {
-    /// The table of all of it.
-    Tables,
-    /// The table of one flush.
-    Table(FlushSpan),
+enum ToRead {
+    /// The table of a flush; of all of them when none is named.
+    Table(Option<FlushSpan>),
     /// Records of a flush that lived when its table was read.
     Records(FlushSpan, Vec<TableEntry>),
 }
@@ -238,17 +235,17 @@ impl Lane {
         let Some(next) = current.left.pop_front() else { return self.end_compacting() };
         match next {
             ToRead::Records(span, records) => self.read_records(segment, span, records),
-            table => self.read_table(segment, table),
+            ToRead::Table(of) => self.read_table(segment, of),
         }
         true
     }
 
-    fn read_table(&mut self, segment: SegmentIndex, of: ToRead) {
+    fn read_table(&mut self, segment: SegmentIndex, of: Option<FlushSpan>) {
         self.background.compaction.reading += 1;
         self.start_step(segment, move |reader| async move {
             let tables = match of {
-                ToRead::Table(span) => reader.table(span).await.map(|table| vec![(span, table)]),
-                ToRead::Tables | ToRead::Records(..) => reader.tables().await,
+                Some(span) => reader.table(span).await.map(|table| vec![(span, table)]),
+                None => reader.tables().await,
             };
             Stepped::Tabled(of, tables)
         });
@@ -300,8 +297,8 @@ impl Lane {
         let known = self.segments.get(segment);
         let records: usize = known.flushes.iter().map(|span| span.record_count as usize).sum();
         let left = match known.state == SegmentState::Closed && records * TABLE_ENTRY_BYTES <= TABLES_BYTES_MAX {
-            true => VecDeque::from([ToRead::Tables]),
-            false => known.flushes.iter().map(|span| ToRead::Table(*span)).collect(),
+            true => VecDeque::from([ToRead::Table(None)]),
+            false => known.flushes.iter().map(|span| ToRead::Table(Some(*span))).collect(),
         };
         let id = known.id;
         if self.background.compaction.emptied.is_empty() {
@@ -313,7 +310,12 @@ impl Lane {
     }
 
     /// Tables are here: what lives by them is read next.
-    pub(super) fn flushes_are_tabled(&mut self, segment: SegmentIndex, of: &ToRead, tables: Option<FlushTables>) {
+    pub(super) fn flushes_are_tabled(
+        &mut self,
+        segment: SegmentIndex,
+        of: Option<FlushSpan>,
+        tables: Option<FlushTables>,
+    ) {
         self.background.compaction.reading -= 1;
         let living = |(span, mut table): (FlushSpan, Vec<TableEntry>)| {
             table.retain(|entry| self.lives_in(segment, &span, entry));
@@ -322,10 +324,8 @@ impl Lane {
         let next: Vec<ToRead> = match (tables, of) {
             (Some(tables), _) => tables.into_iter().filter_map(living).collect(),
             // What a closing flush says stands in the tables of the others, too.
-            (None, ToRead::Tables) => {
-                self.segments.get(segment).flushes.iter().map(|span| ToRead::Table(*span)).collect()
-            }
-            (None, _) => return self.cannot_compact(segment),
+            (None, None) => self.segments.get(segment).flushes.iter().map(|span| ToRead::Table(Some(*span))).collect(),
+            (None, Some(_)) => return self.cannot_compact(segment),
         };
         // It may have been left meanwhile.
         if let Some(current) = self.background.compaction.current.as_mut().filter(|current| current.segment == segment)
@@ -366,14 +366,12 @@ impl Lane {
             RecordKind::Fragment => {
                 let known = self.index.event(key).and_then(|event| event.fragment(entry.source));
                 known.is_some_and(|known| {
-                    known.segment == segment && known.position == span.position + entry.offset_units
+                    known.segment == segment && known.position == span.position.saturating_add(entry.offset_units)
                 })
             }
-            RecordKind::Event => {
-                self.index.event(key).and_then(|event| event.whole()).is_some_and(|known| {
-                    known.segment == segment && known.position == span.position + entry.offset_units
-                })
-            }
+            RecordKind::Event => self.index.event(key).and_then(|event| event.whole()).is_some_and(|known| {
+                known.segment == segment && known.position == span.position.saturating_add(entry.offset_units)
+            }),
             RecordKind::Accept | RecordKind::Release => {
                 self.accepted.get(key).is_some_and(|accepted| accepted.records().any(|at| at == segment))
             }
@@ -535,11 +533,8 @@ impl Reader {
     /// The records of all flushes of a closed segment; `None` when its closing flush cannot be read.
     async fn tables(&self) -> Option<FlushTables> {
         let (table, _) = self.closing_table().await?;
-        let spans = spans_of(&table);
-        let mut records = table.records.into_iter();
-        Some(
-            spans.into_iter().map(|span| (span, records.by_ref().take(span.record_count as usize).collect())).collect(),
-        )
+        let records = table.by_flush().map(|(_, records)| records.to_vec());
+        Some(spans_of(&table).into_iter().zip(records).collect())
     }
 }
 
