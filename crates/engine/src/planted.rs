@@ -97,7 +97,7 @@ mistakes!(
     RebuildIntoFreedSlot = "rebuild-into-freed-slot",
     /// A segment counts as whole when it was made anew in part.
     RebuildHalf = "rebuild-half",
-    /// A new place counts before a durable checkpoint lists it.
+    /// A new place counts before a durable checkpoint lists it, also for what may fail.
     RebuildUnlisted = "rebuild-unlisted",
     /// A retry of a put whose first attempt is on its way is acknowledged at once.
     RepeatAcknowledged = "repeat-acknowledged",

@@ -400,7 +400,8 @@ impl Lane {
         };
         let none_waits = !rebuild.stale && status.segments_waiting == 0 && status.segments_stuck == 0;
         let lies_on_members = self.segments.alive_by_drive().keys().all(|drive| self.is_home(*drive));
-        status.is_whole = self.is_serving() && none_waits && lies_on_members && rebuild.listed == Listed::Yes;
+        let listed = rebuild.listed == Listed::Yes || planted(Planted::RebuildUnlisted);
+        status.is_whole = self.is_serving() && none_waits && lies_on_members && listed;
         status.waits_for = match rebuild.queue.front() {
             Some((index, _)) if rebuild.no_slot_at.is_some() => {
                 let shards = self.segments.find(*index).map_or(0, |segment| segment.shards.len());
