@@ -260,6 +260,11 @@ impl Drives {
         self.rounds.values().any(|round| !round.on_way.is_empty())
     }
 
+    /// Whether a lane's checkpoint is being written.
+    pub(crate) fn lane_checkpoints_on_their_way(&self) -> bool {
+        self.rounds.iter().any(|(queue, round)| *queue != Queue::Control && !round.on_way.is_empty())
+    }
+
     /// Drives that have a checkpoint, or a superblock, that others have not yet.
     pub(crate) fn ahead(&self) -> BTreeSet<DriveNumber> {
         let in_part = self.rounds.values().filter(|round| !round.on_way.is_empty());

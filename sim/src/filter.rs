@@ -37,10 +37,10 @@ fn verdict(key: EventKey) -> Verdict {
     if streams.is_empty() { Verdict::Reject } else { Verdict::Accept(streams) }
 }
 
-/// The server as its clients can know it: which process, and its clock.
+/// The server as its clients can know it: which process, if any, and its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerTime {
-    pub(crate) process: u64,
+    pub(crate) process: Option<u64>,
     pub(crate) clock: Time,
 }
 
@@ -164,13 +164,9 @@ impl Filter {
         counts: &mut FaultCounts,
     ) {
         for event in &reply.events {
-            if asked.process == received.process {
-                let lease = LeaseTime {
-                    process: asked.process,
-                    asked: asked.clock,
-                    received: received.clock,
-                    duration: self.lease,
-                };
+            // What arrives when its process is gone says nothing of the leases of another one.
+            if let Some(process) = asked.process.filter(|_| asked.process == received.process) {
+                let lease = LeaseTime { process, asked: asked.clock, received: received.clock, duration: self.lease };
                 model.leased(event.key, moment, lease);
             }
         }

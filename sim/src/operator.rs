@@ -107,8 +107,8 @@ impl World {
         }
         let members = process.members();
         if members.contains(&old) {
-            // As often as it takes: nothing else is to be decided.
-            if process.control().retire_drive(old).is_ok() {
+            // As often as it takes, when whoever carries commands out is not busy.
+            if process.control().waiting_for().is_empty() && process.control().retire_drive(old).is_ok() {
                 self.drives.spoil(old);
             }
             return;

@@ -535,6 +535,7 @@ pub(crate) fn lane_config(
         drive_timeout: scenario.drive_timeout,
         incomplete_after: scenario.incomplete_after,
         background_percent: scenario.background_percent,
+        rebuild_percent: scenario.rebuild_percent,
         background_read_bytes: u32::try_from(scenario.flush_bytes).unwrap_or(u32::MAX),
         scrub_period: scenario.scrub_period,
         lease_attempts_max: scenario.lease_attempts_max,

@@ -309,7 +309,7 @@ impl World {
     fn clients(&mut self) {
         let up = self.process.is_some();
         let server = ServerTime {
-            process: self.processes,
+            process: up.then_some(self.processes),
             clock: self.process.as_ref().map_or(self.now, |process| process.clock(self.now)),
         };
         let mut drive = |links: &mut Links| links.drive(self.now, &mut self.network, up);

@@ -49,7 +49,7 @@ pub fn rebuild(directory: &Path, rounds: usize, payload_bytes: u64) -> Value {
         "fragment_bytes": FRAGMENT_BYTES,
         "payload_bytes": payload_bytes,
         "rounds": rounds,
-        "background_percent": StoreConfig::default().background_percent,
+        "rebuild_percent": StoreConfig::default().rebuild_percent,
         "rebuild_bytes_per_s": of(|round| round.alone),
         "fio_same_mix_bytes_per_s": of(|round| round.fio),
         "ratio_to_fio": of(|round| round.alone / round.fio),

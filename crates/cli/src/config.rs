@@ -71,6 +71,7 @@ const NUMBERS: &[Number] = &[
     number("store.incomplete-after-ms", |c| Some(c.store.incomplete_after_ms), 10..=86_400_000),
     number("store.lease-attempts-max", |c| Some(c.store.lease_attempts_max.into()), 1..=255),
     number("store.background-percent", |c| Some(c.store.background_percent.into()), 1..=100),
+    number("store.rebuild-percent", |c| Some(c.store.rebuild_percent.into()), 1..=100),
     Number { or_zero: true, ..number("store.scrub-period-s", |c| Some(c.store.scrub_period_s), 60..=31_536_000) },
     number("server.staging-bytes", |c| Some(c.server.staging_bytes as u64), 2 << 20..=16 << 30),
     number("server.out-buffer-bytes", |c| Some(c.server.out_buffer_bytes as u64), 64 << 10..=1 << 30),

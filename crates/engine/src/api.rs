@@ -246,8 +246,10 @@ pub struct LaneConfig {
     /// With too few drives for full protection new segments get fewer parities, but not fewer than these: `geometry.parity_shards` when no
     /// protection is to be given up.
     pub parity_min: u8,
-    /// Of the time so much goes to what nobody waits for (rebuild, scrub) while requests come, in percent; 100: it never rests.
+    /// Of the time so much goes to what nobody waits for (scrub, compaction) while requests come, in percent; 100: it never rests.
     pub background_percent: u8,
+    /// And so much to what brings protection back: making lost shards anew, and mending.
+    pub rebuild_percent: u8,
     /// Bytes of a flush that rebuild reads from each drive at once, and scrub when it is more than it takes anyway. Disks want as much as a head can read
     /// before it moves on; the lane's other work waits while it computes with it.
     pub background_read_bytes: u32,

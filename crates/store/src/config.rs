@@ -37,9 +37,11 @@ pub struct StoreConfig {
     pub incomplete_after_ms: u64,
     /// After so many leases that nobody answered an event is accepted into the stream `debug`.
     pub lease_attempts_max: u16,
-    /// Of the time so much goes to what nobody waits for (rebuild, scrub) while requests come, in percent; while none come, all of it. 100: it
-    /// does not yield.
+    /// Of the time so much goes to what nobody waits for (scrub, compaction) while requests come, in percent; while none come, all of it. 100:
+    /// it does not yield.
     pub background_percent: u8,
+    /// And so much to what brings protection back (rebuild, mending).
+    pub rebuild_percent: u8,
     /// Every closed segment is read whole, and mended where it is damaged, once in so many seconds; 0: never.
     pub scrub_period_s: u64,
     /// How drives are reached.
@@ -68,6 +70,7 @@ impl Default for StoreConfig {
             incomplete_after_ms: 5000,
             lease_attempts_max: 5,
             background_percent: 50,
+            rebuild_percent: 80,
             scrub_period_s: 7 * 86_400,
             media: MediaConfig::default(),
             parity_min: None,

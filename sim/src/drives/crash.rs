@@ -12,15 +12,22 @@ enum Tear {
     Nothing,
     /// Everything on each second drive, nothing on the others.
     ByDrive(u64),
+    /// Of each write some blocks and not the others: nothing that was on its way is whole anywhere.
+    InPart,
     /// Of each write something else, in one of so many ways.
     EachItsOwn(u64),
 }
 
 impl Tear {
-    fn some(random: &mut Random, torn: bool) -> Tear {
+    /// `checkpoint`: one is on its way, of which a part hurts most.
+    fn some(random: &mut Random, torn: bool, checkpoint: bool) -> Tear {
+        if torn && checkpoint && random.per_mille(400) {
+            return Tear::InPart;
+        }
         match random.below(10) {
-            0..4 => Tear::Nothing,
-            4 => Tear::ByDrive(random.below(2)),
+            0..3 => Tear::Nothing,
+            3 => Tear::ByDrive(random.below(2)),
+            4 if torn => Tear::InPart,
             _ => Tear::EachItsOwn(if torn { 4 } else { 2 }),
         }
     }
@@ -30,11 +37,12 @@ impl Drives {
     /// The process is gone: of each write on its way any blocks may be there, and nothing comes back.
     pub(crate) fn crash(&mut self) {
         self.due.clear();
+        let checkpoint = self.lane_checkpoints_on_their_way();
         self.rounds.clear();
         self.held = None;
         // Nobody is left who could take them out.
         self.drives.values_mut().for_each(|drive| drive.refused_at = None);
-        let tear = Tear::some(&mut self.random, self.enabled.contains(&Fault::TornWrite));
+        let tear = Tear::some(&mut self.random, self.enabled.contains(&Fault::TornWrite), checkpoint);
         for Unsynced { drive, offset, before, .. } in self.unsynced.iter_mut().flat_map(std::mem::take).rev() {
             let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
             contents[offset as usize..offset as usize + before.len()].copy_from_slice(&before);
@@ -48,9 +56,13 @@ impl Drives {
             let how = match &tear {
                 Tear::Nothing => 1,
                 Tear::ByDrive(has) => u64::from(operation.drive.0 as u64 & 1 != *has),
+                Tear::InPart => 2,
                 Tear::EachItsOwn(ways) => self.random.below(*ways),
             };
-            let first = self.random.below(blocks as u64 + 1) as usize;
+            let first = match &tear {
+                Tear::InPart if blocks > 1 => self.random.within(1..blocks as u64) as usize,
+                _ => self.random.below(blocks as u64 + 1) as usize,
+            };
             let mut written = 0;
             for block in 0..blocks {
                 let there = match how {

@@ -12,8 +12,8 @@ use crate::faults::Fault;
 /// A crash waits so long for the moment at which it hurts.
 const WAITS: Duration = Duration::from_millis(400);
 
-/// And so long for a rebuild to end.
-const WAITS_FOR_REBUILD: Duration = Duration::from_secs(4);
+/// And so long for a rebuild to end, or for a start to have read what there is.
+const WAITS_LONG: Duration = Duration::from_secs(4);
 
 /// The moment that a crash waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) enum CrashWhen {
     Writing,
     /// A checkpoint or a superblock is.
     Checkpoint,
+    /// A checkpoint of a lane is, which after a start comes behind what the control part writes.
+    LaneCheckpoint,
     /// It is on some drives, and on its way to others.
     CheckpointInPart,
     /// All is protected by what the lanes say: at once when they say so already, else when a rebuild ended and all that it made counts.
@@ -31,7 +33,10 @@ pub(super) enum CrashWhen {
 
 impl CrashWhen {
     fn waits(self) -> Duration {
-        if self == Self::Protected { WAITS_FOR_REBUILD } else { WAITS }
+        match self {
+            Self::Protected | Self::LaneCheckpoint => WAITS_LONG,
+            _ => WAITS,
+        }
     }
 }
 
@@ -64,6 +69,7 @@ impl World {
             CrashWhen::AtOnce => true,
             CrashWhen::Writing => self.drives.writes_on_their_way(),
             CrashWhen::Checkpoint => self.drives.checkpoints_on_their_way(),
+            CrashWhen::LaneCheckpoint => self.drives.lane_checkpoints_on_their_way(),
             CrashWhen::CheckpointInPart => !self.drives.ahead().is_empty(),
             CrashWhen::Protected => self.process.as_ref().is_some_and(|process| self.is_protected(process)),
         };
@@ -117,7 +123,12 @@ impl World {
         self.crash_hits_start = self.scenario.knows(Fault::CrashInRecovery) && self.random.per_mille(often);
         if self.crash_hits_start {
             self.next_crash = Some(self.start_at + self.random.micros(50..8000));
-            self.crash_when = if self.random.per_mille(500) { CrashWhen::Writing } else { CrashWhen::AtOnce };
+            self.crash_when = match self.random.below(4) {
+                0 => CrashWhen::AtOnce,
+                1 => CrashWhen::Writing,
+                // What a start writes by what it took goes over what whoever does not find that would take.
+                _ => CrashWhen::LaneCheckpoint,
+            };
         }
     }
 

@@ -8,7 +8,7 @@ use forebay_engine::{
     Admission, DriveInfo, Fetch, Lane, LaneConfig, LaneEvent, LaneStatus, Membership, Put, Reply, Token,
 };
 use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
-use forebay_store::Profile;
+use forebay_store::{Profile, StoreConfig};
 use forebay_types::placement::EVENTS_PER_GROUP;
 use forebay_types::{DriveNumber, DriveUuid, EventKey, FragmentId, PutOutcome, StoreUuid, Time, crc32c};
 
@@ -111,7 +111,8 @@ impl World {
             incomplete_after: Duration::from_secs(3600),
             lease_attempts_max: 5,
             parity_min: shape.parity,
-            background_percent: 50,
+            background_percent: StoreConfig::default().background_percent,
+            rebuild_percent: StoreConfig::default().rebuild_percent,
             background_read_bytes: profile.background_read_bytes(),
             scrub_period: Duration::ZERO,
             read_only: false,

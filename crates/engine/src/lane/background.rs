@@ -1,8 +1,8 @@
 //! Work that nobody waits for: mending what was found damaged, making lost shards anew, looking at everything once per period.
 //!
 //! It goes in steps of one flush, some of them on their way at once, one after the other; while requests come, after each the lane rests for as
-//! long as its share of the time demands. Each step pins its segment: what it reads and
-//! writes is not freed meanwhile.
+//! long as its share of the time demands: less after one that brings protection back than after others. Each step pins its segment: what it
+//! reads and writes is not freed meanwhile.
 
 use std::future::Future;
 use std::time::Duration;
@@ -96,9 +96,8 @@ impl Lane {
 
     fn may_step(&self) -> bool {
         let background = &self.background;
-        let asked = self.has_requests() && self.share_percent() < 100;
         let most = STEPS_MAX.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
-        background.running < most && (!asked || background.rests_until <= self.now)
+        background.running < most && (!self.has_requests() || background.rests_until <= self.now)
     }
 
     /// When [`Lane::work_in_background`] has something to do although nothing came.
@@ -114,6 +113,16 @@ impl Lane {
         };
         let naming = self.has_losses_to_name().then_some(self.now);
         [step, self.next_tell(), naming].into_iter().flatten().min()
+    }
+
+    /// The share of the time, beside requests, for what such a step belongs to.
+    fn percent_of_time(&self, step: &Stepped) -> u8 {
+        let percent = match step {
+            Stepped::Rebuilt(..) | Stepped::Mended(..) => self.config.rebuild_percent,
+            Stepped::Tabled(..) | Stepped::Lives(..) | Stepped::Joined(..) => self.compaction_percent(),
+            Stepped::Checked(..) | Stepped::Suspected(..) => self.config.background_percent,
+        };
+        percent.clamp(1, 100)
     }
 
     /// Starts a step on a segment.
@@ -146,7 +155,7 @@ impl Lane {
         self.background.running -= 1;
         segments.iter().for_each(|segment| self.segments.get_mut(*segment).pins -= 1);
         let segment = segments[0];
-        let percent = self.share_percent() as u32;
+        let percent = u32::from(self.percent_of_time(&stepped));
         self.background.rests_until = self.now + self.now.since(began) * (100 - percent) / percent;
         match stepped {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),

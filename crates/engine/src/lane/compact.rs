@@ -149,13 +149,12 @@ impl Lane {
         Some(space.free_for_fragments() as u64 * 100 / space.total().max(1) as u64)
     }
 
-    /// The share of the time that is for what nobody waits for, beside requests, in percent. While a segment is emptied and room is scarce it is more: else
-    /// writers would wait for what rests.
-    pub(super) fn share_percent(&self) -> u64 {
-        let percent = u64::from(self.config.background_percent.clamp(1, 100));
-        let free = self.percent_free().filter(|_| self.background.compaction.current.is_some());
-        let scarce = free.map_or(0, |free| FREE_PERCENT_SCARCE.saturating_sub(free));
-        percent + (100 - percent) * scarce / FREE_PERCENT_SCARCE
+    /// The share of the time for emptying segments, beside requests, in percent. While room is scarce it is more: else writers would wait for
+    /// what rests.
+    pub(super) fn compaction_percent(&self) -> u8 {
+        let percent = self.config.background_percent.min(100);
+        let scarce = self.percent_free().map_or(0, |free| FREE_PERCENT_SCARCE.saturating_sub(free));
+        percent + (u64::from(100 - percent) * scarce / FREE_PERCENT_SCARCE) as u8
     }
 
     /// How much of the index is free, as far as writing accepted events as one record may change it.

@@ -72,6 +72,7 @@ impl Driven {
             lease_attempts_max: 3,
             parity_min: 1,
             background_percent: 50,
+            rebuild_percent: 80,
             background_read_bytes: 64 << 10,
             scrub_period: Duration::ZERO,
             read_only: false,

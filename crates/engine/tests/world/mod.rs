@@ -342,6 +342,7 @@ impl World {
             lease_attempts_max: self.setup.lease_attempts_max,
             parity_min: self.shape.parity_min,
             background_percent: 50,
+            rebuild_percent: 80,
             background_read_bytes: if self.epoch.is_multiple_of(2) { 4096 } else { 1 << 20 },
             scrub_period: Duration::from_millis(30),
             read_only: false,
