@@ -5,6 +5,8 @@
 //!   nine tenths dead, everywhere. New events go the same way soon after they came.
 //! - *backlog*: that much of the room is alive and stays so: for each event that comes, one of those that do not survive is deleted, any of them.
 
+mod served;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -69,6 +71,7 @@ pub fn occupancy(directory: &Path, rounds: usize) -> Value {
         "survivors_percent": 100 / SURVIVES,
         "rounds": rounds,
     });
+    result["served"] = served::served(directory, rounds);
     for (name, load) in [("survivors", Load::Survivors), ("backlog", Load::Backlog)] {
         eprintln!("{name}: occupied %, taken %, alive %, GB/s, p50 ms, p99 ms, copied, on media, refused");
         // All occupancies in each round: a machine that is faster for a while is so for all of them.

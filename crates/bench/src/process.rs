@@ -22,11 +22,17 @@ pub struct Drives {
 impl Drives {
     /// Makes a store of `lanes` lanes on files of `drive_bytes` each.
     pub fn new(directory: &Path, drive_bytes: u64, lanes: u16) -> Self {
+        Drives::with_slots(directory, drive_bytes, lanes, None)
+    }
+
+    /// The same with slots of a size that is not chosen by that of the drives.
+    pub fn with_slots(directory: &Path, drive_bytes: u64, lanes: u16, slot_bytes: Option<u64>) -> Self {
         let directory = tempfile::TempDir::new_in(directory).expect("a directory can be made");
         let paths: Vec<PathBuf> = (0..DATA + PARITY).map(|n| directory.path().join(format!("drive{n}"))).collect();
         let mut options = InitOptions::new(DATA, PARITY);
         options.drive_bytes = Some(drive_bytes);
         options.lanes = Some(lanes);
+        options.slot_bytes = slot_bytes;
         init(&paths, &options, &mut |_| {}).expect("a store can be made");
         Drives { directory, paths }
     }

@@ -84,18 +84,21 @@ pub const LANE_CREDIT_BYTES: u64 = 64 << 20;
 /// The least credit of a connection.
 pub const CREDIT_BYTES_MIN: u64 = 1 << 20;
 
-/// Below so many thousandths of free segments, or of free memory for the index, writers are asked to wait: the busy mark (docs/space.md). Early enough
-/// that they feel it before they are refused, late enough that a store at nine tenths writes as fast as an empty one.
-pub const BUSY_BELOW_PER_MILLE: u64 = 100;
+/// Below so many thousandths of free segments, or of free memory for the index, a lane is filling: the mark that all others are told by (docs/space.md).
+pub const FILLING_BELOW_PER_MILLE: u64 = 100;
 
-/// Below so many free segments they are too, in a lane that has four times as many.
-pub const BUSY_BELOW_SEGMENTS: u64 = 4;
+/// Below so many free segments it is too, when it has four times as many.
+pub const FILLING_BELOW_SEGMENTS: u64 = 4;
 
-/// With less left than this, in percent of the busy mark, reads of monitors, of movers and of filters from the drives are slowed: at 80, 85 and 95 %
+/// With no more left than this, in percent of the filling mark, writers are asked to wait: the busy mark. Early enough that they feel it before they are
+/// refused, late enough that a store at nine tenths writes as fast as an empty one while compaction makes room.
+pub const BUSY_PERCENT: u64 = 50;
+
+/// With less left than this, in percent of the filling mark, reads of monitors, of movers and of filters from the drives are slowed: at 80, 85 and 95 %
 /// occupancy. Compaction has to make the room by then, and reads are what competes with it.
 pub const SLOWED_BELOW_PERCENT: [u64; 3] = [200, 150, 50];
 
-/// And until there is so much again: each step ends where the one before began, the busy mark among them.
+/// And until there is so much again: each step ends where the one before began, the filling mark among them.
 pub const SLOWED_UNTIL_PERCENT: [u64; 3] = [250, 200, 100];
 
 /// Of the reads from drives that a class (readout, filter, mover, monitor) may have under way, it has one part of so many while it is slowed: the later and
@@ -107,8 +110,8 @@ pub const RATES_EVERY: Duration = Duration::from_secs(1);
 /// The time over which rates are told.
 pub const RATES_AGE: Duration = Duration::from_secs(60);
 
-/// The waits that writers are asked for, from the first to the last free segment, in milliseconds.
-pub const BUSY_MS: (u32, u32) = (20, 200);
+/// The waits that writers are asked for, from the busy to the full mark, in milliseconds.
+pub const BUSY_MS: (u32, u32) = (1, 200);
 
 /// How old counts may be that are costly to make.
 pub const COUNTS_AGE: Duration = Duration::from_millis(50);

@@ -6,8 +6,8 @@ use forebay_protocol::Class;
 use serde::Serialize;
 
 use crate::limits::{
-    BUSY_BELOW_PER_MILLE, BUSY_BELOW_SEGMENTS, BUSY_MS, READS_BYTES_MAX, READS_MAX, SLOWED_BELOW_PERCENT, SLOWED_PART,
-    SLOWED_UNTIL_PERCENT,
+    BUSY_MS, BUSY_PERCENT, FILLING_BELOW_PER_MILLE, FILLING_BELOW_SEGMENTS, READS_BYTES_MAX, READS_MAX,
+    SLOWED_BELOW_PERCENT, SLOWED_PART, SLOWED_UNTIL_PERCENT,
 };
 use crate::schedule::class_place;
 
@@ -31,7 +31,7 @@ impl Pressure {
     pub const ALL: [Pressure; 4] =
         [Pressure::None, Pressure::MonitorsSlowed, Pressure::MoversSlowed, Pressure::FiltersSlowed];
 
-    /// The step that holds now, when this one held before. `left`: what is left, in percent of the busy mark.
+    /// The step that holds now, when this one held before. `left`: what is left, in percent of the filling mark.
     fn after(self, left: u64) -> Pressure {
         let holds = |step: &Pressure| {
             let (below, until) = (SLOWED_BELOW_PERCENT[*step as usize - 1], SLOWED_UNTIL_PERCENT[*step as usize - 1]);
@@ -89,31 +89,32 @@ impl Asked {
     }
 }
 
-/// Below so many free segments writers are asked to wait, when fragments may take so many altogether.
-pub(crate) fn busy_below(segments: u64) -> u64 {
-    // A lane of few segments has fewer than the share below which writers wait before the last one: they wait earlier.
-    (segments * BUSY_BELOW_PER_MILLE).div_ceil(1000).max(BUSY_BELOW_SEGMENTS.min(segments / 4)).max(1)
+/// Below so many free segments a lane is filling, when fragments may take so many altogether.
+pub(crate) fn filling_below(segments: u64) -> u64 {
+    // A lane of few segments has fewer than that share before the last one: the mark comes earlier.
+    (segments * FILLING_BELOW_PER_MILLE).div_ceil(1000).max(FILLING_BELOW_SEGMENTS.min(segments / 4)).max(1)
 }
 
-/// What is left of the room or of the index, whichever is less, in percent of where writers are asked to wait. `None`: nothing can be written anyway.
+/// What is left of the room or of the index, whichever is less, in percent of the filling mark. `None`: nothing can be written anyway.
 fn left_percent(status: &LaneStatus) -> Option<u64> {
     let segments = status.segments_total.saturating_sub(status.segments_reserved);
     if status.state != "serving" || segments == 0 {
         return None;
     }
     let is_empty = status.segments_free >= segments;
-    let room = if is_empty { u64::MAX } else { status.segments_free * 100 / busy_below(segments) };
+    let room = if is_empty { u64::MAX } else { status.segments_free * 100 / filling_below(segments) };
     let index_free = status.index_bytes_max.saturating_sub(status.index_bytes);
     let index =
-        index_free.saturating_mul(100).checked_div((status.index_bytes_max * BUSY_BELOW_PER_MILLE).div_ceil(1000));
+        index_free.saturating_mul(100).checked_div((status.index_bytes_max * FILLING_BELOW_PER_MILLE).div_ceil(1000));
     Some(room.min(index.unwrap_or(u64::MAX)))
 }
 
 /// How long writers are asked to wait with so much left, in milliseconds.
 fn busy_ms(left: u64) -> u32 {
     let (from, to) = BUSY_MS;
-    let missing = u32::try_from(100u64.saturating_sub(left)).unwrap_or(0);
-    if missing == 0 { 0 } else { from + missing * (to - from) / 100 }
+    let beyond = BUSY_PERCENT.checked_sub(left).map(|percent| percent as u32);
+    // By the square: a wait that began with its full weight would stop writers by turns where a little less speed is all that is needed.
+    beyond.map_or(0, |percent| from + (to - from) * percent.pow(2) / (BUSY_PERCENT as u32).pow(2))
 }
 
 #[cfg(test)]
@@ -192,9 +193,9 @@ mod tests {
         let asked = |free, index| Asked::default().after(&status(free, 100, index));
         assert_eq!(asked(100, 800), Asked::default());
         assert_eq!(asked(100, 810), Asked { step: MonitorsSlowed, busy_ms: 0 });
-        assert_eq!(asked(100, 960), Asked { step: FiltersSlowed, busy_ms: 128 });
-        assert_eq!(asked(4, 0), Asked { step: FiltersSlowed, busy_ms: 128 });
-        assert_eq!(asked(4, 960), Asked { step: FiltersSlowed, busy_ms: 128 });
+        assert_eq!(asked(100, 960), Asked { step: FiltersSlowed, busy_ms: 8 });
+        assert_eq!(asked(4, 0), Asked { step: FiltersSlowed, busy_ms: 8 });
+        assert_eq!(asked(4, 960), Asked { step: FiltersSlowed, busy_ms: 8 });
         assert_eq!(asked(100, 1200), Asked { step: FiltersSlowed, busy_ms: 200 });
     }
 

@@ -9,7 +9,7 @@ use super::limits::{
 use super::observation::{Observation, SeenLane};
 use super::{Wanted, human, list};
 use crate::alarm::Alarm;
-use crate::pressure::{Pressure, busy_below};
+use crate::pressure::{Pressure, filling_below};
 
 const ADVICE: &str = "see that filters decide and recorders ship, or delete events";
 
@@ -117,7 +117,7 @@ fn filling(seen: &Observation, raised: bool) -> Option<String> {
         ));
     }
     let halves = if raised { ROOM_GOOD_HALVES } else { 2 };
-    if written(seen).any(|lane| 2 * lane.segments_free < halves * busy_below(lane.segments)) {
+    if written(seen).any(|lane| 2 * lane.segments_free < halves * filling_below(lane.segments)) {
         return Some(format!("{percent} % are free{time}{pressed}; {ADVICE}"));
     }
     let bound_s = if raised { TIME_LEFT_GOOD_S } else { TIME_LEFT_LOW_S };

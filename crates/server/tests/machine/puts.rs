@@ -226,7 +226,7 @@ fn a_busy_lane_is_asked_again_without_a_completion_too() {
 
 #[test]
 fn writers_are_told_to_wait_before_the_store_is_full() {
-    for (segments_free, expected) in [(100, 0), (10, 0), (9, 38), (0, 200)] {
+    for (segments_free, expected) in [(100, 0), (6, 0), (5, 1), (4, 8), (2, 72), (0, 200)] {
         let mut world = World::new(config());
         world.lane.segments_free = segments_free;
         world.now = forebay_types::Time(1 << 40);
