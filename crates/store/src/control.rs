@@ -357,9 +357,24 @@ impl ControlThread {
                 }
             }
         }
+        self.tell_who_left(&control);
         let clean = control.is_clean();
         self.control = Some(control);
         self.update(|status| status.clean = clean);
+    }
+
+    /// A drive that refuses a superblock is left out by the control part itself, and no lane has a reason to say so.
+    fn tell_who_left(&self, control: &Control) {
+        for DriveInfo { number, .. } in control.drives().iter().filter(|info| !(info.member && info.present)) {
+            let is_news = |drive: &DriveStatus| drive.number == number.0 && drive.state == "member";
+            if !lock(&self.shared.status).drives.iter().any(is_news) {
+                continue;
+            }
+            let reason = "it refused a superblock";
+            self.update(|status| mark_failed(status, *number, reason));
+            let meaning = what_is_left(&lock(&self.shared.status));
+            tracing::error!(drive = %number, reason, "a drive failed: {meaning}");
+        }
     }
 
     /// Does what operators want.
@@ -452,7 +467,7 @@ fn mark_failed(status: &mut ControlStatus, drive: DriveNumber, reason: &str) {
 mod tests {
     use forebay_engine::{OpenRequest, plan_open};
     use forebay_format::{DriveEntry, DriveState, FORMAT_VERSION, Geometry, ProgramVersion, Start, Superblock};
-    use forebay_media::{Completion, MemoryDrives, MemoryMedia, Operation};
+    use forebay_media::{Completion, FaultyMedia, MemoryDrives, MemoryMedia, Operation};
 
     use super::*;
 
@@ -564,6 +579,28 @@ mod tests {
         let program = if started.is_ok() { ProgramVersion::OWN } else { ProgramVersion::default() };
         assert_eq!((newest.program, newest.format_version), (program, FORMAT_VERSION), "whoever starts it says so");
         (started, newest.drives.iter().filter(|drive| drive.state == DriveState::Member).count())
+    }
+
+    #[test]
+    fn a_drive_that_refuses_a_superblock_is_told_to_have_failed() {
+        let found: Vec<FoundDrive> =
+            (0..DRIVES).map(|n| FoundDrive { path: format!("d{n}"), superblock: superblock_of(n) }).collect();
+        let plan = plan_open(&found, OpenRequest::default()).expect("a store");
+        let (drives, switch) = (MemoryDrives::new(DRIVES, 16 << 20), FaultSwitch::new());
+        let media = Box::new(FaultyMedia::new(MemoryMedia::new(&drives), switch.clone()));
+        let control = Some(Control::start(&plan, 8, 1));
+        let config = StoreConfig::default();
+        let thread = ControlThread::new(control, media, Vec::new(), &plan, &found, &config, None);
+        let (mut thread, _) = thread.start_store().expect("all drives are well");
+        assert_eq!(thread.shared.status().drives_failed, 0);
+        switch.fail(DriveNumber(2));
+        // Nothing is written but this: the lane only reads.
+        thread.lane_event(0, LaneEvent::DamageFound { drive: DriveNumber(2), places: 1 });
+        thread.run_operations();
+        let status = thread.shared.status().clone();
+        let states: Vec<&str> = status.drives.iter().map(|drive| drive.state).collect();
+        assert_eq!((states, status.drives_failed), (vec!["member", "member", "failed", "member", "member"], 1));
+        assert_eq!(status.drives[2].reason.as_deref(), Some("it refused a superblock"));
     }
 
     #[test]
