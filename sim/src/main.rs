@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use forebay_sim::{Fault, Mistake, Play, Totals, find, play, shrink, try_play};
 
 #[derive(Parser)]
@@ -21,7 +22,7 @@ struct Arguments {
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
     /// Plant this mistake and say in which seed it is found; `all`: each of them.
-    #[arg(long)]
+    #[arg(long, value_parser = planted_names())]
     planted: Option<String>,
     /// Leave out of a seed that fails whatever it fails without, and say how the rest is played.
     #[arg(long)]
@@ -35,6 +36,10 @@ struct Arguments {
     /// Seeds at once; as many as there are processors when not given.
     #[arg(long, requires = "soak")]
     threads: Option<usize>,
+}
+
+fn planted_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(std::iter::once("all").chain(Mistake::all().map(Mistake::name)))
 }
 
 fn main() -> ExitCode {
@@ -123,7 +128,7 @@ fn make_shorter(play: &Play, mistake: Option<Mistake>) -> ExitCode {
 /// Whether each of the mistakes is found in one of the seeds.
 fn look_for(name: &str, seeds: Range<u64>) -> ExitCode {
     let mut missed = 0;
-    for mistake in Mistake::all().filter(|mistake| name == "all" || mistake.to_string() == name) {
+    for mistake in Mistake::all().filter(|mistake| name == "all" || mistake.name() == name) {
         let found = seeds.clone().find_map(|seed| find(mistake, seed).map(|what| (seed, what)));
         match found {
             Some((seed, what)) => println!("{mistake}: seed {seed}: {}", what.lines().next().unwrap_or_default()),

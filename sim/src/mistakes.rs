@@ -34,7 +34,16 @@ impl Mistake {
 
     /// The one with this name.
     pub fn named(name: &str) -> Option<Mistake> {
-        Mistake::all().find(|mistake| mistake.to_string() == name)
+        Mistake::all().find(|mistake| mistake.name() == name)
+    }
+
+    /// The name under which it is asked for.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mistake::Engine(planted) => planted.name(),
+            Mistake::Recorder(planted) => planted.name(),
+            Mistake::SyncLeftOut => "sync-left-out",
+        }
     }
 
     /// From now on this thread's engine or recorder makes the mistake, or none does.
@@ -52,10 +61,6 @@ impl Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mistake::Engine(planted) => planted.name(),
-            Mistake::Recorder(planted) => planted.name(),
-            Mistake::SyncLeftOut => "sync-left-out",
-        })
+        f.write_str(self.name())
     }
 }

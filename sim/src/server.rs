@@ -208,7 +208,10 @@ impl Process {
         let own = self.lanes.iter().flat_map(|side| [side.lane.next_wakeup(), side.service.next_retry()]);
         let own = own.flatten().min().map(|at| now + at.since(self.clock(now)));
         let round = self.lanes.iter().map(|side| side.looked_round + LOOK_ROUND).min();
-        let control = self.control_since.map(|_| now + self.timeout);
+        let control = match self.control_since {
+            Some(_) => Some(now + self.timeout),
+            None => self.control.next_look().map(|at| now + at.since(self.clock(now))),
+        };
         [own, round, control].into_iter().flatten().min()
     }
 
@@ -250,6 +253,9 @@ impl Process {
                 LaneEvent::Serving | LaneEvent::Stopped { .. } => {}
             }
             self.submit_control(now, drives);
+        }
+        if self.control.waiting_for().is_empty() {
+            self.control.look_at_drives(self.clock(now));
         }
         if self.stopping && self.lanes.iter().all(|side| side.stopped == Some(true)) && !self.lanes.is_empty() {
             self.control.stop_clean();

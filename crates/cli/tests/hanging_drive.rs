@@ -1,4 +1,5 @@
-//! A drive that hangs in its file system holds up none of the others, whether that file system lets whoever submits a request go on or not.
+//! A drive that hangs in its file system holds up none of the others, whether that file system lets whoever submits a request go on or not; and it is noticed
+//! although nobody asks for anything.
 
 mod common;
 #[path = "power_cut/mount.rs"]
@@ -32,7 +33,19 @@ fn put(client: &mut Client, run: u32) -> Vec<FragmentId> {
     ids
 }
 
-fn serve_although_one_hangs(requests: Requests) {
+fn state_of_victim(client: &mut Client) -> String {
+    let status: Value = serde_json::from_str(&client.status().expect("answered")).expect("JSON");
+    status["drives"][VICTIM]["state"].as_str().expect("each has one").to_owned()
+}
+
+fn put_and_read(client: &mut Client, mut ids: Vec<FragmentId>) {
+    ids.extend(put(client, 2));
+    verify(client, &ids);
+    assert_eq!(state_of_victim(client), "failed");
+}
+
+/// Stores something, then a drive hangs, and `then` something is done with what is stored.
+fn serve_although_one_hangs(requests: Requests, then: impl Fn(&mut Client, Vec<FragmentId>)) {
     let drives = Drives::five();
     let Some(mounted) = Mounted::files(&drives.paths, 1, requests) else { return };
     let config = drives.directory.path().join("forebay.toml");
@@ -42,14 +55,9 @@ fn serve_although_one_hangs(requests: Requests) {
     server.collect_log();
     let config = ClientConfig::new(server.address.clone(), "test").deadline(Some(HANG));
     let mut client = Client::connect(config).expect("the server answers");
-    let mut ids = put(&mut client, 1);
+    let ids = put(&mut client, 1);
     mounted.hang(VICTIM);
-    let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        ids.extend(put(&mut client, 2));
-        verify(&mut client, &ids);
-        let status: Value = serde_json::from_str(&client.status().expect("answered")).expect("JSON");
-        assert_eq!(status["drives"][VICTIM]["state"], "failed", "{status}");
-    }));
+    let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(&mut client, ids)));
     // A process ends when the last of what it asked for is answered.
     server.send_kill();
     mounted.hang_no_more();
@@ -59,10 +67,20 @@ fn serve_although_one_hangs(requests: Requests) {
 
 #[test]
 fn a_drive_that_hangs_is_taken_out() {
-    serve_although_one_hangs(Requests::Asynchronous);
+    serve_although_one_hangs(Requests::Asynchronous, put_and_read);
 }
 
 #[test]
 fn a_drive_whose_file_system_waits_for_it_is_taken_out() {
-    serve_although_one_hangs(Requests::Synchronous);
+    serve_although_one_hangs(Requests::Synchronous, put_and_read);
+}
+
+#[test]
+fn a_drive_that_nobody_uses_is_taken_out() {
+    serve_although_one_hangs(Requests::Asynchronous, |client, ids| {
+        while state_of_victim(client) != "failed" {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        put_and_read(client, ids);
+    });
 }

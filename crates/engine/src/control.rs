@@ -2,14 +2,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_format::{DriveEntry, DriveState, HISTORY_MAX, ProgramVersion, Start, Superblock, place_of};
 use forebay_media::{AlignedBuffer, Completion, Operation, OperationId};
 use forebay_types::limits::DRIVES_MAX;
-use forebay_types::{DriveNumber, DriveUuid};
+use forebay_types::{DriveNumber, DriveUuid, Time};
 
 use crate::api::{DriveInfo, Membership};
 use crate::open::{OpenPlan, members_needed};
+use crate::planted::{Planted, planted};
+
+/// So long after the last time the superblocks are written again, whatever else is written: a drive that is gone is noticed although nobody puts anything.
+pub const LOOK_AFTER: Duration = Duration::from_secs(30);
 
 /// What happens when a superblock has become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +25,8 @@ enum Purpose {
     Start,
     Members,
     Renew,
+    /// As it is, to see whether the drives take it.
+    Look,
     Clean,
 }
 
@@ -50,6 +57,8 @@ pub struct Control {
     joining: Vec<DriveEntry>,
     /// The superblocks are to be written anew though nothing in them changes.
     renew_wanted: bool,
+    look_wanted: bool,
+    looked_at: Option<Time>,
     writing: Option<Writing>,
     outgoing: VecDeque<(OperationId, Operation)>,
     owners: Vec<(OperationId, DriveNumber)>,
@@ -87,6 +96,8 @@ impl Control {
             leaving: BTreeSet::new(),
             joining: Vec::new(),
             renew_wanted: false,
+            look_wanted: false,
+            looked_at: None,
             writing: None,
             outgoing: VecDeque::new(),
             owners: Vec::new(),
@@ -231,6 +242,24 @@ impl Control {
         self.go_on();
     }
 
+    /// Writes to the members what they have, [`LOOK_AFTER`] after the last time: one that refuses it leaves the list.
+    pub fn look_at_drives(&mut self, now: Time) {
+        let due = self.next_look().is_some_and(|at| at <= now);
+        if due || self.looked_at.is_none() && self.started {
+            self.looked_at = Some(now);
+        }
+        if due && !planted(Planted::IdleUnwatched) {
+            self.look_wanted = true;
+            self.go_on();
+        }
+    }
+
+    /// When the drives are to be looked at next, with [`Control::look_at_drives`].
+    pub fn next_look(&self) -> Option<Time> {
+        let is_over = self.clean_wanted || self.no_quorum.is_some();
+        self.looked_at.filter(|_| !is_over).map(|at| at + LOOK_AFTER)
+    }
+
     /// Whether a drive that was added has become a member, durably; `None` while that is under way.
     pub fn has_joined(&self, drive: DriveNumber) -> Option<bool> {
         let waits = self.joining.iter().any(|entry| entry.number == drive);
@@ -284,6 +313,7 @@ impl Control {
                     self.joining.retain(|entry| !durable.drives.iter().any(|drive| drive.number == entry.number));
                     self.messages.push_back(Membership::Drives(self.drives()));
                 }
+                Purpose::Look => {}
                 Purpose::Clean => self.clean_done = true,
             }
             self.go_on();
@@ -296,7 +326,8 @@ impl Control {
                 self.joining.retain(|entry| entry.number != *drive);
             }
             self.leaving.extend(writing.failed);
-            self.retry(writing.purpose);
+            let is_look = writing.purpose == Purpose::Look;
+            self.retry(if is_look { Purpose::Members } else { writing.purpose });
         }
     }
 
@@ -328,6 +359,8 @@ impl Control {
             self.retry(Purpose::Renew);
         } else if self.clean_wanted && !self.clean_done && !self.durable.clean {
             self.retry(Purpose::Clean);
+        } else if self.look_wanted && !self.clean_wanted {
+            self.retry(Purpose::Look);
         }
     }
 
@@ -342,7 +375,7 @@ impl Control {
         next.generation = generation;
         next.clean = purpose == Purpose::Clean;
         bring_in(&mut next, &self.joining);
-        self.renew_wanted = false;
+        (self.renew_wanted, self.look_wanted) = (false, false);
         self.write_next(next, purpose);
     }
 

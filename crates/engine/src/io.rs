@@ -27,6 +27,10 @@ pub(crate) enum Owner {
     TaskWrite(usize),
 }
 
+/// Buffers of reads that are kept to be used again, and the largest of them, in bytes.
+const SPARE_BUFFERS_MAX: usize = 32;
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
 struct InFlight {
     drive: DriveNumber,
     owner: Owner,
@@ -66,6 +70,8 @@ pub(crate) struct IoQueue {
     /// Operations that were given up; their drive may come back only when they have returned.
     given_up: BTreeMap<OperationId, DriveNumber>,
     results: BTreeMap<OperationId, (Result<(), Failure>, Option<AlignedBuffer>)>,
+    /// Of reads that are over.
+    spare: Vec<AlignedBuffer>,
 }
 
 /// The queue, shared by a lane and its reading tasks.
@@ -91,7 +97,32 @@ impl Io {
 
     /// Starts a read for a task; its result is waited for with [`Io::result`].
     pub(crate) fn read(&self, task: usize, drive: DriveNumber, offset_bytes: u64, bytes: usize) -> OperationId {
-        let buffer = AlignedBuffer::zeroed(bytes);
+        self.read_into(AlignedBuffer::zeroed(bytes), task, drive, offset_bytes, bytes)
+    }
+
+    /// As [`Io::read`], into a buffer that was used before: it may be longer, and what stands behind `bytes` is something else. It goes back with
+    /// [`Io::give_back`].
+    pub(crate) fn read_again(&self, task: usize, drive: DriveNumber, offset_bytes: u64, bytes: usize) -> OperationId {
+        let spare = self.0.borrow_mut().take_spare(bytes);
+        self.read_into(spare.unwrap_or_else(|| AlignedBuffer::zeroed(bytes)), task, drive, offset_bytes, bytes)
+    }
+
+    /// The buffer of a read may be used again.
+    pub(crate) fn give_back(&self, buffer: AlignedBuffer) {
+        let spare = &mut self.0.borrow_mut().spare;
+        if buffer.len() <= SPARE_BYTES_MAX && spare.len() < SPARE_BUFFERS_MAX {
+            spare.push(buffer);
+        }
+    }
+
+    fn read_into(
+        &self,
+        buffer: AlignedBuffer,
+        task: usize,
+        drive: DriveNumber,
+        offset_bytes: u64,
+        bytes: usize,
+    ) -> OperationId {
         self.0.borrow_mut().submit(Owner::Task(task), drive, Operation::Read { drive, offset_bytes, buffer, bytes })
     }
 
@@ -199,6 +230,11 @@ impl Io {
 }
 
 impl IoQueue {
+    fn take_spare(&mut self, bytes: usize) -> Option<AlignedBuffer> {
+        let at = self.spare.iter().rposition(|buffer| buffer.len() >= bytes)?;
+        Some(self.spare.swap_remove(at))
+    }
+
     fn submit(&mut self, owner: Owner, drive: DriveNumber, operation: Operation) -> OperationId {
         let id = OperationId(self.next);
         self.next += 1;

@@ -53,7 +53,7 @@ pub use api::{
     RunView, ScrubStatus, StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
-pub use control::Control;
+pub use control::{Control, LOOK_AFTER};
 pub use ends::EventEnd;
 pub use forebay_format::EventFragment;
 pub use io::Failure;

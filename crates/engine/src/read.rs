@@ -148,13 +148,16 @@ impl Reader {
             let skip = (start % BLOCK_BYTES as u64) as usize;
             let bytes = (skip + extent.bytes).next_multiple_of(BLOCK_BYTES);
             let offset = shard.slot_offset_bytes + start - skip as u64;
-            pending.push((self.io.read(self.task, shard.place.drive, offset, bytes), skip, extent));
+            pending.push((self.io.read_again(self.task, shard.place.drive, offset, bytes), skip, extent));
         }
         let mut payload = Vec::with_capacity((range.end - range.start) as usize);
         let mut whole = true;
         for (id, skip, extent) in pending {
             match self.io.result(id).await {
-                Ok(buffer) => payload.extend_from_slice(&buffer[skip..skip + extent.bytes]),
+                Ok(buffer) => {
+                    payload.extend_from_slice(&buffer[skip..skip + extent.bytes]);
+                    self.io.give_back(buffer);
+                }
                 Err(_) => whole = false,
             }
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use forebay_format::{EventFragment, decode_event_directory, encode_event_directory, event_directory_bytes};
 use forebay_types::{ReadOutcome, SourceId};
 
@@ -13,7 +14,7 @@ use crate::segments::FlushSpan;
 pub const JOINED_FRAGMENTS_MAX: usize = 4096;
 
 /// The payload of the record of an event, of its fragments ascending by source.
-pub(crate) fn joined(parts: Vec<(EventFragment, Vec<u8>)>) -> Vec<u8> {
+pub(crate) fn joined(parts: &[(EventFragment, Bytes)]) -> Vec<u8> {
     let fragments: Vec<EventFragment> = parts.iter().map(|(fragment, _)| *fragment).collect();
     let mut payload = encode_event_directory(&fragments);
     payload.reserve_exact(parts.iter().map(|(_, bytes)| bytes.len()).sum());
@@ -113,10 +114,10 @@ mod tests {
     fn what_was_joined_is_taken_apart() {
         let part = |(source, bytes): (u32, &[u8])| {
             let fragment = EventFragment { source: SourceId(source), bytes: bytes.len() as u32, crc: crc32c(bytes) };
-            (fragment, bytes.to_vec())
+            (fragment, Bytes::copy_from_slice(bytes))
         };
         let parts: Vec<_> = [(1, &b"abc"[..]), (5, b""), (9, b"de"), (u32::MAX, b"f")].map(part).to_vec();
-        let payload = joined(parts.clone());
+        let payload = joined(&parts);
         assert_eq!(payload.len(), event_directory_bytes(4) + 6);
         let (bytes, crc) = (payload.len() as u32, crc32c(&payload));
         let whole = FragmentEntry { source: SourceId(4), segment: SegmentIndex(1), position: 0, bytes, crc };

@@ -110,7 +110,8 @@ impl UringMedia {
         })
     }
 
-    /// Gives the ring what it has room for and tells the kernel, with one system call or none.
+    /// Gives the ring what it has room for and tells the kernel, with one system call or none. The kernel then also makes the completions for which
+    /// it does not interrupt this thread.
     fn start(&mut self) {
         let mut added = false;
         if self.waiting > 0 {
@@ -132,7 +133,7 @@ impl UringMedia {
                 }
             }
         }
-        if added || self.stuck {
+        if added || self.stuck || self.ring.submission().taskrun() {
             let taken = self.enter();
             self.stuck = !taken.unwrap_or_else(|error| panic!("io_uring_enter refused a well-formed call: {error}"));
         }
@@ -201,7 +202,13 @@ impl UringMedia {
 /// A ring with the operations that are needed.
 fn ring_of(depth: usize) -> io::Result<IoUring> {
     let depth = u32::try_from(depth).expect("the depth is bounded");
-    let ring = IoUring::new(depth)?;
+    // The kernel makes completions when this thread calls it the next time, and says that there are some, instead of interrupting it for each: that took
+    // a seventh of the processor time at full rate. Linux before 5.19 cannot be told.
+    let uninterrupted = IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(depth);
+    let ring = match uninterrupted {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::new(depth)?,
+        ring => ring?,
+    };
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Nop::CODE];
@@ -273,6 +280,7 @@ impl Media for UringMedia {
     }
 
     fn completions(&mut self, into: &mut Vec<Completion>) {
+        self.start();
         self.reap(into);
         // Continues short transfers, and fills the room that there is now.
         self.start();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan};
 use forebay_format::Geometry;
 use forebay_media::{FaultSwitch, Media, MediaConfig};
-use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
+use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
 use serde::Serialize;
 
 use crate::config::StoreConfig;
@@ -252,12 +252,15 @@ impl ControlThread {
     }
 
     fn run(mut self, events: &Receiver<(u16, LaneEvent)>) {
+        let begin = Instant::now();
         loop {
             match events.recv_timeout(COMMANDS_LOOK) {
                 Ok((lane, event)) => self.lane_event(lane, event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            let now = Time(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            self.control.iter_mut().for_each(|control| control.look_at_drives(now));
             self.run_operations();
             self.obey();
         }

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use forebay_engine::{LaneStatus, LossKind};
+use forebay_engine::{LOOK_AFTER, LaneStatus, LossKind};
 use forebay_server::Pressure;
-use forebay_types::Time;
+use forebay_types::{DriveNumber, Time};
 
 use super::{Totals, World};
+use crate::faults::Fault;
 use crate::server::Process;
 
 /// So long after the last fault everything that is stored stands as many losses again as it should.
 const PROTECTED_AFTER: Duration = Duration::from_secs(120);
+
+/// So long after it died a drive is no member any more, whether or not it was written to.
+const NOTICED_AFTER: Duration = LOOK_AFTER.saturating_mul(2);
 
 /// When a store has said for so long that what it lacks is space, an operator puts a drive in, as the status asks for.
 const SPACE_AFTER: Duration = Duration::from_secs(60);
@@ -30,7 +34,8 @@ impl World {
             self.has_enlarged = true;
             return self.put_in();
         }
-        if members >= usize::from(shape.data) + usize::from(shape.parity) && self.is_protected(process) {
+        let is_wide = members >= usize::from(shape.data) + usize::from(shape.parity);
+        if is_wide && self.is_protected(process) && self.dead_member().is_none() {
             self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
             self.mending_since = None;
             return;
@@ -54,12 +59,42 @@ impl World {
         let losses = self.process.as_mut().expect("it serves").losses();
         let out_of_reach = losses.iter().filter(|loss| loss.kind == LossKind::Unavailable).count();
         assert_eq!(out_of_reach, 0, "every drive that is needed is there: {losses:?}");
-        // One that died and to which nothing was written since is known to nobody.
+        self.wait_for_the_dead();
+        self.lose_one_unused();
         let process = self.process.as_ref().expect("it serves");
         for drive in self.drives.refused_before(self.now) {
             assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
         }
         self.totals()
+    }
+
+    /// A member that is dead, and nobody noticed it.
+    fn dead_member(&self) -> Option<DriveNumber> {
+        let members = self.process.as_ref()?.members();
+        members.into_iter().find(|drive| self.drives.is_dead(*drive))
+    }
+
+    /// A drive that died is noticed though nobody writes to it.
+    fn wait_for_the_dead(&mut self) {
+        let until = self.now + NOTICED_AFTER;
+        while let Some(drive) = self.dead_member() {
+            assert!(self.now < until, "drive {drive} is dead for {NOTICED_AFTER:?}, and is a member still");
+            self.step();
+        }
+    }
+
+    /// A drive more dies when nothing is stored any more and nobody asks for anything, if there is one to spare.
+    fn lose_one_unused(&mut self) {
+        let shape = self.scenario.shape;
+        let members: Vec<DriveNumber> = self.process.as_ref().expect("it serves").members().into_iter().collect();
+        let spare = members.len() > usize::from(shape.data) + usize::from(shape.parity);
+        if let Some(drive) = self.random.one_of(&members).copied().filter(|_| spare)
+            && self.scenario.knows(Fault::DriveDies)
+        {
+            self.trace.note(self.now, &[7, u64::from(drive.0)], || format!("drive {drive} dies, and nobody uses it"));
+            self.drives.kill(drive, self.now);
+            self.wait_for_the_dead();
+        }
     }
 
     pub(super) fn totals(self) -> Totals {

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_format::{RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TABLE_ENTRY_BYTES, TableEntry};
 use forebay_types::{EventKey, Time};
 
@@ -66,7 +67,7 @@ pub(super) type FlushTables = Vec<(FlushSpan, Vec<TableEntry>)>;
 /// What lives of a flush, and is to be written once more.
 pub(super) enum Live {
     /// A fragment, or a whole event that is one record, and what it holds; `None` when that cannot be read.
-    Fragment(TableEntry, Option<Vec<u8>>),
+    Fragment(TableEntry, Option<Bytes>),
     /// What was decided on an event: the acceptance.
     Acceptance(EventKey),
     /// And the releases so far, in one record behind the acceptance.
@@ -424,7 +425,8 @@ impl Lane {
             }
             let Some((record, copy)) = self.copy_of(old, &live) else { continue };
             let payload = match &live {
-                Live::Fragment(_, Some(payload)) | Live::Event(_, payload) => &payload[..],
+                Live::Fragment(_, Some(payload)) => &payload[..],
+                Live::Event(_, payload) => payload,
                 _ => &[],
             };
             match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {

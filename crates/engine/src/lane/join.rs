@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use forebay_format::{EventFragment, RecordKind, TableEntry, event_directory_bytes};
 use forebay_types::{EventKey, ReadOutcome, crc32c};
 
@@ -181,7 +182,7 @@ async fn joined_from(readers: &[Reader], parts: Vec<Part>) -> Option<Vec<u8>> {
         }
     }
     read.sort_by_key(|(fragment, _)| fragment.source);
-    Some(joined(read))
+    Some(joined(&read))
 }
 
 impl Part {
@@ -198,7 +199,7 @@ impl Reader {
         &self,
         span: FlushSpan,
         records: Vec<(std::ops::Range<u64>, u32)>,
-    ) -> Vec<Option<Vec<u8>>> {
+    ) -> Vec<Option<Bytes>> {
         let mut payloads = Vec::with_capacity(records.len());
         let mut at = 0;
         while at < records.len() {
@@ -209,9 +210,9 @@ impl Reader {
             {
                 (range.end, end) = (next.end.max(range.end), end + 1);
             }
-            let piece = if range.is_empty() { Some(Vec::new()) } else { self.direct(span, range.clone()).await };
+            let piece = if range.is_empty() { None } else { self.direct(span, range.clone()).await.map(Bytes::from) };
             for (record, crc) in &records[at..end] {
-                payloads.push(self.one_of(span, piece.as_deref(), range.start, record.clone(), *crc).await);
+                payloads.push(self.one_of(span, piece.as_ref(), range.start, record.clone(), *crc).await);
             }
             at = end;
         }
@@ -221,20 +222,22 @@ impl Reader {
     async fn one_of(
         &self,
         span: FlushSpan,
-        piece: Option<&[u8]>,
+        piece: Option<&Bytes>,
         start: u64,
         range: std::ops::Range<u64>,
         crc: u32,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Bytes> {
         if range.is_empty() {
-            return Some(Vec::new());
+            return Some(Bytes::new());
         }
-        let bytes = piece.and_then(|piece| piece.get((range.start - start) as usize..(range.end - start) as usize));
-        if let Some(bytes) = bytes.filter(|bytes| crc32c(bytes) == crc) {
-            return Some(bytes.to_vec());
+        let place = (range.start - start) as usize..(range.end - start) as usize;
+        if let Some(piece) = piece
+            && piece.get(place.clone()).is_some_and(|bytes| crc32c(bytes) == crc)
+        {
+            return Some(piece.slice(place));
         }
         let report = self.record(span, range, crc).await;
-        (report.outcome == ReadOutcome::Found).then_some(report.payload)
+        (report.outcome == ReadOutcome::Found).then_some(report.payload.into())
     }
 }
 

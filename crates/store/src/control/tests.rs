@@ -1,4 +1,4 @@
-use forebay_engine::{OpenRequest, plan_open};
+use forebay_engine::{LOOK_AFTER, OpenRequest, plan_open};
 use forebay_format::{DriveEntry, DriveState, FORMAT_VERSION, Geometry, ProgramVersion, Start, Superblock};
 use forebay_media::{Completion, FaultyMedia, MemoryDrives, MemoryMedia, Operation};
 
@@ -108,8 +108,8 @@ fn start_without(silent: &[u16]) -> (Result<(), String>, usize) {
     (started, newest.drives.iter().filter(|drive| drive.state == DriveState::Member).count())
 }
 
-#[test]
-fn a_drive_that_refuses_a_superblock_is_told_to_have_failed() {
+/// A store of which one drive fails after the start; nothing is written then but what this does.
+fn when_one_fails(then: impl Fn(&mut ControlThread)) -> ControlStatus {
     let found: Vec<FoundDrive> =
         (0..DRIVES).map(|n| FoundDrive { path: format!("d{n}"), superblock: superblock_of(n) }).collect();
     let plan = plan_open(&found, OpenRequest::default()).expect("a store");
@@ -121,13 +121,40 @@ fn a_drive_that_refuses_a_superblock_is_told_to_have_failed() {
     let (mut thread, _) = thread.start_store().expect("all drives are well");
     assert_eq!(thread.shared.status().drives_failed, 0);
     switch.fail(DriveNumber(2));
-    // Nothing is written but this: the lane only reads.
-    thread.lane_event(0, LaneEvent::DamageFound { drive: DriveNumber(2), places: 1 });
+    then(&mut thread);
     thread.run_operations();
-    let status = thread.shared.status().clone();
-    let states: Vec<&str> = status.drives.iter().map(|drive| drive.state).collect();
-    assert_eq!((states, status.drives_failed), (vec!["member", "member", "failed", "member", "member"], 1));
+    thread.shared.status().clone()
+}
+
+fn states(status: &ControlStatus) -> Vec<&str> {
+    status.drives.iter().map(|drive| drive.state).collect()
+}
+
+#[test]
+fn a_drive_that_refuses_a_superblock_is_told_to_have_failed() {
+    // The lane only reads.
+    let status =
+        when_one_fails(|thread| thread.lane_event(0, LaneEvent::DamageFound { drive: DriveNumber(2), places: 1 }));
+    assert_eq!((states(&status), status.drives_failed), (vec!["member", "member", "failed", "member", "member"], 1));
     assert_eq!(status.drives[2].reason.as_deref(), Some("it refused a superblock"));
+}
+
+#[test]
+fn a_drive_that_fails_is_noticed_when_nobody_writes() {
+    let look = |thread: &mut ControlThread, at: Duration| {
+        let now = Time(0) + at;
+        thread.control.as_mut().expect("it is open for writing").look_at_drives(now);
+    };
+    let early = when_one_fails(|thread| {
+        look(thread, Duration::ZERO);
+        look(thread, LOOK_AFTER - Duration::from_millis(1));
+    });
+    assert_eq!(states(&early), ["member"; 5]);
+    let status = when_one_fails(|thread| {
+        look(thread, Duration::ZERO);
+        look(thread, LOOK_AFTER);
+    });
+    assert_eq!((states(&status), status.drives_failed), (vec!["member", "member", "failed", "member", "member"], 1));
 }
 
 #[test]
