@@ -23,6 +23,7 @@ mod api;
 mod cache;
 mod check;
 mod control;
+mod direct;
 mod ends;
 mod finished;
 mod flush;

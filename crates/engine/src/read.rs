@@ -1,4 +1,4 @@
-//! Reading from the drives: the bytes that are wanted, or, when they are not to be had or not right, whole rows from all drives,
+//! Reading from the drives: the bytes that are wanted ([`crate::direct`]), or, when they are not to be had or not right, whole rows from all drives,
 //! each unit checked by its sum and the missing ones computed.
 
 use std::cell::{Cell, RefCell};
@@ -10,6 +10,7 @@ use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, WallTime, crc32c};
 
+use crate::direct::Unchecked;
 use crate::flush::codec;
 use crate::io::Io;
 use crate::planted::{Planted, planted};
@@ -110,18 +111,18 @@ impl Reader {
 
     /// Reads `range` of the data of a flush, whose sum must be `crc`.
     pub(crate) async fn record(&self, span: FlushSpan, range: Range<u64>, crc: u32) -> ReadReport {
-        if let Some(payload) = self.direct(span, range.clone()).await
+        if let Some(Unchecked { bytes: payload, computed: degraded }) = self.direct(span, range.clone()).await
             && crc32c(&payload) == crc
         {
-            return ReadReport { outcome: ReadOutcome::Found, payload, degraded: false, damaged: Vec::new() };
+            return ReadReport { outcome: ReadOutcome::Found, payload, degraded, damaged: Vec::new() };
         }
         self.repaired(span, range, |payload| crc32c(payload) == crc).await
     }
 
-    /// The data of a row: from the drives that hold them, unchecked, or, when one does not answer, computed from the others.
+    /// The data of a row: unchecked, or, when that is not to be had, as [`Reader::checked_row`].
     pub(crate) async fn row(&self, span: FlushSpan, row: u32, range: Range<u64>) -> Option<Row> {
         match self.direct(span, range.clone()).await {
-            Some(data) => Some(Row { data, checked: false, damaged: Vec::new() }),
+            Some(Unchecked { bytes: data, .. }) => Some(Row { data, checked: false, damaged: Vec::new() }),
             None => self.checked_row(span, row, range).await,
         }
     }
@@ -133,35 +134,6 @@ impl Reader {
         let Rows { mut data, damaged, .. } = self.rows(header, row..row + 1).await.ok()?;
         data.truncate((range.end - range.start) as usize);
         Some(Row { data, checked: true, damaged })
-    }
-
-    /// The bytes alone, from the drives that hold them; `None` when one does not answer.
-    pub(crate) async fn direct(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
-        let extents: Vec<_> = self.geometry(span.data_bytes).locate(range.clone()).collect();
-        if extents.iter().any(|extent| !self.segment.shards[usize::from(extent.shard)].answers) {
-            return None;
-        }
-        let mut pending = Vec::with_capacity(extents.len());
-        for extent in extents {
-            let shard = &self.segment.shards[usize::from(extent.shard)];
-            let start = span.offset_bytes + u64::from(span.header_bytes) + extent.offset_in_shard_bytes;
-            let skip = (start % BLOCK_BYTES as u64) as usize;
-            let bytes = (skip + extent.bytes).next_multiple_of(BLOCK_BYTES);
-            let offset = shard.slot_offset_bytes + start - skip as u64;
-            pending.push((self.io.read_again(self.task, shard.place.drive, offset, bytes), skip, extent));
-        }
-        let mut payload = Vec::with_capacity((range.end - range.start) as usize);
-        let mut whole = true;
-        for (id, skip, extent) in pending {
-            match self.io.result(id).await {
-                Ok(buffer) => {
-                    payload.extend_from_slice(&buffer[skip..skip + extent.bytes]);
-                    self.io.give_back(buffer);
-                }
-                Err(_) => whole = false,
-            }
-        }
-        whole.then_some(payload)
     }
 
     /// The bytes from whole rows, if that makes them right.
@@ -239,10 +211,6 @@ impl Reader {
         let table = SegmentTable::decode(table).ok()?;
         table.check_in_slot(segment.slot_bytes, segment.data_shards, segment.unit_bytes).ok()?;
         Some((table, header.written))
-    }
-
-    fn geometry(&self, data_bytes: u64) -> RowGeometry {
-        RowGeometry { data_shards: self.segment.data_shards, unit_bytes: self.segment.unit_bytes, data_bytes }
     }
 
     /// How long the headers at a place are, as far as their first blocks can be read.
@@ -352,7 +320,7 @@ impl Reader {
             .iter()
             .map(|shard| {
                 let offset = shard.slot_offset_bytes + units + start;
-                shard.answers.then(|| self.io.read(self.task, shard.place.drive, offset, (end - start) as usize))
+                shard.answers.then(|| self.io.read_again(self.task, shard.place.drive, offset, (end - start) as usize))
             })
             .collect();
         let mut shards = Vec::with_capacity(ids.len());
@@ -362,7 +330,9 @@ impl Reader {
                 None => None,
             });
         }
-        self.assemble(header, &geometry, rows, &shards)
+        let rows = self.assemble(header, &geometry, rows, &shards);
+        shards.into_iter().flatten().for_each(|buffer| self.io.give_back(buffer));
+        rows
     }
 
     fn assemble(
@@ -406,23 +376,18 @@ impl Reader {
 
 /// Appends the data units of a row, computing those that are not there.
 fn append_row(data: &mut Vec<u8>, units: &[Option<&[u8]>], k: usize, unit_bytes: usize, header: &FlushHeader) {
-    let missing: Vec<usize> = (0..k).filter(|shard| units[*shard].is_none()).collect();
-    let mut computed = vec![vec![0; unit_bytes]; missing.len()];
-    if !missing.is_empty() {
-        let mut into: Vec<&mut [u8]> = computed.iter_mut().map(Vec::as_mut_slice).collect();
-        codec(header.data_shards, header.parity_shards)
-            .reconstruct(units, &missing, &mut into)
-            .expect("k units were counted");
-    }
-    for (shard, unit) in units.iter().enumerate().take(k) {
+    let before = data.len();
+    for unit in &units[..k] {
         match unit {
             Some(unit) => data.extend_from_slice(unit),
-            None => {
-                let at = missing.iter().position(|m| *m == shard).expect("listed as missing");
-                data.extend_from_slice(&computed[at]);
-            }
+            None => data.resize(data.len() + unit_bytes, 0),
         }
     }
+    let row = data[before..].chunks_exact_mut(unit_bytes).enumerate();
+    let (missing, mut computed): (Vec<_>, Vec<_>) = row.filter(|(shard, _)| units[*shard].is_none()).unzip();
+    codec(header.data_shards, header.parity_shards)
+        .reconstruct(units, &missing, &mut computed)
+        .expect("k units were counted");
 }
 
 /// The header on which most drives agree: shards combine only with equal digests.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use forebay_format::{EventFragment, decode_event_directory, encode_event_directory, event_directory_bytes};
 use forebay_types::{ReadOutcome, SourceId};
 
+use crate::direct::Unchecked;
 use crate::index::FragmentEntry;
 use crate::read::{ReadReport, Reader};
 use crate::segments::FlushSpan;
@@ -46,8 +47,10 @@ impl Reader {
     ) -> (Option<Vec<EventFragment>>, ReadReport) {
         let head = range.start..range.start + event_directory_bytes(whole.source.0 as usize) as u64;
         let direct = self.direct(span, head.clone()).await;
-        if let Some(directory) = direct.and_then(|bytes| directory_of(&whole, &bytes)) {
-            return (Some(directory), ReadReport::of(ReadOutcome::Found));
+        if let Some(Unchecked { bytes, computed: degraded }) = direct
+            && let Some(directory) = directory_of(&whole, &bytes)
+        {
+            return (Some(directory), ReadReport { degraded, ..ReadReport::of(ReadOutcome::Found) });
         }
         let report = self.repaired(span, head, |bytes| directory_of(&whole, bytes).is_some()).await;
         (directory_of(&whole, &report.payload), report)

@@ -210,7 +210,8 @@ impl Reader {
             {
                 (range.end, end) = (next.end.max(range.end), end + 1);
             }
-            let piece = if range.is_empty() { None } else { self.direct(span, range.clone()).await.map(Bytes::from) };
+            let piece = if range.is_empty() { None } else { self.direct(span, range.clone()).await };
+            let piece = piece.map(|piece| Bytes::from(piece.bytes));
             for (record, crc) in &records[at..end] {
                 payloads.push(self.one_of(span, piece.as_ref(), range.start, record.clone(), *crc).await);
             }
