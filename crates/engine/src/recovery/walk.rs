@@ -1,8 +1,8 @@
 //! Following the flushes of a segment, one after the other.
 
-use forebay_format::{FlushHeader, TableEntry};
+use forebay_format::{FlushHeader, RecordKind, TableEntry};
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{ReadOutcome, WallTime};
+use forebay_types::{ReadOutcome, WallTime, crc32c};
 
 use super::{Recovery, TornRecord, decode_table};
 use crate::hidden::Hidden;
@@ -172,7 +172,9 @@ impl Recovery {
                 if stays || self.config.read_only {
                     walked.flushes.push((span, table));
                 } else if !planted(Planted::TornDropped) {
-                    walked.torn.extend(records_of(span.first_sequence, &table, &rows.data));
+                    let records = records_of(span.first_sequence, &table, &rows.data);
+                    walked.lost += u64::from(records.len() < span.record_count as usize);
+                    walked.torn.extend(records);
                 }
                 if stays { FlushFate::Stays } else { FlushFate::Torn }
             }
@@ -202,12 +204,50 @@ fn table_in(data: &[u8], header: &FlushHeader) -> Option<Vec<u8>> {
     header.decode_table(table).ok().map(|_| table.to_vec())
 }
 
-/// Each record of a flush with its payload, as far as it is right.
+/// Each record of a flush with its payload, without those whose payload has another sum: units that are right say nothing of what was put into them.
 fn records_of(first_sequence: u64, table: &[u8], data: &[u8]) -> Vec<TornRecord> {
     let record = |(sequence, entry): (u64, TableEntry)| {
         let range = entry.payload_range();
         let payload = data.get(range.start as usize..range.end as usize)?.to_vec();
-        Some(TornRecord { sequence, entry, payload })
+        let has_payload = matches!(entry.kind, RecordKind::Fragment | RecordKind::Event);
+        let is_right = !has_payload || crc32c(&payload) == entry.crc;
+        is_right.then_some(TornRecord { sequence, entry, payload })
     };
     (first_sequence..).zip(decode_table(table)).filter_map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_format::TABLE_ENTRY_BYTES;
+    use forebay_types::{EventId, RunId, SourceId};
+
+    use super::*;
+    use crate::segments::POSITION_BYTES;
+
+    #[test]
+    fn a_record_whose_payload_is_not_what_its_table_says_is_not_written_again() {
+        let entry = |kind, source, offset_units, crc| TableEntry {
+            kind,
+            flags: 0,
+            expected: 2,
+            run: RunId(1),
+            event: EventId(1),
+            source: SourceId(source),
+            offset_units,
+            bytes: 3,
+            crc,
+        };
+        let mut data = vec![0; 2 * POSITION_BYTES as usize];
+        data[..3].copy_from_slice(b"abc");
+        data[POSITION_BYTES as usize..][..3].copy_from_slice(b"def");
+        let sums = [crc32c(b"abc"), crc32c(b"dex")];
+        let mut table = Vec::new();
+        for (source, crc) in sums.into_iter().enumerate() {
+            let mut bytes = [0; TABLE_ENTRY_BYTES];
+            entry(RecordKind::Fragment, source as u32, source as u32, crc).encode_into(&mut bytes);
+            table.extend(bytes);
+        }
+        let torn = records_of(7, &table, &data);
+        assert_eq!(torn.iter().map(|torn| (torn.sequence, &torn.payload[..])).collect::<Vec<_>>(), [(7, &b"abc"[..])]);
+    }
 }
