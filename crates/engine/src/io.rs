@@ -107,11 +107,17 @@ impl Io {
         self.read_into(spare.unwrap_or_else(|| AlignedBuffer::zeroed(bytes)), task, drive, offset_bytes, bytes)
     }
 
-    /// The buffer of a read may be used again.
+    /// The buffer of a read may be used again. Of more than are kept the smallest go.
     pub(crate) fn give_back(&self, buffer: AlignedBuffer) {
         let spare = &mut self.0.borrow_mut().spare;
-        if buffer.len() <= SPARE_BYTES_MAX && spare.len() < SPARE_BUFFERS_MAX {
-            spare.push(buffer);
+        if buffer.len() > SPARE_BYTES_MAX {
+            return;
+        }
+        if spare.len() < SPARE_BUFFERS_MAX {
+            return spare.push(buffer);
+        }
+        if let Some(smallest) = spare.iter_mut().min_by_key(|spare| spare.len()).filter(|s| s.len() < buffer.len()) {
+            *smallest = buffer;
         }
     }
 
