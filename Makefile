@@ -45,6 +45,7 @@ bench: rust ## measure against fio and iperf3 (after `make deps`); results go to
 lint: rust ## formatting, clippy, documentation, direction of dependencies, texts
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo metadata $(LOCKED) --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # its lock file knows what the crates use
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cargo clippy $(LOCKED) -- -D warnings # the product as it is built, without the simulator's mistakes
 	RUSTDOCFLAGS="-D warnings" cargo doc $(LOCKED) --workspace --no-deps --quiet
