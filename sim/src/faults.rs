@@ -71,8 +71,16 @@ faults!(
     TooFewDrives = "start with half of the drives",
     /// A connection ends at any byte.
     Cut = "connection cut",
-    /// Bytes come long after the other side gave the connection up.
-    LateBytes = "bytes that come late",
+    /// A message, and what follows on its connection, comes long after it was sent.
+    LateMessage = "message delayed",
+    /// A message does not arrive; what follows on its connection does.
+    LostMessage = "message lost",
+    /// A message arrives once more, soon or long afterwards.
+    RepeatedMessage = "message duplicated",
+    /// A message arrives after others that were sent later.
+    OvertakenMessage = "message reordered",
+    /// A client closes its connection and goes on without an answer; what it sent arrives afterwards.
+    LateRequest = "request that lands after its writer gave up",
     /// The clock of the server jumps forward.
     ClockJump = "clock jump",
     /// No space is left.

@@ -1,6 +1,9 @@
-//! Connections between clients and the server: bytes in order, late, in any pieces, and cut anywhere.
+//! Connections between clients and the server: bytes in order, late, in any pieces, and cut anywhere. On some of them messages are lost, arrive twice,
+//! or overtake each other, as no connection of TCP does; what stands between two of them might.
 
-use std::collections::{BTreeMap, VecDeque};
+mod messages;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_types::Time;
@@ -8,13 +11,25 @@ use forebay_types::Time;
 use crate::faults::{Fault, FaultCounts};
 use crate::random::Random;
 
+use messages::Messages;
+
 /// What a socket takes before it says that it is full.
 const PIPE_BYTES: usize = 96 << 10;
+
+/// What is on its way.
+struct Piece {
+    due: Time,
+    bytes: Vec<u8>,
+    /// In the order in which they were sent.
+    number: u64,
+    is_copy: bool,
+}
 
 /// One direction of a connection.
 #[derive(Default)]
 struct Pipe {
-    on_way: VecDeque<(Time, Vec<u8>)>,
+    /// In the order in which they arrive.
+    on_way: VecDeque<Piece>,
     on_way_bytes: usize,
     arrived: Vec<u8>,
     last_due: Time,
@@ -22,6 +37,11 @@ struct Pipe {
     end: Option<Time>,
     /// After so many more bytes nothing goes on.
     cut_after: Option<usize>,
+    /// Something may happen to each message.
+    messages: Option<Messages>,
+    /// Pieces that were sent, and the last of those that have arrived.
+    sent: u64,
+    latest: u64,
 }
 
 impl Pipe {
@@ -29,11 +49,35 @@ impl Pipe {
         self.arrived.len() + self.on_way_bytes
     }
 
-    fn deliver(&mut self, now: Time) {
-        while self.on_way.front().is_some_and(|(due, _)| *due <= now) {
-            let (_, bytes) = self.on_way.pop_front().expect("looked at just now");
-            self.on_way_bytes -= bytes.len();
-            self.arrived.extend_from_slice(&bytes);
+    /// Puts bytes on their way, behind those that arrive earlier or at the same time.
+    fn push(&mut self, due: Time, bytes: Vec<u8>, is_copy: bool) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.on_way_bytes += bytes.len();
+        self.sent += 1;
+        let at = self.on_way.partition_point(|piece| piece.due <= due);
+        self.on_way.insert(at, Piece { due, bytes, number: self.sent, is_copy });
+    }
+
+    /// Nothing follows: what is there of a message goes as it is, behind everything.
+    fn finish(&mut self) {
+        let rest = self.messages.take().map(Messages::rest).unwrap_or_default();
+        self.last_due = self.on_way.back().map_or(self.last_due, |piece| piece.due.max(self.last_due));
+        self.push(self.last_due, rest, false);
+    }
+
+    fn deliver(&mut self, now: Time, counts: &mut FaultCounts) {
+        while let Some(piece) = self.on_way.pop_front_if(|piece| piece.due <= now) {
+            self.on_way_bytes -= piece.bytes.len();
+            self.arrived.extend_from_slice(&piece.bytes);
+            if piece.is_copy {
+                counts.meet(Fault::RepeatedMessage);
+            } else if piece.number < self.latest {
+                counts.meet(Fault::OvertakenMessage);
+            } else {
+                self.latest = piece.number;
+            }
         }
     }
 
@@ -42,7 +86,7 @@ impl Pipe {
     }
 
     fn next_due(&self, now: Time) -> Option<Time> {
-        let bytes = self.on_way.front().map(|(due, _)| *due);
+        let bytes = self.on_way.front().map(|piece| piece.due);
         bytes.or(self.end).filter(|due| *due > now)
     }
 }
@@ -60,6 +104,8 @@ struct Connection {
     to_client: Pipe,
     client_gone: bool,
     server_gone: bool,
+    /// The client went while something of it was on its way, and the server has not seen it yet.
+    lands_late: bool,
 }
 
 impl Connection {
@@ -88,20 +134,20 @@ pub(crate) struct Network {
     opened: VecDeque<ConnectionId>,
     next: ConnectionId,
     random: Random,
-    cuts: bool,
-    late: bool,
+    knows: BTreeSet<Fault>,
     pub(crate) counts: FaultCounts,
 }
 
 impl Network {
-    pub(crate) fn new(cuts: bool, late: bool, random: Random) -> Self {
-        let counts = FaultCounts::default();
-        Network { connections: BTreeMap::new(), opened: VecDeque::new(), next: 0, random, cuts, late, counts }
+    /// A network that knows those of the faults that are its own.
+    pub(crate) fn new(faults: &BTreeSet<Fault>, random: Random) -> Self {
+        let (counts, knows) = (FaultCounts::default(), faults.clone());
+        Network { connections: BTreeMap::new(), opened: VecDeque::new(), next: 0, random, knows, counts }
     }
 
     /// Nothing goes wrong from now on.
     pub(crate) fn calm(&mut self) {
-        (self.cuts, self.late) = (false, false);
+        self.knows.clear();
         for connection in self.connections.values_mut() {
             connection.to_server.cut_after = None;
             connection.to_client.cut_after = None;
@@ -111,10 +157,14 @@ impl Network {
     pub(crate) fn connect(&mut self) -> ConnectionId {
         self.next += 1;
         let mut connection = Connection::default();
-        if self.cuts && self.random.per_mille(250) {
+        if self.knows.contains(&Fault::Cut) && self.random.per_mille(250) {
             let after = self.random.below(40_000) as usize;
             let pipe = if self.random.per_mille(500) { &mut connection.to_server } else { &mut connection.to_client };
             pipe.cut_after = Some(after);
+        }
+        if self.random.per_mille(200) {
+            connection.to_server.messages = Some(Messages::default());
+            connection.to_client.messages = Some(Messages::default());
         }
         self.connections.insert(self.next, connection);
         self.opened.push_back(self.next);
@@ -134,15 +184,16 @@ impl Network {
 
     /// Gives bytes to a connection; how many it took.
     pub(crate) fn send(&mut self, now: Time, id: ConnectionId, side: Side, bytes: &[u8]) -> usize {
-        let Some(connection) = self.connections.get_mut(&id) else { return bytes.len() };
+        let Network { connections, random, knows, counts, .. } = self;
+        let Some(connection) = connections.get_mut(&id) else { return bytes.len() };
         let pipe = connection.outgoing(side);
         let mut taken = bytes.len().min(PIPE_BYTES.saturating_sub(pipe.held()));
         if taken == 0 {
             return 0;
         }
         // Not all at once.
-        if self.random.per_mille(200) {
-            taken = self.random.within(1..taken as u64 + 1) as usize;
+        if random.per_mille(200) {
+            taken = random.within(1..taken as u64 + 1) as usize;
         }
         let mut through = taken;
         let mut cut = false;
@@ -151,16 +202,19 @@ impl Network {
             *left -= through;
             cut = through < taken;
         }
-        let mut latency = self.random.micros(10..200);
-        if self.late && self.random.per_mille(2) {
-            self.counts.fire_and_meet(Fault::LateBytes);
-            latency = self.random.millis(50..9000);
+        let mut latency = random.micros(10..200);
+        if knows.contains(&Fault::LateMessage) && random.per_mille(2) {
+            counts.fire_and_meet(Fault::LateMessage);
+            latency = random.millis(50..9000);
         }
         let due = pipe.last_due.max(now + latency);
         pipe.last_due = due;
-        if through > 0 {
-            pipe.on_way.push_back((due, bytes[..through].to_vec()));
-            pipe.on_way_bytes += through;
+        match &mut pipe.messages {
+            None => pipe.push(due, bytes[..through].to_vec(), false),
+            Some(messages) => {
+                let sent = messages.split(&bytes[..through]);
+                sent.into_iter().for_each(|message| message.send(pipe, due, knows, random, counts));
+            }
         }
         if cut {
             self.counts.fire_and_meet(Fault::Cut);
@@ -174,6 +228,8 @@ impl Network {
         let deaf = self.random.per_mille(200);
         let (first, second) = (self.random.micros(10..5000), self.random.micros(10..5000));
         let connection = self.connections.get_mut(&id).expect("looked at just now");
+        connection.to_server.finish();
+        connection.to_client.finish();
         let never = now + Duration::from_secs(3600);
         connection.to_server.end = Some(connection.to_server.last_due.max(now + first));
         connection.to_client.end = Some(if deaf { never } else { connection.to_client.last_due.max(now + second) });
@@ -183,7 +239,7 @@ impl Network {
     pub(crate) fn has_news(&self, now: Time, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.get(&id) else { return true };
         let pipe = &connection.to_client;
-        let bytes = pipe.on_way.front().is_some_and(|(due, _)| *due <= now);
+        let bytes = pipe.on_way.front().is_some_and(|piece| piece.due <= now);
         bytes || !pipe.arrived.is_empty() || pipe.is_over(now)
     }
 
@@ -194,9 +250,13 @@ impl Network {
 
     /// What arrived at one side; what is used is drained by the caller.
     pub(crate) fn arrived(&mut self, now: Time, id: ConnectionId, side: Side) -> Option<&mut Vec<u8>> {
-        let pipe = self.connections.get_mut(&id)?.incoming(side);
-        pipe.deliver(now);
-        Some(&mut pipe.arrived)
+        let connection = self.connections.get_mut(&id)?;
+        connection.incoming(side).deliver(now, &mut self.counts);
+        if side == Side::Server && connection.lands_late && !connection.to_server.arrived.is_empty() {
+            connection.lands_late = false;
+            self.counts.meet(Fault::LateRequest);
+        }
+        Some(&mut connection.incoming(side).arrived)
     }
 
     /// Whether one side has come to the end of what the other one sent.
@@ -208,12 +268,22 @@ impl Network {
         }
     }
 
-    /// One side closes. What it sent still arrives.
+    /// One side closes. What the server sent still arrives, and what the client sent where that is known.
     pub(crate) fn close(&mut self, now: Time, id: ConnectionId, side: Side) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.outgoing(side).finish();
         match side {
             Side::Client => connection.client_gone = true,
             Side::Server => connection.server_gone = true,
+        }
+        if side == Side::Client && !connection.to_server.on_way.is_empty() {
+            if self.knows.contains(&Fault::LateRequest) {
+                self.counts.fire(Fault::LateRequest);
+                connection.lands_late = true;
+            } else {
+                connection.to_server.on_way.clear();
+                connection.to_server.on_way_bytes = 0;
+            }
         }
         let out = connection.outgoing(side);
         let end = out.last_due.max(now) + Duration::from_micros(50);

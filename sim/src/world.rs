@@ -104,6 +104,8 @@ pub(crate) struct World {
     jumped_at: Time,
     /// Nothing goes wrong any more since then, and full protection is waited for: nobody ends anything meanwhile.
     mending_since: Option<Time>,
+    /// The status of all lanes is looked at next then.
+    status_due: Time,
     /// A drive was put in because the store said that it lacks space.
     has_enlarged: bool,
     /// Who is a member, and since when.
@@ -137,7 +139,7 @@ impl World {
             drives.keep_what_is_written();
         }
         store::make(&mut drives, &scenario);
-        let network = Network::new(scenario.knows(Fault::Cut), scenario.knows(Fault::LateBytes), random.fork());
+        let network = Network::new(&scenario.faults, random.fork());
         let writers = (0..scenario.writers).map(|n| Writer::new(n, &scenario, random.fork(), now)).collect();
         let filters = (0..scenario.filters).map(|n| Filter::new(n, &scenario, random.fork(), now)).collect();
         let recorders = STREAMS
@@ -171,6 +173,7 @@ impl World {
             filters_rest_until: now,
             jumped_at: now,
             mending_since: None,
+            status_due: now,
             has_enlarged: false,
             members: ((0..scenario.shape.drives).map(DriveNumber).collect(), now),
             membership: 0,

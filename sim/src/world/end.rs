@@ -16,6 +16,9 @@ const PROTECTED_AFTER: Duration = Duration::from_secs(120);
 /// So long after it died a drive is no member any more, whether or not it was written to.
 const NOTICED_AFTER: Duration = LOOK_AFTER.saturating_mul(2);
 
+/// What the status of all lanes is asked for is looked at so often, and not at each step.
+const STATUS_EVERY: Duration = Duration::from_millis(1);
+
 /// When a store has said for so long that what it lacks is space, an operator puts a drive in, as the status asks for.
 const SPACE_AFTER: Duration = Duration::from_secs(60);
 
@@ -27,6 +30,10 @@ impl World {
         if self.members.0.len() < usize::from(shape.data) + usize::from(shape.parity) {
             self.put_in();
         }
+        if self.now < self.status_due {
+            return;
+        }
+        self.status_due = self.now + STATUS_EVERY;
         let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
         let (members, status) = (process.members().len(), process.status());
         let lacks_space = status.iter().any(|lane| lane.rebuild.waits_for == Some("space"));
@@ -70,7 +77,7 @@ impl World {
 
     /// A member that is dead, and nobody noticed it.
     fn dead_member(&self) -> Option<DriveNumber> {
-        let members = self.process.as_ref()?.members();
+        let members = self.process.as_ref().expect("it serves").members();
         members.into_iter().find(|drive| self.drives.is_dead(*drive))
     }
 
@@ -130,8 +137,11 @@ impl World {
         for attempt in 0..3 {
             let until = self.now + Duration::from_secs(20);
             while self.now < until {
-                if self.process.as_ref().is_some_and(is_back) {
-                    return;
+                if self.now >= self.status_due {
+                    self.status_due = self.now + STATUS_EVERY;
+                    if self.process.as_ref().is_some_and(is_back) {
+                        return;
+                    }
                 }
                 self.step();
             }

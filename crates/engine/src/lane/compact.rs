@@ -139,22 +139,17 @@ impl Lane {
             // There is nowhere to write them: reading them would be in vain.
             return None;
         }
-        let free = self.percent_free()?.min(self.index_percent_free());
+        let free = space.percent_free().min(self.index_percent_free());
         let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
         Some(missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH)
-    }
-
-    /// How much of the lane fragments may still take, in percent of all of it.
-    fn percent_free(&self) -> Option<u64> {
-        let space = self.space(self.width()?);
-        Some(space.free_for_fragments() as u64 * 100 / space.total().max(1) as u64)
     }
 
     /// The share of the time for emptying segments, beside requests, in percent. While room is scarce it is more: else writers would wait for
     /// what rests.
     pub(super) fn compaction_percent(&self) -> u8 {
         let percent = self.config.background_percent.min(100);
-        let scarce = self.percent_free().map_or(0, |free| FREE_PERCENT_SCARCE.saturating_sub(free));
+        let free = self.width().map(|width| self.space(width).percent_free());
+        let scarce = free.map_or(0, |free| FREE_PERCENT_SCARCE.saturating_sub(free));
         percent + (u64::from(100 - percent) * scarce / FREE_PERCENT_SCARCE) as u8
     }
 
@@ -207,7 +202,7 @@ impl Lane {
     /// When segments are compared next.
     pub(super) fn next_compaction(&self) -> Option<Time> {
         let compaction = &self.background.compaction;
-        let scarce = self.percent_free().is_some_and(|free| free < FREE_PERCENT_SCARCE);
+        let scarce = self.width().is_some_and(|width| self.space(width).percent_free() < FREE_PERCENT_SCARCE);
         let look = if scarce { LOOK_SCARCE } else { LOOK };
         compaction.current.is_none().then(|| compaction.looked_at.map_or(self.now, |at| at + look))
     }

@@ -70,9 +70,9 @@ impl Space {
         self.left.min(self.left_for_fragments).saturating_sub(self.kept_from_fragments())
     }
 
-    /// All segments.
-    pub(super) fn total(&self) -> usize {
-        self.total
+    /// How much of the lane fragments may still take, in percent of all of it.
+    pub(super) fn percent_free(&self) -> u64 {
+        self.free_for_fragments() as u64 * 100 / self.total.max(1) as u64
     }
 
     /// Whether what recovery may need is free.
