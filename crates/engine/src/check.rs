@@ -210,8 +210,10 @@ impl Reader {
             };
             units.push(match self.io.result(read).await {
                 Ok(buffer) => {
-                    bytes_read += buffer.len() as u64;
-                    units_in(header, shard, rows.clone(), &buffer)
+                    bytes_read += bytes_of(header, &rows) as u64;
+                    let units = units_in(header, shard, rows.clone(), &buffer);
+                    self.io.give_back(buffer);
+                    units
                 }
                 Err(_) => self.units_one_by_one(header, shard, rows.clone()).await,
             });
@@ -247,13 +249,12 @@ impl Reader {
         slot + header.units_offset_bytes + header.geometry().unit_offset_bytes(row)
     }
 
-    /// Starts to read the units of a shard in these rows; `None` when its drive is not there.
+    /// Starts to read the units of a shard in these rows, into a buffer that is to be given back; `None` when its drive is not there.
     pub(crate) fn start_units(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Option<OperationId> {
         let place = &self.segment.shards[shard];
         let offset = self.unit_offset(header, shard, rows.start);
-        let last = rows.end - 1;
-        let end = self.unit_offset(header, shard, last) + u64::from(header.geometry().unit_bytes_of_row(last));
-        place.answers.then(|| self.io.read(self.task, place.place.drive, offset, (end - offset) as usize))
+        let bytes = bytes_of(header, &rows);
+        place.answers.then(|| self.io.read_reusing(self.task, place.place.drive, offset, bytes))
     }
 
     /// A read of some units failed: which of them it is.
@@ -265,12 +266,24 @@ impl Reader {
         for row in rows {
             let Some(read) = self.start_units(header, shard, row..row + 1) else { continue };
             units.push(match self.io.result(read).await {
-                Ok(buffer) => units_in(header, shard, row..row + 1, &buffer)[0],
+                Ok(buffer) => {
+                    let unit = units_in(header, shard, row..row + 1, &buffer)[0];
+                    self.io.give_back(buffer);
+                    unit
+                }
                 Err(_) => Unit::Unreadable,
             });
         }
         units
     }
+}
+
+/// The length of a shard's units in these rows, of which there is one at least, in bytes.
+pub(crate) fn bytes_of(header: &FlushHeader, rows: &Range<u32>) -> usize {
+    let geometry = header.geometry();
+    let last = rows.end - 1;
+    let end = geometry.unit_offset_bytes(last) + u64::from(geometry.unit_bytes_of_row(last));
+    (end - geometry.unit_offset_bytes(rows.start)) as usize
 }
 
 /// Compares the units of a shard with their sums.

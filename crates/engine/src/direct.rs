@@ -32,11 +32,9 @@ impl Reader {
         let computed = extents.iter().any(|extent| self.is_missing(extent));
         if !computed {
             self.extents(span, &extents, &mut bytes).await?;
-        }
-        for row in extents.chunk_by(|a, b| a.row == b.row).filter(|_| computed) {
-            match row.iter().any(|extent| self.is_missing(extent)) {
-                true => self.computed(span, row, &mut bytes).await?,
-                false => self.extents(span, row, &mut bytes).await?,
+        } else {
+            for row in extents.chunk_by(|a, b| a.row == b.row) {
+                self.computed(span, row, &mut bytes).await?;
             }
         }
         Some(Unchecked { bytes, computed })
@@ -53,7 +51,7 @@ impl Reader {
         let skip = (start % BLOCK_BYTES as u64) as usize;
         let bytes = (skip + bytes).next_multiple_of(BLOCK_BYTES);
         let offset = shard.slot_offset_bytes + start - skip as u64;
-        Pending { id: self.io.read_again(self.task, shard.place.drive, offset, bytes), skip }
+        Pending { id: self.io.read_reusing(self.task, shard.place.drive, offset, bytes), skip }
     }
 
     /// Extents of drives that answer.
@@ -73,8 +71,11 @@ impl Reader {
         whole.then_some(())
     }
 
-    /// Extents of one row, of which drives are missing: what lies at the same places of the units of k drives that answer gives the others.
+    /// Extents of one row, also when drives of them are missing: what lies at the same places of the units of k drives that answer gives the others.
     async fn computed(&self, span: FlushSpan, extents: &[Extent], into: &mut Vec<u8>) -> Option<()> {
+        if !extents.iter().any(|extent| self.is_missing(extent)) {
+            return self.extents(span, extents, into).await;
+        }
         let data_shards = usize::from(self.segment.data_shards);
         let shards = self.segment.shards.iter().enumerate();
         let from: Vec<usize> = shards.filter(|(_, shard)| shard.answers).map(|(at, _)| at).take(data_shards).collect();

@@ -27,8 +27,8 @@ pub(crate) enum Owner {
     TaskWrite(usize),
 }
 
-/// Buffers of reads that are kept to be used again, and the largest of them, in bytes.
-const SPARE_BUFFERS_MAX: usize = 32;
+/// Buffers of tasks that are kept to be used again, and the largest of them, in bytes.
+const SPARE_BUFFERS_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;
 
 struct InFlight {
@@ -70,7 +70,7 @@ pub(crate) struct IoQueue {
     /// Operations that were given up; their drive may come back only when they have returned.
     given_up: BTreeMap<OperationId, DriveNumber>,
     results: BTreeMap<OperationId, (Result<(), Failure>, Option<AlignedBuffer>)>,
-    /// Of reads that are over.
+    /// Of reads and writes of tasks that are over.
     spare: Vec<AlignedBuffer>,
 }
 
@@ -102,12 +102,17 @@ impl Io {
 
     /// As [`Io::read`], into a buffer that was used before: it may be longer, and what stands behind `bytes` is something else. It goes back with
     /// [`Io::give_back`].
-    pub(crate) fn read_again(&self, task: usize, drive: DriveNumber, offset_bytes: u64, bytes: usize) -> OperationId {
-        let spare = self.0.borrow_mut().take_spare(bytes);
-        self.read_into(spare.unwrap_or_else(|| AlignedBuffer::zeroed(bytes)), task, drive, offset_bytes, bytes)
+    pub(crate) fn read_reusing(&self, task: usize, drive: DriveNumber, offset_bytes: u64, bytes: usize) -> OperationId {
+        self.read_into(self.buffer(bytes), task, drive, offset_bytes, bytes)
     }
 
-    /// The buffer of a read may be used again. Of more than are kept the smallest go.
+    /// A buffer of at least so many bytes, in which something may stand.
+    pub(crate) fn buffer(&self, bytes: usize) -> AlignedBuffer {
+        let spare = self.0.borrow_mut().take_spare(bytes);
+        spare.unwrap_or_else(|| AlignedBuffer::zeroed(bytes))
+    }
+
+    /// A buffer may be used again. Of more than are kept the smallest go.
     pub(crate) fn give_back(&self, buffer: AlignedBuffer) {
         let spare = &mut self.0.borrow_mut().spare;
         if buffer.len() > SPARE_BYTES_MAX {

@@ -320,7 +320,9 @@ impl Reader {
             .iter()
             .map(|shard| {
                 let offset = shard.slot_offset_bytes + units + start;
-                shard.answers.then(|| self.io.read_again(self.task, shard.place.drive, offset, (end - start) as usize))
+                shard
+                    .answers
+                    .then(|| self.io.read_reusing(self.task, shard.place.drive, offset, (end - start) as usize))
             })
             .collect();
         let mut shards = Vec::with_capacity(ids.len());

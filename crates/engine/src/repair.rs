@@ -11,7 +11,7 @@ use forebay_format::FlushHeader;
 use forebay_media::{AlignedBuffer, OperationId};
 use forebay_types::{DriveNumber, DriveUuid, crc32c};
 
-use crate::check::FlushPlace;
+use crate::check::{FlushPlace, bytes_of};
 use crate::flush::codec;
 use crate::read::{Reader, agreed};
 
@@ -69,11 +69,24 @@ impl Repaired {
     }
 }
 
-/// Units of one shard in some rows.
+/// Units of one shard in some rows; behind them may stand something else.
 struct Units {
     bytes: AlignedBuffer,
     /// Row by row, whether it was read and has its sum.
     right: Vec<bool>,
+}
+
+/// Neighbouring units of one shard that were made anew, from the start of the buffer on.
+struct Made {
+    first_row: u32,
+    buffer: AlignedBuffer,
+    bytes: usize,
+}
+
+/// What is on its way to a drive.
+struct Writing {
+    id: OperationId,
+    buffer: Arc<AlignedBuffer>,
 }
 
 impl Reader {
@@ -111,10 +124,21 @@ impl Reader {
     }
 
     /// Waits until the drives took what is on its way to them.
-    async fn taken(&self, writes: Vec<OperationId>, repaired: &mut Repaired) {
-        for write in writes {
-            repaired.write_failed |= self.io.written(write).await.is_err();
+    async fn taken(&self, writes: Vec<Writing>, repaired: &mut Repaired) {
+        for Writing { id, buffer } in writes {
+            repaired.write_failed |= self.io.written(id).await.is_err();
+            // Of a write that was given up, the media has it still.
+            if let Ok(buffer) = Arc::try_unwrap(buffer) {
+                self.io.give_back(buffer);
+            }
         }
+    }
+
+    /// Starts to write what was made.
+    fn write(&self, target: &Target, offset_bytes: u64, buffer: AlignedBuffer, bytes: usize) -> Writing {
+        let buffer = Arc::new(buffer);
+        let id = self.io.write_for(self.task, target.drive, offset_bytes, buffer.clone(), bytes);
+        Writing { id, buffer }
     }
 
     /// Makes units in these rows; gives what is on its way to the drives.
@@ -124,7 +148,7 @@ impl Reader {
         rows: Range<u32>,
         targets: &[Target],
         repaired: &mut Repaired,
-    ) -> Vec<OperationId> {
+    ) -> Vec<Writing> {
         let k = usize::from(header.data_shards);
         // Those first of which nothing is wanted here.
         let wants = |shard: usize| {
@@ -145,17 +169,16 @@ impl Reader {
         }
         let mut writes = Vec::new();
         for target in targets {
-            let (made, missing) = make_units(header, &units, targets, target, rows.clone());
+            let (made, missing) = self.make_units(header, &units, targets, target, rows.clone());
             repaired.units_missing += missing;
-            for (row, bytes) in made {
+            for Made { first_row, buffer, bytes } in made {
                 let offset = target.slot_offset_bytes + header.units_offset_bytes;
-                let offset = offset + header.geometry().unit_offset_bytes(row);
-                let length = bytes.len();
-                repaired.bytes_written += length as u64;
-                let buffer = Arc::new(AlignedBuffer::copied(&bytes));
-                writes.push(self.io.write_for(self.task, target.drive, offset, buffer, length));
+                let offset = offset + header.geometry().unit_offset_bytes(first_row);
+                repaired.bytes_written += bytes as u64;
+                writes.push(self.write(target, offset, buffer, bytes));
             }
         }
+        units.into_iter().flatten().for_each(|units| self.io.give_back(units.bytes));
         writes
     }
 
@@ -175,7 +198,7 @@ impl Reader {
                 Ok(bytes) => Units { right: units_right(header, shard, rows.clone(), &bytes), bytes },
                 Err(_) => self.units_singly(header, shard, rows.clone()).await,
             };
-            repaired.bytes_read += found.bytes.len() as u64;
+            repaired.bytes_read += bytes_of(header, &rows) as u64;
             repaired.met(&found);
             units[shard] = Some(found);
         }
@@ -185,8 +208,7 @@ impl Reader {
     async fn units_singly(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Units {
         let geometry = header.geometry();
         let start = |row: u32| (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
-        let last = rows.end - 1;
-        let mut bytes = AlignedBuffer::zeroed(start(last) + geometry.unit_bytes_of_row(last) as usize);
+        let mut bytes = self.io.buffer(bytes_of(header, &rows));
         let mut right = Vec::new();
         for row in rows.clone() {
             let unit_bytes = geometry.unit_bytes_of_row(row) as usize;
@@ -198,11 +220,48 @@ impl Reader {
                 Some(buffer) => {
                     bytes[start(row)..start(row) + unit_bytes].copy_from_slice(&buffer[..unit_bytes]);
                     right.extend(units_right(header, shard, row..row + 1, &buffer));
+                    self.io.give_back(buffer);
                 }
                 None => right.push(false),
             }
         }
         Units { bytes, right }
+    }
+
+    /// The units of one target in these rows, neighbours together; and how many could not be made.
+    fn make_units(
+        &self,
+        header: &FlushHeader,
+        units: &[Option<Units>],
+        targets: &[Target],
+        target: &Target,
+        rows: Range<u32>,
+    ) -> (Vec<Made>, u64) {
+        let codec = codec(header.data_shards, header.parity_shards);
+        let (mut made, mut missing): (Vec<Made>, u64) = (Vec::new(), 0);
+        let mut next_row = None;
+        for (at, row) in rows.clone().enumerate().filter(|(_, row)| target.units.has(*row)) {
+            let (_, present) = row_units(header, units, targets, rows.clone(), at, row);
+            let unit_bytes = header.geometry().unit_bytes_of_row(row) as usize;
+            if next_row != Some(row) {
+                let buffer = self.io.buffer(bytes_of(header, &(row..rows.end)));
+                made.push(Made { first_row: row, buffer, bytes: 0 });
+            }
+            let run = made.last_mut().expect("begun at the latest just now");
+            let unit = &mut run.buffer[run.bytes..run.bytes + unit_bytes];
+            let computed = codec.reconstruct(&present, &[target.shard], &mut [&mut *unit]).is_ok();
+            let crc = header.unit_crcs[target.shard * header.rows as usize + row as usize];
+            if computed && crc32c(unit) == crc {
+                run.bytes += unit_bytes;
+                next_row = Some(row + 1);
+            } else {
+                missing += 1;
+                next_row = None;
+            }
+        }
+        let (made, unmade): (Vec<_>, Vec<_>) = made.into_iter().partition(|run| run.bytes > 0);
+        unmade.into_iter().for_each(|run| self.io.give_back(run.buffer));
+        (made, missing)
     }
 
     async fn write_headers(
@@ -220,8 +279,7 @@ impl Reader {
             let mut buffer = AlignedBuffer::zeroed(place.header_bytes);
             header.encode_into(table, &mut buffer);
             repaired.bytes_written += place.header_bytes as u64;
-            let (offset, buffer) = (header.offset_bytes, Arc::new(buffer));
-            writes.push(self.io.write_for(self.task, target.drive, offset, buffer, place.header_bytes));
+            writes.push(self.write(target, header.offset_bytes, buffer, place.header_bytes));
         }
         self.taken(writes, repaired).await;
     }
@@ -258,33 +316,4 @@ fn row_units<'a>(
     };
     let row: Vec<Option<&[u8]>> = units.iter().enumerate().map(of_shard).collect();
     (row.iter().flatten().count(), row)
-}
-
-/// The units of one target in these rows, neighbours together, each with its first row; and how many could not be made.
-fn make_units(
-    header: &FlushHeader,
-    units: &[Option<Units>],
-    targets: &[Target],
-    target: &Target,
-    rows: Range<u32>,
-) -> (Vec<(u32, Vec<u8>)>, u64) {
-    let codec = codec(header.data_shards, header.parity_shards);
-    let (mut made, mut missing): (Vec<(u32, Vec<u8>)>, u64) = (Vec::new(), 0);
-    let mut next_row = None;
-    for (at, row) in rows.clone().enumerate().filter(|(_, row)| target.units.has(*row)) {
-        let (_, present) = row_units(header, units, targets, rows.clone(), at, row);
-        let mut unit = vec![0; header.geometry().unit_bytes_of_row(row) as usize];
-        let computed = codec.reconstruct(&present, &[target.shard], &mut [&mut unit[..]]).is_ok();
-        let crc = header.unit_crcs[target.shard * header.rows as usize + row as usize];
-        if !computed || crc32c(&unit) != crc {
-            missing += 1;
-            continue;
-        }
-        match made.last_mut() {
-            Some((_, bytes)) if next_row == Some(row) => bytes.extend_from_slice(&unit),
-            _ => made.push((row, unit)),
-        }
-        next_row = Some(row + 1);
-    }
-    (made, missing)
 }

@@ -20,8 +20,10 @@ use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
 
-/// Steps at once, at most.
+/// Steps at once, at most; more while they bring protection back. Beside puts at full rate each step waits its turn at the drives, so that
+/// how many there are is what share of them a rebuild has (`bench/README.md`).
 const STEPS_MAX: usize = 12;
+const REPAIRS_MAX: usize = 24;
 
 /// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them.
 const STEPS_BYTES_MAX: u32 = 8 << 20;
@@ -78,11 +80,8 @@ impl Lane {
             return;
         }
         self.write_copies();
-        while self.may_step() {
-            if !(self.mend_on() || self.rebuild_on() || self.compact_on() || self.scrub_on()) {
-                break;
-            }
-        }
+        while self.may_step(REPAIRS_MAX) && (self.mend_on() || self.rebuild_on()) {}
+        while self.may_step(STEPS_MAX) && (self.compact_on() || self.scrub_on()) {}
         self.name_losses();
         self.see_to_asked();
         self.list_what_moved();
@@ -94,9 +93,10 @@ impl Lane {
         self.now < self.background.asked_until
     }
 
-    fn may_step(&self) -> bool {
+    /// Whether one step more may start, where there are so many at once at most.
+    fn may_step(&self, most: usize) -> bool {
         let background = &self.background;
-        let most = STEPS_MAX.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
+        let most = most.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
         background.running < most && (!self.has_requests() || background.rests_until <= self.now)
     }
 

@@ -173,7 +173,10 @@ impl Recovery {
                     walked.flushes.push((span, table));
                 } else if !planted(Planted::TornDropped) {
                     let records = records_of(span.first_sequence, &table, &rows.data);
-                    walked.lost += u64::from(records.len() < span.record_count as usize);
+                    if records.len() < span.record_count as usize {
+                        walked.lost += 1;
+                        walked.hidden.add(ReadOutcome::Lost, header);
+                    }
                     walked.torn.extend(records);
                 }
                 if stays { FlushFate::Stays } else { FlushFate::Torn }

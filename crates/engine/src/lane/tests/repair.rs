@@ -11,6 +11,23 @@ fn payload(source: u32) -> Vec<u8> {
     vec![source as u8; 40]
 }
 
+/// Puts a fragment of each source and waits until all are stored; gives the bytes of their payloads.
+fn put_all(driven: &mut Driven, key: EventKey, sources: u32, payload: impl Fn(u32) -> Vec<u8>) -> u64 {
+    let mut bytes = 0;
+    for source in 0..sources {
+        let payload = payload(source);
+        bytes += payload.len() as u64;
+        let put = Put { id: key.fragment(SourceId(source)), expected: sources as u16, crc: crc32c(&payload) };
+        assert_eq!(driven.lane.put(Token(1), &put, &payload), Admission::Pending);
+    }
+    let mut stored = 0;
+    while stored < sources {
+        let Reply::Stored { records, .. } = driven.reply() else { panic!("a put was refused") };
+        stored += records;
+    }
+    bytes
+}
+
 fn read(driven: &mut Driven, key: EventKey, source: u32) -> (ReadOutcome, Vec<u8>) {
     let mut into = Vec::new();
     match driven.lane.get(Token(1 << 40), key.fragment(SourceId(source)), &mut into) {
@@ -28,16 +45,7 @@ fn a_damaged_row_is_put_right_once_for_all_of_its_fragments() {
     for damaged in 0..3 {
         let mut driven = Driven::new(|config| config.cache_bytes = 0);
         let key = EventKey::new(1, 1);
-        for source in 0..SOURCES {
-            let payload = payload(source);
-            let put = Put { id: key.fragment(SourceId(source)), expected: SOURCES as u16, crc: crc32c(&payload) };
-            assert_eq!(driven.lane.put(Token(1), &put, &payload), Admission::Pending);
-        }
-        let mut stored = 0;
-        while stored < SOURCES {
-            let Reply::Stored { records, .. } = driven.reply() else { panic!("a put was refused") };
-            stored += records;
-        }
+        put_all(&mut driven, key, SOURCES, payload);
         driven.drives.corrupt(DriveNumber(damaged), 0..DRIVE_BYTES, 1);
         driven.reads = 0;
         for source in 0..SOURCES {
@@ -68,18 +76,7 @@ fn what_a_missing_drive_holds_is_computed_from_the_same_places_of_the_others() {
             config.flush_bytes = 256 << 10;
         });
         let key = EventKey::new(1, 1);
-        let mut bytes = 0;
-        for source in 0..LARGE {
-            let payload = large(source);
-            bytes += payload.len() as u64;
-            let put = Put { id: key.fragment(SourceId(source)), expected: LARGE as u16, crc: crc32c(&payload) };
-            assert_eq!(driven.lane.put(Token(1), &put, &payload), Admission::Pending);
-        }
-        let mut stored = 0;
-        while stored < LARGE {
-            let Reply::Stored { records, .. } = driven.reply() else { panic!("a put was refused") };
-            stored += records;
-        }
+        let bytes = put_all(&mut driven, key, LARGE, large);
         let mut drives = driven.lane.config.drives.clone();
         (drives[usize::from(away)].member, drives[usize::from(away)].present) = (false, false);
         driven.lane.membership(&Membership::Drives(drives));
