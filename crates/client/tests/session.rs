@@ -352,6 +352,22 @@ fn a_greeting_that_never_comes_is_not_waited_for() {
 }
 
 #[test]
+fn a_greeting_that_arrived_twice_is_made_anew() {
+    let mut world = World::new(config());
+    world.put(0, 1000);
+    world.session.connecting(world.now);
+    world.session.connected(world.now);
+    let hello = decode_header(world.session.to_send().first_chunk().expect("a greeting")).expect("whole");
+    let sentence = "this connection has greeted already".to_owned();
+    let mut error = Vec::new();
+    ErrorReply { code: ErrorCode::NotGreeted, retryable: false, sentence }.encode(hello.request, &mut error);
+    world.session.received(world.now, &error);
+    assert!(world.session.failure().is_none() && !world.session.wants_connection());
+    world.settle();
+    assert_each_once(&world, 1);
+}
+
+#[test]
 fn another_store_gets_nothing() {
     let other = StoreUuid::from_bytes([1; 16]);
     let mut world = World::new(SessionConfig { store: Some((other, 4)), ..config() });

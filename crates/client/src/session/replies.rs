@@ -1,6 +1,6 @@
 //! What the server says: frames, greetings, answers, errors.
 
-use forebay_protocol::{ErrorReply, Frame, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply};
+use forebay_protocol::{ErrorCode, ErrorReply, Frame, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply};
 use forebay_types::Time;
 
 use super::answer::Collected;
@@ -143,11 +143,11 @@ impl Session {
         self.last_problem = format!("{} ({})", reply.sentence, reply.code);
         let greeting = matches!(self.link, Link::Greeting { .. });
         let unsent = self.outbox.holds(request);
-        if greeting && !reply.retryable {
+        if greeting && !reply.retryable && reply.code != ErrorCode::NotGreeted {
             self.fail(now, SessionError::Refused { request: Kind::Hello.name(), reply });
         } else if greeting || request == 0 || (unsent && reply.retryable) {
-            // It answers nothing that was asked, or what has not left whole: both sides no longer agree
-            // on what was said.
+            // It answers nothing that was asked, what has not left whole, or a greeting where another one came before: both sides no longer
+            // agree on what was said.
             self.reset(now, self.last_problem.clone());
         } else if self.puts.is_in_flight(request) {
             self.put_refused(now, request, reply);
