@@ -40,3 +40,11 @@ fn mistakes_are_found() {
     println!("planted {}, found {}", planted.len(), planted.len() - missed.len());
     assert!(!planted.is_empty() && missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
 }
+
+#[test]
+fn the_documentation_lists_every_mistake_and_no_other() {
+    let documentation = include_str!("../../docs/mistakes.md");
+    let listed = documentation.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let made = Mistake::all().map(Mistake::name);
+    assert!(listed.eq(made), "docs/mistakes.md lists other mistakes than there are, or in another order");
+}
