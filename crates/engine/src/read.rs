@@ -186,10 +186,7 @@ impl Reader {
     pub(crate) async fn flush_table(&self, span: FlushSpan, header: &FlushHeader) -> Option<Vec<u8>> {
         if header.has_inline_table() {
             let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
-            return headers.iter().flatten().find_map(|(h, bytes)| {
-                let table = h.inline_table(bytes).filter(|table| header.decode_table(table).is_ok());
-                table.map(<[u8]>::to_vec).filter(|_| h.digest == header.digest)
-            });
+            return inline_table(&headers, header);
         }
         let range = header.table_offset_bytes..header.table_offset_bytes + u64::from(header.table_bytes);
         if range.end > header.data_bytes {
@@ -396,6 +393,14 @@ fn append_row(data: &mut Vec<u8>, units: &[Option<&[u8]>], k: usize, unit_bytes:
 pub(crate) fn agreed(headers: &[Option<(FlushHeader, AlignedBuffer)>]) -> Option<&FlushHeader> {
     let count = |h: &&FlushHeader| if planted(Planted::GenerationsCombined) { 0 } else { votes(headers, h.digest) };
     headers.iter().flatten().map(|(h, _)| h).max_by_key(count)
+}
+
+/// The table that lies in one of the headers with this header's digest.
+pub(crate) fn inline_table(headers: &[Option<(FlushHeader, AlignedBuffer)>], header: &FlushHeader) -> Option<Vec<u8>> {
+    headers.iter().flatten().filter(|(h, _)| h.digest == header.digest).find_map(|(h, bytes)| {
+        let table = h.inline_table(bytes).filter(|table| header.decode_table(table).is_ok());
+        table.map(<[u8]>::to_vec)
+    })
 }
 
 /// How many drives hold a header with this digest.

@@ -7,7 +7,7 @@ use forebay_types::{ReadOutcome, WallTime, crc32c};
 use super::{Recovery, TornRecord, decode_table};
 use crate::hidden::Hidden;
 use crate::planted::{Planted, planted};
-use crate::read::{Reader, RowsError, agreed, votes};
+use crate::read::{Reader, RowsError, agreed, inline_table, votes};
 use crate::segments::FlushSpan;
 use crate::survey::{FlushFate, FlushFound};
 
@@ -33,9 +33,27 @@ pub(super) struct Walked {
     pub(super) written: WallTime,
 }
 
+/// The header of a flush that was found.
+struct FoundHeader {
+    header: FlushHeader,
+    /// On how many drives it is.
+    votes: usize,
+    /// The table that lies in it. It is taken when the header is: of a torn flush a single drive may have it, which may read wrong the next time.
+    table: Option<Vec<u8>>,
+}
+
+impl FoundHeader {
+    async fn table(&self, reader: &Reader, span: FlushSpan) -> Option<Vec<u8>> {
+        match &self.table {
+            Some(table) => Some(table.clone()),
+            None => reader.flush_table(span, &self.header).await,
+        }
+    }
+}
+
 impl Walked {
     /// Flushes that were acknowledged and of which no drive that answers holds a header any more.
-    fn misses_headers(&mut self, found: &[(FlushSpan, FlushHeader, usize)], known_durable: u32, all_answer: bool) {
+    fn misses_headers(&mut self, found: &[(FlushSpan, FoundHeader)], known_durable: u32, all_answer: bool) {
         let here = found.iter().filter(|(span, ..)| span.flush < known_durable).count();
         self.without_header = u64::from(known_durable).saturating_sub(here as u64);
         if self.without_header > 0 {
@@ -67,19 +85,20 @@ impl Recovery {
     /// Follows the flushes of a segment from its start: `limit` of them, or as many as there are. The first `durable` are known to be.
     pub(super) async fn walk(&self, reader: &Reader, limit: Option<u32>, durable: u32) -> Walked {
         let mut walked = Walked::default();
-        let mut headers: Vec<(FlushSpan, FlushHeader, usize)> = Vec::new();
+        let mut headers: Vec<(FlushSpan, FoundHeader)> = Vec::new();
         let (mut offset, mut position, mut flush, mut known_durable) = (0, 0, 0, durable);
         let geometry = &self.config.geometry;
         while limit.is_none_or(|limit| flush < limit) && offset + (BLOCK_BYTES as u64) < geometry.slot_bytes {
             let found = match self.flush_header(reader, flush, offset).await {
-                Some((header, votes)) => Some((offset, header, votes)),
+                Some(found) => Some((offset, found)),
                 // Acknowledged, and its headers are gone: what is behind it may be there.
                 None if flush < known_durable && !planted(Planted::WalkEndsAtGap) => {
                     self.next_header(reader, flush, offset).await
                 }
                 None => None,
             };
-            let Some((at, header, votes)) = found else { break };
+            let Some((at, found)) = found else { break };
+            let header = &found.header;
             // `Reader::headers` saw to it that the flush lies in its slot.
             let end = header.units_offset_bytes + header.geometry().shard_bytes();
             let span = FlushSpan {
@@ -94,27 +113,27 @@ impl Recovery {
             known_durable = known_durable.max(header.durable_flushes);
             walked.written = header.written;
             (offset, position, flush) = (end, position + span.positions(), header.flush + 1);
-            headers.push((span, header, votes));
+            headers.push((span, found));
         }
         let known_durable = limit.unwrap_or(known_durable);
         let all_answer = reader.segment.shards.iter().all(|shard| shard.answers);
         walked.misses_headers(&headers, known_durable, all_answer);
-        for (span, header, votes) in headers {
-            let (on_all, durable) = (votes == reader.segment.shards.len(), span.flush < known_durable);
-            let fate = self.judge(reader, span, &header, durable, on_all, &mut walked).await;
-            walked.misses_flush(&header, known_durable, durable, fate);
-            walked.fates.push(FlushFound::new(&header, span.offset_bytes, durable, fate));
+        for (span, found) in headers {
+            let durable = span.flush < known_durable;
+            let fate = self.judge(reader, span, &found, durable, &mut walked).await;
+            walked.misses_flush(&found.header, known_durable, durable, fate);
+            walked.fates.push(FlushFound::new(&found.header, span.offset_bytes, durable, fate));
         }
         walked
     }
 
     /// The next header of the segment behind one that is gone, block by block: nothing says how long what is missing was.
-    async fn next_header(&self, reader: &Reader, flush: u32, offset: u64) -> Option<(u64, FlushHeader, usize)> {
+    async fn next_header(&self, reader: &Reader, flush: u32, offset: u64) -> Option<(u64, FoundHeader)> {
         let mut at = offset + BLOCK_BYTES as u64;
         while at + (BLOCK_BYTES as u64) < self.config.geometry.slot_bytes {
             for number in reader.flush_numbers(at).await.into_iter().filter(|number| *number > flush) {
-                if let Some((header, votes)) = self.flush_header(reader, number, at).await {
-                    return Some((at, header, votes));
+                if let Some(found) = self.flush_header(reader, number, at).await {
+                    return Some((at, found));
                 }
             }
             at += BLOCK_BYTES as u64;
@@ -122,8 +141,8 @@ impl Recovery {
         None
     }
 
-    /// The header of a flush and on how many drives it is. The first block of each says how long it is.
-    async fn flush_header(&self, reader: &Reader, flush: u32, offset: u64) -> Option<(FlushHeader, usize)> {
+    /// The header of a flush. The first block of each says how long it is.
+    async fn flush_header(&self, reader: &Reader, flush: u32, offset: u64) -> Option<FoundHeader> {
         let room = self.config.geometry.slot_bytes.saturating_sub(offset);
         let mut lengths: Vec<usize> = reader.header_lengths(offset).await;
         lengths.retain(|bytes| *bytes as u64 <= room);
@@ -132,31 +151,32 @@ impl Recovery {
         for bytes in lengths {
             let headers = reader.headers(Some(flush), offset, bytes).await;
             if let Some(header) = agreed(&headers) {
-                return Some((header.clone(), votes(&headers, header.digest)));
+                let (votes, table) = (votes(&headers, header.digest), inline_table(&headers, header));
+                return Some(FoundHeader { header: header.clone(), votes, table });
             }
         }
         None
     }
 
-    /// Decides what becomes of a flush of a segment that was not closed. `header_on_all`: every drive holds its header.
+    /// Decides what becomes of a flush of a segment that was not closed.
     async fn judge(
         &self,
         reader: &Reader,
         span: FlushSpan,
-        header: &FlushHeader,
+        found: &FoundHeader,
         durable: bool,
-        header_on_all: bool,
         walked: &mut Walked,
     ) -> FlushFate {
+        let header = &found.header;
         let durable = durable && !planted(Planted::DamageDiscarded);
-        if durable && let Some(table) = reader.flush_table(span, header).await {
+        if durable && let Some(table) = found.table(reader, span).await {
             walked.flushes.push((span, table));
             return FlushFate::Stays;
         }
         match reader.rows(header, 0..header.rows).await {
             Ok(rows) => {
                 let table = match header.has_inline_table() {
-                    true => reader.flush_table(span, header).await,
+                    true => found.table(reader, span).await,
                     false => table_in(&rows.data, header),
                 };
                 let Some(table) = table else {
@@ -164,7 +184,8 @@ impl Recovery {
                     walked.lost += 1;
                     return FlushFate::Lost;
                 };
-                let whole = header_on_all && rows.whole_shards == reader.segment.shards.len();
+                let shards = reader.segment.shards.len();
+                let whole = found.votes == shards && rows.whole_shards == shards;
                 let stays = whole && !walked.torn_on || durable || planted(Planted::TornStays);
                 // What stays is the segment's beginning, so that a checkpoint can say how much that is.
                 walked.torn_on |= !stays;

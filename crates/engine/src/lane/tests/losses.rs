@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use forebay_media::{Media, MemoryMedia, Operation};
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
 
 use super::{DRIVE_BYTES, Driven, Token};
 use crate::api::{Fetch, Reply};
+use crate::lane::Lane;
 use crate::losses::{FoundBy, Loss, LossKind, LostPart};
 
 const EVENTS: u64 = 60;
@@ -154,4 +156,45 @@ fn what_only_lacks_drives_is_told_apart() {
         assert!(apart && loss.drives_missing == [0, 1] && loss.drives_damaged.is_empty(), "{loss:?}");
     }
     assert!(losses.iter().any(|loss| loss.kind == LossKind::Unavailable));
+}
+
+#[test]
+fn what_one_drive_has_of_a_torn_deletion_is_not_taken_for_a_loss_when_it_reads_wrong_later() {
+    let mut driven = filled();
+    driven.delete(EventKey::new(1, 3));
+    let (_, segment) = driven.lane.segments.iter().last().expect("there is one");
+    let header_in_slot = segment.flushes.last().expect("the deletion").offset_bytes;
+    let headers: Vec<(DriveNumber, u64)> =
+        segment.shards.iter().map(|place| (place.drive, driven.lane.slot_offset(*place) + header_in_slot)).collect();
+    let ([first, second, last], block) =
+        (headers[..].try_into().expect("2+1"), forebay_types::limits::BLOCK_BYTES as u64);
+    for (drive, offset) in [first, second] {
+        driven.drives.corrupt(drive, offset..offset + block, 1);
+    }
+    let mut config = driven.lane.config.clone();
+    (config.epoch, config.nonce) = (config.epoch + 1, config.nonce + 1);
+    driven.media = MemoryMedia::new(&driven.drives);
+    driven.lane = Lane::new(config, driven.now);
+    // Its first block tells how long the header is; then the header is read.
+    let mut reads_left = 2;
+    while !driven.lane.is_serving() {
+        let mut completions = Vec::new();
+        driven.media.completions(&mut completions);
+        completions.into_iter().for_each(|completion| driven.lane.complete(driven.now, completion));
+        driven.lane.pump(driven.now);
+        while let Some((id, operation)) = driven.lane.next_operation() {
+            if let Operation::Read { drive, offset_bytes, .. } = &operation
+                && (*drive, *offset_bytes) == last
+            {
+                if reads_left == 0 {
+                    driven.drives.corrupt(last.0, last.1..last.1 + block, 1);
+                }
+                reads_left -= 1;
+            }
+            driven.media.submit(id, operation);
+        }
+        driven.media.kick();
+    }
+    assert_eq!(driven.lane.status().flushes_lost, 0);
+    assert_eq!(driven.read(3), ReadOutcome::Deleted);
 }
