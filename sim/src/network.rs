@@ -276,7 +276,7 @@ impl Network {
             Side::Client => connection.client_gone = true,
             Side::Server => connection.server_gone = true,
         }
-        if side == Side::Client && !connection.to_server.on_way.is_empty() {
+        if side == Side::Client && !connection.server_gone && !connection.to_server.on_way.is_empty() {
             if self.knows.contains(&Fault::LateRequest) {
                 self.counts.fire(Fault::LateRequest);
                 connection.lands_late = true;

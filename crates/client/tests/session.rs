@@ -21,6 +21,15 @@ fn assert_each_once(world: &World, puts: u64) {
     assert!(reported.iter().copied().eq(0..puts), "{puts} puts were reported as {reported:?}");
 }
 
+/// A session with something to put that has sent its greeting, and has no answer.
+fn while_it_greets() -> World {
+    let mut world = World::new(config());
+    world.put(0, 1000);
+    world.session.connecting(world.now);
+    world.session.connected(world.now);
+    world
+}
+
 #[test]
 fn a_connection_cut_at_any_byte_costs_nothing_and_doubles_nothing() {
     // The whole exchange: a greeting, three batches, a ping.
@@ -326,10 +335,7 @@ fn nonsense_is_believed_three_times_at_most_and_never_at_first() {
     let refused = world.session.put(world.now, FragmentId::new(1, 1, 1), 0, &[][..], 0);
     assert!(matches!(refused, Err(SessionError::Broken(_))));
 
-    let mut world = World::new(config());
-    world.put(0, 1000);
-    world.session.connecting(world.now);
-    world.session.connected(world.now);
+    let mut world = while_it_greets();
     world.session.received(world.now, b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n");
     assert!(matches!(world.session.failure(), Some(SessionError::Protocol(FrameError::BadMagic { .. }))));
     assert!(!world.session.wants_connection() && !world.session.has_work());
@@ -337,10 +343,7 @@ fn nonsense_is_believed_three_times_at_most_and_never_at_first() {
 
 #[test]
 fn a_greeting_that_never_comes_is_not_waited_for() {
-    let mut world = World::new(config());
-    world.put(0, 1000);
-    world.session.connecting(world.now);
-    world.session.connected(world.now);
+    let mut world = while_it_greets();
     world.advance(ms(999));
     world.session.tick(world.now);
     assert!(world.session.wants_connection());
@@ -353,10 +356,7 @@ fn a_greeting_that_never_comes_is_not_waited_for() {
 
 #[test]
 fn a_greeting_that_arrived_twice_is_made_anew() {
-    let mut world = World::new(config());
-    world.put(0, 1000);
-    world.session.connecting(world.now);
-    world.session.connected(world.now);
+    let mut world = while_it_greets();
     let hello = decode_header(world.session.to_send().first_chunk().expect("a greeting")).expect("whole");
     let sentence = "this connection has greeted already".to_owned();
     let mut error = Vec::new();

@@ -145,6 +145,10 @@ impl World {
                 }
                 self.step();
             }
+            // It may have come back after the last look, before a step over a long time.
+            if self.process.as_ref().is_some_and(is_back) {
+                return;
+            }
             if attempt < 2
                 && let Some(process) = &mut self.process
             {

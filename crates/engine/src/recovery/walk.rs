@@ -43,9 +43,9 @@ struct FoundHeader {
 }
 
 impl FoundHeader {
-    async fn table(&self, reader: &Reader, span: FlushSpan) -> Option<Vec<u8>> {
-        match &self.table {
-            Some(table) => Some(table.clone()),
+    async fn take_table(&mut self, reader: &Reader, span: FlushSpan) -> Option<Vec<u8>> {
+        match self.table.take() {
+            Some(table) => Some(table),
             None => reader.flush_table(span, &self.header).await,
         }
     }
@@ -118,9 +118,9 @@ impl Recovery {
         let known_durable = limit.unwrap_or(known_durable);
         let all_answer = reader.segment.shards.iter().all(|shard| shard.answers);
         walked.misses_headers(&headers, known_durable, all_answer);
-        for (span, found) in headers {
+        for (span, mut found) in headers {
             let durable = span.flush < known_durable;
-            let fate = self.judge(reader, span, &found, durable, &mut walked).await;
+            let fate = self.judge(reader, span, &mut found, durable, &mut walked).await;
             walked.misses_flush(&found.header, known_durable, durable, fate);
             walked.fates.push(FlushFound::new(&found.header, span.offset_bytes, durable, fate));
         }
@@ -163,21 +163,20 @@ impl Recovery {
         &self,
         reader: &Reader,
         span: FlushSpan,
-        found: &FoundHeader,
+        found: &mut FoundHeader,
         durable: bool,
         walked: &mut Walked,
     ) -> FlushFate {
-        let header = &found.header;
         let durable = durable && !planted(Planted::DamageDiscarded);
-        if durable && let Some(table) = found.table(reader, span).await {
+        if durable && let Some(table) = found.take_table(reader, span).await {
             walked.flushes.push((span, table));
             return FlushFate::Stays;
         }
-        match reader.rows(header, 0..header.rows).await {
+        match reader.rows(&found.header, 0..found.header.rows).await {
             Ok(rows) => {
-                let table = match header.has_inline_table() {
-                    true => found.table(reader, span).await,
-                    false => table_in(&rows.data, header),
+                let table = match found.header.has_inline_table() {
+                    true => found.take_table(reader, span).await,
+                    false => table_in(&rows.data, &found.header),
                 };
                 let Some(table) = table else {
                     walked.torn_on |= !durable;
@@ -196,7 +195,7 @@ impl Recovery {
                     let records = records_of(span.first_sequence, &table, &rows.data);
                     if records.len() < span.record_count as usize {
                         walked.lost += 1;
-                        walked.hidden.add(ReadOutcome::Lost, header);
+                        walked.hidden.add(ReadOutcome::Lost, &found.header);
                     }
                     walked.torn.extend(records);
                 }
