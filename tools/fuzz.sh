@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make fuzz`: builds the fuzz targets with a nightly compiler and the address sanitizer, and runs each for FUZZ_SECONDS (default 10).
-# FUZZ names some of them; all otherwise. Fails when one crashed or did nothing.
+# `make fuzz`: builds the fuzz targets with a nightly compiler and the address sanitizer, and runs each for FUZZ_SECONDS (default 10),
+# as many at once as there are cores. FUZZ names some of them; all otherwise. Fails when one crashed or did nothing.
 #
 # With FUZZ_CORPUS a directory, what covers something new is kept there, in a directory for each target, and the next run begins with it.
 # Cargo alone builds them: what the `cargo fuzz` command would add is three flags, and it takes longer to install than all of this to run.
@@ -51,45 +51,53 @@ RUSTFLAGS=$flags cargo +nightly build "${locked[@]}" --manifest-path fuzz/Cargo.
 # Some targets write their input to a file, thousands of times a second: in memory, where there is such a directory.
 work=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export TMPDIR=$work
 # Looking for leaks needs rights that containers seldom have; that memory is bounded is asserted by the targets themselves.
 export ASAN_OPTIONS=detect_leaks=0
 artifacts=$build/artifacts
 mkdir -p "$artifacts"
 
-number() {
-    sed -n "s/^stat::$1: *//p" "$work/log" | tail -n 1
+# fuzz TARGET: one line of what it came to; $work/TARGET/runs has the number of runs, and $work/TARGET/failed is there when it failed.
+fuzz() {
+    local target=$1 directory=$work/$1 found result=0 runs seeds
+    found=${FUZZ_CORPUS:-$directory/corpus}/$target
+    mkdir -p "$directory/tmp" "$found"
+    # The first directory is the one that is written to.
+    TMPDIR=$directory/tmp "$build/$host/release/$target" "$found" "fuzz/corpus/$target" -max_total_time="$seconds" \
+        -max_len="$input_bytes_max" -timeout="$input_seconds_max" -rss_limit_mb="$memory_mib_max" -detect_leaks=0 -print_final_stats=1 \
+        -artifact_prefix="$artifacts/$target-" >"$directory/log" 2>&1 </dev/null || result=$?
+    number() { sed -n "s/$1/\\1/p" "$directory/log" | tail -n 1 | grep . || echo 0; }
+    runs=$(number '^stat::number_of_executed_units: *\(.*\)')
+    seeds=$(find "fuzz/corpus/$target" -type f | wc -l)
+    printf 'fuzz %-15s %10s runs  %7s/s  %3s seeds  coverage %5s -> %5s  %5s new inputs\n' "$target" "$runs" \
+        "$(number '^stat::average_exec_per_sec: *\(.*\)')" "$seeds" "$(number '^#[0-9]*\tINITED cov: \([0-9]*\) .*')" \
+        "$(number '^#[0-9]*.* cov: \([0-9]*\) .*')" "$(number '^stat::new_units_added: *\(.*\)')"
+    echo "$runs" >"$directory/runs"
+    # Running the seeds alone is no fuzzing.
+    if ((result != 0 || runs <= 2 * seeds + 2)); then
+        touch "$directory/failed"
+        {
+            tail -n 40 "$directory/log"
+            echo "fuzz $target FAILED ($result): the input that it failed on, if there is one, is in $artifacts. Again with"
+            echo "$build/$host/release/$target $artifacts/$target-..."
+        } >&2
+    fi
 }
 
-failed=()
-total=0
+cores=$(nproc)
 for target in "${targets[@]}"; do
-    found=$work/found
-    [[ -z ${FUZZ_CORPUS:-} ]] || found=$FUZZ_CORPUS/$target
-    rm -rf "$work/found"
-    mkdir -p "$found"
-    # The first directory is the one that is written to.
-    result=0
-    "$build/$host/release/$target" "$found" "fuzz/corpus/$target" -max_total_time="$seconds" -max_len="$input_bytes_max" \
-        -timeout="$input_seconds_max" -rss_limit_mb="$memory_mib_max" -detect_leaks=0 -print_final_stats=1 \
-        -artifact_prefix="$artifacts/$target-" >"$work/log" 2>&1 </dev/null || result=$?
-    runs=$(number number_of_executed_units)
-    rate=$(number average_exec_per_sec)
-    new=$(number new_units_added)
-    seeds=$(find "fuzz/corpus/$target" -type f | wc -l)
-    cover=$(sed -n 's/^#[0-9]*.* cov: \([0-9]*\) .*/\1/p' "$work/log" | tail -n 1)
-    at_first=$(sed -n 's/^#[0-9]*\tINITED cov: \([0-9]*\) .*/\1/p' "$work/log" | tail -n 1)
-    printf 'fuzz %-14s %9s runs  %7s/s  %3s seeds  coverage %5s -> %5s  %4s new inputs\n' \
-        "$target" "${runs:-0}" "${rate:-0}" "$seeds" "${at_first:-0}" "${cover:-0}" "${new:-0}"
-    total=$((total + ${runs:-0}))
-    # Running the seeds alone is no fuzzing.
-    if ((result != 0 || ${runs:-0} <= 2 * seeds + 2)); then
-        failed+=("$target")
-        tail -n 40 "$work/log" >&2
-        echo "fuzz $target FAILED ($result): the input that it failed on, if there is one, is in $artifacts. Again with" >&2
-        echo "$build/$host/release/$target $artifacts/$target-..." >&2
-    fi
+    while (($(jobs -rp | wc -l) >= cores)); do
+        wait -n || true
+    done
+    fuzz "$target" &
 done
+wait
 
-echo "fuzz: $total runs of ${#targets[@]} targets, ${#failed[@]} failed"
-((${#failed[@]} == 0))
+total=0
+failed=0
+for target in "${targets[@]}"; do
+    runs=$(cat "$work/$target/runs")
+    total=$((total + runs))
+    [[ ! -e $work/$target/failed ]] || failed=$((failed + 1))
+done
+echo "fuzz: $total runs of ${#targets[@]} targets, $failed failed"
+((failed == 0))
