@@ -84,6 +84,10 @@ pub const LANE_CREDIT_BYTES: u64 = 64 << 20;
 /// The least credit of a connection.
 pub const CREDIT_BYTES_MIN: u64 = 1 << 20;
 
+/// The credit of a connection while the lane is full: enough to notice that there is room again. With more, what thousands of writers try in vain would
+/// take the time of those whose decisions make room.
+pub const CREDIT_BYTES_FULL: u64 = 16 << 10;
+
 /// Below so many thousandths of free segments, or of free memory for the index, a lane is filling: the mark that all others are told by (docs/space.md).
 pub const FILLING_BELOW_PER_MILLE: u64 = 100;
 

@@ -87,6 +87,11 @@ impl Asked {
     pub(crate) fn refused(self) -> Asked {
         Asked { busy_ms: BUSY_MS.1, ..self }
     }
+
+    /// Nothing more is taken, or nothing but what goes into the last segment.
+    pub(crate) fn is_full(self) -> bool {
+        self.busy_ms == BUSY_MS.1
+    }
 }
 
 /// Below so many free segments a lane is filling, when fragments may take so many altogether.

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use crate::connection::{Connection, Place, Skip};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES};
+use crate::limits::{BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_FULL, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES};
 use crate::outgoing::Chunks;
 use crate::pressure::{Asked, Pressure};
 use crate::rates::RateMeter;
@@ -493,7 +493,13 @@ impl Core {
         let most = u64::from(self.config.credit_bytes);
         let writers = self.connections[class_place(Class::Readout)].max(1) as u64;
         let share = (LANE_CREDIT_BYTES / writers).clamp(CREDIT_BYTES_MIN.min(most), most);
-        let credit = if self.staging.is_tight() { (share / 4).max(CREDIT_BYTES_MIN / 4).min(share) } else { share };
+        let credit = if self.asked.is_full() {
+            share.min(CREDIT_BYTES_FULL)
+        } else if self.staging.is_tight() {
+            (share / 4).max(CREDIT_BYTES_MIN / 4).min(share)
+        } else {
+            share
+        };
         u32::try_from(credit).unwrap_or(u32::MAX)
     }
 }

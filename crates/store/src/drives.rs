@@ -129,8 +129,9 @@ fn begin(status: &mut ControlStatus, drive: DriveNumber, path: &Path) -> Result<
     }
     let path = path.display().to_string();
     if let Some(used) = status.drives.iter().find(|d| d.path.as_ref() == Some(&path) && d.state != "absent") {
+        let or = if used.state == "member" { "" } else { ", or start the server without it first" };
         return Err(format!(
-            "{path} is drive {} of this store, which this server has open; nothing was changed. Name another one",
+            "{path} is drive {} of this store, which this server has open; nothing was changed. Name another one{or}",
             used.number
         ));
     }

@@ -5,6 +5,9 @@ use std::fmt;
 use super::report::{Alarm, Report};
 use crate::failure::Exit;
 
+/// What was so at the start is told for so long, in seconds: as an unclean start is, until somebody had a working day to see it.
+const START_TOLD_S: f64 = 86_400.0;
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -60,7 +63,9 @@ pub fn reasons(report: &Report) -> Vec<Reason> {
     let warn = |words| plain(Level::Warn, words);
     reasons.extend(narrow(report).map(warn));
     reasons.extend(less_parity(report).map(warn));
-    reasons.extend(report.warnings.iter().cloned().map(warn));
+    if report.uptime_s < START_TOLD_S {
+        reasons.extend(report.warnings.iter().map(|words| warn(format!("at the start: {words}"))));
+    }
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.level));
     reasons
 }
@@ -164,5 +169,14 @@ mod tests {
         assert_eq!(reasons[0].level, Level::Error, "the worst first");
         assert_eq!(reasons[1].words, "FB-199 made-up: it is so");
         assert_eq!(reasons[1].advice.as_deref(), Some("ls; see docs/runbook.md#made-up"));
+    }
+
+    #[test]
+    fn what_was_so_at_the_start_is_told_as_that_for_a_day() {
+        let mut report = healthy();
+        report.warnings.push("drive 3 was not found".into());
+        assert_eq!(reasons(&report)[0].words, "at the start: drive 3 was not found");
+        report.uptime_s = START_TOLD_S;
+        assert_eq!(reasons(&report), []);
     }
 }

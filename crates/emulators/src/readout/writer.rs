@@ -17,6 +17,8 @@ use crate::store::ReadoutStore;
 const TURN: Duration = Duration::from_millis(2);
 /// The longest wait for a store before it is looked whether all is over.
 const WAIT: Duration = Duration::from_millis(50);
+/// So long nothing is answered before somebody is told: what a flush on a disk takes, or a busy machine, is no news.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// The wait before a put that was not taken is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 /// What is under way when all is to end may still be answered for so long.
@@ -109,7 +111,7 @@ impl<'a, S: ReadoutStore> Writer<'a, S> {
         }
         if !self.results.is_empty() || self.store.pending_puts() == 0 {
             self.stuck_since = None;
-        } else if self.stuck_since.get_or_insert_with(Instant::now).elapsed() >= WAIT {
+        } else if self.stuck_since.get_or_insert_with(Instant::now).elapsed() >= STUCK_AFTER {
             self.shared.tell_what_is_waited_for(self.store.puts_wait_for());
         }
         self.count_results();

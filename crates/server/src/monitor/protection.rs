@@ -93,11 +93,11 @@ fn knows_what_is_stored(seen: &Observation) -> bool {
     seen.silent_lanes.is_empty() && seen.lanes.iter().all(|lane| matches!(lane.state, "serving" | "read-only"))
 }
 
-fn what_may_fail(left: u8) -> &'static str {
+fn what_may_fail(left: u8) -> String {
     match left {
-        0 => "the loss of one more drive would put data out of reach",
-        1 => "one more drive may fail",
-        _ => "more drives may fail",
+        0 => "the loss of one more drive would put data out of reach".to_owned(),
+        1 => "1 more drive may fail".to_owned(),
+        left => format!("{left} more drives may fail"),
     }
 }
 

@@ -118,7 +118,7 @@ fn protection_is_what_the_worst_lane_has_left() {
     assert!(world.words(Alarm::DriveLost).contains("drive 1 (/d1); all that is stored is whole"));
     world.seen.lanes[1].failures_left = Some(1);
     assert_eq!(world.after(1), [Alarm::DriveLost]);
-    assert!(world.words(Alarm::DriveLost).contains("one more drive may fail (the store was made for the loss of 2)"));
+    assert!(world.words(Alarm::DriveLost).contains("1 more drive may fail (the store was made for the loss of 2)"));
     world.seen.lanes[1].failures_left = Some(0);
     assert_eq!(world.after(1), [Alarm::DriveLost, Alarm::ProtectionCritical]);
     // All drives are there again, and what they missed is not made yet.

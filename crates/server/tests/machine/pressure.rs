@@ -132,7 +132,7 @@ fn who_is_refused_is_asked_to_wait_even_when_nobody_saw_it_come() {
     world.run();
     let frames = world.take(id);
     let reply: PutReply = frames[0].message();
-    assert_eq!((frames[0].kind, reply.busy_ms), (Kind::PutReply, 200));
+    assert_eq!((frames[0].kind, reply.busy_ms, reply.credit_bytes), (Kind::PutReply, 200, 16 << 10));
     assert_eq!(reply.outcomes, [PutOutcome::Durable, PutOutcome::NoSpace]);
     assert_eq!(world.service.put_replies_busy(), 1);
     free(&mut world, 100);

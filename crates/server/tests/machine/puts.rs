@@ -226,7 +226,10 @@ fn a_busy_lane_is_asked_again_without_a_completion_too() {
 
 #[test]
 fn writers_are_told_to_wait_before_the_store_is_full() {
-    for (segments_free, expected) in [(100, 0), (6, 0), (5, 1), (4, 8), (2, 72), (0, 200)] {
+    const CREDIT: u32 = 16 << 20;
+    for (segments_free, busy_ms, credit) in
+        [(100, 0, CREDIT), (6, 0, CREDIT), (5, 1, CREDIT), (4, 8, CREDIT), (2, 72, CREDIT), (0, 200, 16 << 10)]
+    {
         let mut world = World::new(config());
         world.lane.segments_free = segments_free;
         world.now = forebay_types::Time(1 << 40);
@@ -234,7 +237,7 @@ fn writers_are_told_to_wait_before_the_store_is_full() {
         world.send(id, &put_frame(5, &[fragment(1, 1, 10)]));
         world.run();
         let reply: PutReply = world.take(id)[0].message();
-        assert_eq!((reply.busy_ms, reply.credit_bytes), (expected, 16 << 20), "{segments_free} segments are free");
+        assert_eq!((reply.busy_ms, reply.credit_bytes), (busy_ms, credit), "{segments_free} segments are free");
     }
 }
 
