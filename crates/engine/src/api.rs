@@ -454,7 +454,7 @@ pub struct CompactionStatus {
 pub struct DriveHealth {
     /// The number of the drive.
     pub drive: u16,
-    /// Segments with something alive that have a shard on it.
+    /// Segments that have a shard on it: with something alive, or emptied and named by the newest checkpoint still.
     pub segments_alive: u64,
     /// Units that were not what was written.
     pub units_damaged: u64,

@@ -99,6 +99,8 @@ mistakes!(
     RebuildHalf = "rebuild-half",
     /// A new place counts before a durable checkpoint lists it, also for what may fail.
     RebuildUnlisted = "rebuild-unlisted",
+    /// A drive counts as one that nothing lies on while a checkpoint names segments there that were emptied.
+    EmptiedForgotten = "emptied-forgotten",
     /// Drives that nobody writes to are not looked at.
     IdleUnwatched = "idle-unwatched",
     /// A retry of a put whose first attempt is on its way is acknowledged at once.

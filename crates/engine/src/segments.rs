@@ -8,6 +8,7 @@ use forebay_types::limits::SHARDS_MAX;
 use forebay_types::{DriveNumber, Time, WallTime};
 
 use crate::index::allocated_bytes;
+use crate::planted::{Planted, planted};
 
 /// Positions in a segment's data are counted in units of so many bytes.
 pub(crate) const POSITION_BYTES: u64 = 8;
@@ -273,11 +274,16 @@ impl Segments {
         }
     }
 
-    /// How many segments with something alive have a shard on each drive.
-    pub(crate) fn alive_by_drive(&self) -> BTreeMap<DriveNumber, u64> {
+    /// How many segments have a shard on each drive: those in which something lives, and those that were emptied, which the newest checkpoint
+    /// may still name. A start that finds none of their shards cannot know that nothing lived there.
+    pub(crate) fn by_drive(&self) -> BTreeMap<DriveNumber, u64> {
         let mut segments = BTreeMap::new();
         for ((_, drives), count) in &self.alive {
             drives.iter().for_each(|drive| *segments.entry(*drive).or_default() += count);
+        }
+        let emptied = if planted(Planted::EmptiedForgotten) { None } else { Some(&self.dead) };
+        for index in emptied.into_iter().flatten() {
+            self.table[index].shards.iter().for_each(|place| *segments.entry(place.drive).or_default() += 1);
         }
         segments
     }

@@ -115,7 +115,8 @@ impl Lane {
             let index_is_full = self.index_bytes() / 7 >= self.config.index_bytes / 8;
             index_is_full || self.space(width).free_for_fragments() < 2 * WINDOW_MIN
         };
-        window_is_low && window_can_grow || droppable > 0 && (idle || droppable >= window || scarce())
+        let dropping_is_due = || idle || droppable >= window || scarce() || self.rebuild_waits_for_checkpoint();
+        window_is_low && window_can_grow || droppable > 0 && dropping_is_due()
     }
 
     /// Planned segments in a checkpoint.

@@ -59,6 +59,8 @@ pub(super) struct Rebuild {
     moved: Vec<Moved>,
     /// No slot was found for any of the queue when the slots had changed so often.
     no_slot_at: Option<u64>,
+    /// Some segment, whether or not anything lives in it, lay on no member in part when it was last looked.
+    lies_elsewhere: bool,
     /// Segments of which something is missing that could not be made.
     stuck: BTreeSet<SegmentId>,
     /// Since the drives changed a checkpoint was begun, or has become durable, on those that are members now.
@@ -145,12 +147,14 @@ impl Lane {
         let current = current.map(|current| current.segment);
         let (mut queue, mut bytes, mut shards, mut possible) = (Vec::new(), 0, 0, 0);
         let members = self.members().len();
+        let mut lies_elsewhere = false;
         for (index, segment) in self.segments.iter() {
+            let missing = self.missing_shards(segment).len();
+            lies_elsewhere |= missing > 0;
             let rests = segment.live_records > 0 && !segment.writing && segment.state != SegmentState::Open;
             if !rests || listed.contains(&index) || current == Some(index) {
                 continue;
             }
-            let missing = self.missing_shards(segment).len();
             if missing > 0 {
                 let left = segment.shards.len()
                     - missing
@@ -163,9 +167,21 @@ impl Lane {
         }
         queue.sort_unstable_by_key(|(left, epoch, counter, ..)| (*left, *epoch, *counter));
         let rebuild = &mut self.background.rebuild;
-        rebuild.shards_possible = possible;
+        (rebuild.shards_possible, rebuild.lies_elsewhere) = (possible, lies_elsewhere);
         rebuild.queue = queue.into_iter().map(|(_, _, _, index, id)| (index, id)).collect();
         (rebuild.status.shards_missing, rebuild.status.bytes_left, rebuild.no_slot_at) = (shards, bytes, None);
+    }
+
+    /// Everything that lives lies on members, and what the newest checkpoint names does not: segments that were emptied since. A drive that is to be
+    /// taken away waits for the next one.
+    pub(super) fn rebuild_waits_for_checkpoint(&self) -> bool {
+        let rebuild = &self.background.rebuild;
+        if !rebuild.lies_elsewhere || rebuild.stale || rebuild.current.is_some() {
+            return false;
+        }
+        let is_emptied = |index| self.segments.find(index).is_none_or(|segment| segment.live_records == 0);
+        let is_done = rebuild.queue.iter().all(|(index, _)| is_emptied(*index));
+        is_done && self.segments.droppable().into_iter().any(|index| self.lacks_shards(index))
     }
 
     /// Shards that are to be made anew on the members that there are.
@@ -399,7 +415,7 @@ impl Lane {
             }
         };
         let none_waits = !rebuild.stale && status.segments_waiting == 0 && status.segments_stuck == 0;
-        let lies_on_members = self.segments.alive_by_drive().keys().all(|drive| self.is_home(*drive));
+        let lies_on_members = self.segments.by_drive().keys().all(|drive| self.is_home(*drive));
         let listed = rebuild.listed == Listed::Yes || planted(Planted::RebuildUnlisted);
         status.is_whole = self.is_serving() && none_waits && lies_on_members && listed;
         status.waits_for = match rebuild.queue.front() {

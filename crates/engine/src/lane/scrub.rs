@@ -391,7 +391,7 @@ impl Lane {
     /// What is known of the drives.
     pub(super) fn drive_health(&self) -> Vec<DriveHealth> {
         let mut drives = self.background.scrub.drives.clone();
-        for (drive, segments_alive) in self.segments.alive_by_drive() {
+        for (drive, segments_alive) in self.segments.by_drive() {
             let new = DriveHealth { drive: drive.0, ..DriveHealth::default() };
             drives.entry(drive).or_insert(new).segments_alive = segments_alive;
         }

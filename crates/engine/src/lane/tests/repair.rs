@@ -3,7 +3,7 @@
 use forebay_types::{DriveNumber, EventKey, ReadOutcome, SourceId, crc32c};
 
 use super::{DRIVE_BYTES, DRIVES, Driven};
-use crate::api::{Admission, Fetch, Membership, Put, Reply, Token};
+use crate::api::{Admission, DriveInfo, Fetch, Membership, Put, Reply, Token};
 
 const SOURCES: u32 = 300;
 
@@ -91,4 +91,36 @@ fn what_a_missing_drive_holds_is_computed_from_the_same_places_of_the_others() {
         let counters = driven.lane.status().counters;
         assert!(counters.fragments_read_degraded > 0 && counters.units_damaged == 0, "{counters:?}");
     }
+}
+
+#[test]
+fn a_drive_is_needed_as_long_as_a_checkpoint_names_an_emptied_segment_there() {
+    const OUT: DriveNumber = DriveNumber(0);
+    fn on_it(driven: &Driven) -> (bool, u64) {
+        let status = driven.lane.status();
+        let segments =
+            status.drive_health.iter().find(|health| health.drive == OUT.0).map(|health| health.segments_alive);
+        (status.rebuild.is_whole, segments.unwrap_or_default())
+    }
+    let mut driven = Driven::new(|_| {});
+    let key = EventKey::new(1, 1);
+    driven.put(key, 0, 1, 20_000);
+    let index = driven.lane.segments.iter().next().expect("one").0;
+    let mut drives = driven.lane.config.drives.clone();
+    drives[usize::from(OUT.0)].member = false;
+    driven.lane.membership(&Membership::Drives(drives));
+    (0..20).for_each(|_| driven.turn());
+    // As a read that is under way.
+    driven.lane.segments.get_mut(index).pins += 1;
+    driven.delete(key);
+    (0..20).for_each(|_| driven.turn());
+    assert_eq!((driven.lane.status().fragments, on_it(&driven)), (0, (false, 1)));
+    driven.lane.segments.get_mut(index).pins -= 1;
+    // Not quiet: nobody needs the room.
+    let more = EventKey::new(1, 2);
+    (0..40).for_each(|source| driven.put(more, source, 40, 100));
+    assert_eq!(on_it(&driven), (true, 0));
+    let gone = |drive: &mut DriveInfo| drive.present = drive.number != OUT && drive.number != DriveNumber(1);
+    let driven = super::survey::reopened(driven, |config| config.drives.iter_mut().for_each(gone));
+    assert_eq!((driven.lane.status().segments_unreadable, driven.lane.status().flushes_possibly_lost), (0, 0));
 }

@@ -21,7 +21,7 @@ fn with_fragments(count: u64) -> Driven {
 }
 
 /// The lane after a crash, for reading alone.
-fn reopened(mut driven: Driven, change: impl FnOnce(&mut LaneConfig)) -> Driven {
+pub(super) fn reopened(mut driven: Driven, change: impl FnOnce(&mut LaneConfig)) -> Driven {
     let mut config = driven.lane.config.clone();
     config.read_only = true;
     change(&mut config);
