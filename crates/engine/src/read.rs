@@ -86,6 +86,15 @@ pub(crate) struct Row {
     pub(crate) damaged: Vec<DriveNumber>,
 }
 
+/// What the closing flush of a segment says.
+pub(crate) struct ClosingTable {
+    pub(crate) table: SegmentTable,
+    /// When the last flush before it was written.
+    pub(crate) written: WallTime,
+    /// It is on every drive of the segment, and right there.
+    pub(crate) is_whole: bool,
+}
+
 /// Rows that were read whole.
 pub(crate) struct Rows {
     /// The data of the rows, padding included.
@@ -197,8 +206,8 @@ impl Reader {
         (found && header.decode_table(&report.payload).is_ok()).then_some(report.payload)
     }
 
-    /// The table of the segment from its closing flush, and when the last flush before that was written.
-    pub(crate) async fn closing_table(&self) -> Option<(SegmentTable, WallTime)> {
+    /// The table of the segment from its closing flush.
+    pub(crate) async fn closing_table(&self) -> Option<ClosingTable> {
         let segment = &self.segment;
         let headers = self.headers(None, segment.slot_bytes - BLOCK_BYTES as u64, BLOCK_BYTES).await;
         let header = agreed(&headers)?;
@@ -207,7 +216,8 @@ impl Reader {
         header.check_table_crc(table).ok()?;
         let table = SegmentTable::decode(table).ok()?;
         table.check_in_slot(segment.slot_bytes, segment.data_shards, segment.unit_bytes).ok()?;
-        Some((table, header.written))
+        let is_whole = votes(&headers, header.digest) == self.shards() && rows.whole_shards == self.shards();
+        Some(ClosingTable { table, written: header.written, is_whole })
     }
 
     /// How long the headers at a place are, as far as their first blocks can be read.

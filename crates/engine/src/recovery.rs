@@ -193,12 +193,18 @@ impl Recovery {
     async fn segment(&mut self, plan: &PlannedSegment, state: SegmentState, flushes: u32) {
         let reader = self.reader(plan);
         if state != SegmentState::Walk
-            && let Some((table, written)) = reader.closing_table().await
+            && let Some(closing) = reader.closing_table().await
         {
             self.found.findings.found(Found::Table);
-            let spans = spans_of(&table);
-            let index = self.add(plan, SegmentState::Closed, spans.clone(), written, 0);
-            self.take_records(index, spans.iter(), table.records.into_iter());
+            let spans = spans_of(&closing.table);
+            // The stop may have come while it was being closed. What is missing of that would be of no flush that anything can be mended from.
+            let is_torn = state == SegmentState::Open && !closing.is_whole;
+            let state = if is_torn { SegmentState::Walk } else { SegmentState::Closed };
+            let index = self.add(plan, state, spans.clone(), closing.written, 0);
+            if is_torn {
+                self.found.unclosed.push((index, encode_table(&closing.table.records)));
+            }
+            self.take_records(index, spans.iter(), closing.table.records.into_iter());
             return;
         }
         let limit = (state != SegmentState::Open).then_some(flushes);
@@ -482,6 +488,13 @@ pub(crate) fn spans_of(table: &SegmentTable) -> Vec<FlushSpan> {
         span
     };
     table.flushes.iter().map(span).collect()
+}
+
+fn encode_table(entries: &[TableEntry]) -> Vec<u8> {
+    let mut table = vec![0; entries.len() * TABLE_ENTRY_BYTES];
+    let (places, _) = table.as_chunks_mut::<TABLE_ENTRY_BYTES>();
+    entries.iter().zip(places).for_each(|(entry, place)| entry.encode_into(place));
+    table
 }
 
 /// The entries of a table that was checked when it was read, or is our own.

@@ -528,7 +528,7 @@ impl Lane {
 impl Reader {
     /// The records of all flushes of a closed segment; `None` when its closing flush cannot be read.
     async fn tables(&self) -> Option<FlushTables> {
-        let (table, _) = self.closing_table().await?;
+        let table = self.closing_table().await?.table;
         let records = table.by_flush().map(|(_, records)| records.to_vec());
         Some(spans_of(&table).into_iter().zip(records).collect())
     }

@@ -3,12 +3,14 @@
 use std::ops::Range;
 
 use forebay_media::MemoryMedia;
+use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, EventKey};
 
 use super::{Driven, Lane};
 use crate::api::{LaneConfig, Token};
 use crate::check::{FlushCheck, HeaderCheck};
 use crate::lane::{Looked, StoredSegment};
+use crate::segments::SegmentState;
 use crate::survey::{CheckpointState, FlushFate, Found, Listed, SegmentFound};
 
 /// A lane with so many fragments, each in a flush of its own.
@@ -192,4 +194,39 @@ fn both_places_of_a_checkpoint_are_told() {
     let Looked::Checkpoints(after) = looked(&mut driven) else { panic!("places were asked for") };
     assert!(matches!(after[3].state, CheckpointState::Damaged(_)), "{:?}", after[3]);
     assert_eq!(after.iter().filter(|place| matches!(place.state, CheckpointState::Whole { .. })).count(), 5);
+}
+
+#[test]
+fn a_closing_flush_that_a_stop_left_on_some_drives_alone_is_written_again() {
+    const TORN: DriveNumber = DriveNumber(1);
+    let mut driven = with_fragments(0);
+    let mut event = 0;
+    let closed =
+        |driven: &Driven| driven.lane.segments.iter().any(|(_, segment)| segment.state == SegmentState::Closed);
+    while !closed(&driven) {
+        event += 1;
+        driven.put(EventKey::new(1, event), 1, 1, 50_000);
+    }
+    let config = driven.lane.config.clone();
+    let slot_bytes = config.geometry.slot_bytes;
+    let of_closing = |driven: &mut Driven| {
+        let stored = driven.lane.stored_segments().into_iter().min_by_key(|segment| segment.id).expect("one at least");
+        assert!(driven.lane.check_flush(Token(9), stored.handle, None, true), "it is closed");
+        match looked(driven) {
+            Looked::Flush(check) => check,
+            other => panic!("{other:?}"),
+        }
+    };
+    let shard = of_closing(&mut driven).shards.into_iter().find(|shard| shard.place.drive == TORN).expect("on all");
+    let unit =
+        shard.header_offset_bytes + BLOCK_BYTES as u64 - slot_bytes..shard.header_offset_bytes + BLOCK_BYTES as u64;
+    driven.drives.corrupt(TORN, unit.end - 3 * BLOCK_BYTES as u64..unit.end, 1);
+    assert!(!of_closing(&mut driven).is_right());
+    driven.media = MemoryMedia::new(&driven.drives);
+    driven.lane = Lane::new(LaneConfig { epoch: config.epoch + 1, ..config }, driven.now);
+    while !driven.lane.is_serving() {
+        driven.turn();
+    }
+    (0..20).for_each(|_| driven.turn());
+    assert!(of_closing(&mut driven).is_right());
 }
