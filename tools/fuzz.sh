@@ -81,6 +81,8 @@ fuzz() {
             echo "$build/$host/release/$target $artifacts/$target-..."
         } >&2
     fi
+    # What lies in memory: the rest of the targets need it.
+    rm -rf "$directory/corpus" "$directory/tmp"
 }
 
 cores=$(nproc)
