@@ -80,6 +80,12 @@ impl FakeLane {
         }
     }
 
+    /// Whether it has answered everything that it took.
+    fn rests(&self) -> bool {
+        let reads = self.reads.len() + self.event_reads.len() + self.traces.len();
+        self.pending.is_empty() && self.decided.is_empty() && reads == 0
+    }
+
     fn fragments_of(&self, key: EventKey) -> (Vec<EventFragment>, Vec<u8>) {
         let of_event = self.stored.range(key.fragment(SourceId(0))..=key.fragment(SourceId(u32::MAX)));
         let (mut fragments, mut payload) = (Vec::new(), Vec::new());
@@ -421,10 +427,7 @@ impl World {
             let before: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
             self.turn(true);
             let after: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
-            let lane = &self.lane;
-            let reads = lane.reads.len() + lane.event_reads.len();
-            let lane_rests = lane.pending.is_empty() && reads == 0 && lane.decided.is_empty();
-            if before == after && lane_rests && !self.service.has_work() && self.service.next_retry().is_none() {
+            if before == after && self.lane.rests() && !self.service.has_work() && self.service.next_retry().is_none() {
                 return;
             }
         }
