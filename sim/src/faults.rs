@@ -81,7 +81,7 @@ faults!(
     OvertakenMessage = "message reordered",
     /// A client closes its connection and goes on without an answer; what it sent arrives afterwards.
     LateRequest = "request that lands after its writer gave up",
-    /// The clock of the server jumps forward.
+    /// The clock of the server jumps forward, and its calendar forward or back.
     ClockJump = "clock jump",
     /// No space is left.
     FullStore = "full store",

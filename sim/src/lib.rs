@@ -11,6 +11,7 @@
 //! The same seed gives the same run, event for event: [`Totals::trace`] is the same.
 
 mod autopsy;
+mod calendar;
 mod census;
 mod destination;
 mod drives;

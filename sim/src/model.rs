@@ -11,6 +11,7 @@ use forebay_types::{
     DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StreamName, Time, Verdict,
 };
 
+use crate::calendar::Calendar;
 use crate::census::{Known, KnownFragment};
 use crate::random::Random;
 
@@ -151,7 +152,6 @@ impl Answers {
 }
 
 /// The model.
-#[derive(Default)]
 pub(crate) struct Model {
     events: BTreeMap<EventKey, Event>,
     /// Events that are not over.
@@ -163,11 +163,22 @@ pub(crate) struct Model {
     pub(crate) calm: bool,
     /// Somebody reads what is asked and answered.
     told: bool,
+    /// What the server's machine took for the time.
+    pub(crate) calendar: Calendar,
 }
 
 impl Model {
-    pub(crate) fn new(told: bool) -> Model {
-        Model { told, ..Model::default() }
+    pub(crate) fn new(told: bool, calendar: Calendar) -> Model {
+        Model {
+            events: BTreeMap::new(),
+            open: BTreeSet::new(),
+            moment: Moment::default(),
+            leases: BTreeMap::new(),
+            answers: Answers::default(),
+            calm: false,
+            told,
+            calendar,
+        }
     }
 
     fn tell(&self, what: impl FnOnce() -> String) {

@@ -4,6 +4,9 @@ use forebay_engine::{Lane, LaneStatus};
 use forebay_server::{Pressure, Service};
 use forebay_types::Time;
 
+/// What a writer may send to a lane that refuses it, at the most.
+const CREDIT_BYTES_FULL_MAX: u32 = 16 << 10;
+
 /// Looks at a lane whenever its server did.
 #[derive(Debug, Default)]
 pub(crate) struct PressureCheck {
@@ -29,6 +32,17 @@ impl PressureCheck {
         assert!(is_written || (step, busy_ms) == (Pressure::None, 0), "nobody can write, and who waits: {}", tell());
         assert!(!is_short || busy_ms > 0, "less than a twentieth is left, and nobody is asked to wait: {}", tell());
         assert!(!is_empty || step == Pressure::None, "the pressure is over, and who is slowed still is: {}", tell());
+        let credit_bytes = service.credit_bytes();
+        assert!(
+            !is_written || status.segments_free > 0 || credit_bytes <= CREDIT_BYTES_FULL_MAX,
+            "nothing is left, and each writer may have {credit_bytes} bytes refused at once: {}",
+            tell()
+        );
+        assert!(
+            !is_empty || credit_bytes > CREDIT_BYTES_FULL_MAX,
+            "there is room, and writers are let send no more than {credit_bytes} bytes: {}",
+            tell()
+        );
         // From a twentieth to nothing between two looks is all that may come as a surprise; and then the refusal itself asks to wait.
         let refused = status.counters.puts_no_space + status.counters.puts_index_full;
         let told = self.asks_to_wait || self.had_room;

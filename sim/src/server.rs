@@ -18,9 +18,6 @@ use crate::network::{ConnectionId, Network, Side};
 use crate::pressure::PressureCheck;
 use crate::scenario::Scenario;
 
-/// The calendar at the beginning of a run.
-const CALENDAR_MS: u64 = 1_790_000_000_000;
-
 /// So often connections that stand still are looked for.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
 
@@ -219,6 +216,7 @@ impl Process {
     pub(crate) fn turn(
         &mut self,
         now: Time,
+        wall: WallTime,
         drives: &mut Drives,
         network: &mut Network,
         scenario: &Scenario,
@@ -230,6 +228,7 @@ impl Process {
         }
         self.greet(now, network);
         for number in 0..self.lanes.len() {
+            self.lanes[number].lane.set_wall_time(wall);
             self.turn_lane(number, now, drives, network, &mut told);
         }
         told
@@ -375,7 +374,6 @@ impl Process {
         }
         let queue = Queue::Lane(number as u16);
         let events = &mut self.lane_events;
-        side.lane.set_wall_time(WallTime(CALENDAR_MS + now.0 / 1_000_000));
         let moved = side.run(now, clock, queue, drives, events);
         side.service.take_replies(&mut side.lane, clock, moved);
         let step = side.pressure.replies_taken(clock, &side.lane, &side.service);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use forebay_types::{DriveNumber, Time};
 
+use crate::calendar::Calendar;
 use crate::census::Asker;
 use crate::drives::Drives;
 use crate::faults::{Fault, FaultCounts};
@@ -157,7 +158,8 @@ impl World {
             processes: 0,
             start_at: now,
             away: BTreeSet::new(),
-            model: Model::new(told),
+            // Of its own stream: what it shows shifts nothing else.
+            model: Model::new(told, Calendar::new(Random::new(play.seed.rotate_left(32)))),
             counts: FaultCounts::default(),
             pressed: [0; 4],
             writers,
@@ -271,7 +273,8 @@ impl World {
             }
             return;
         };
-        for told in process.turn(self.now, &mut self.drives, &mut self.network, &self.scenario) {
+        let wall = self.model.calendar.at(self.now);
+        for told in process.turn(self.now, wall, &mut self.drives, &mut self.network, &self.scenario) {
             match told {
                 Told::DriveFailed { drive, reason } => {
                     self.trace.note(self.now, &[2, u64::from(drive.0)], || format!("drive {drive} failed: {reason}"));

@@ -250,6 +250,11 @@ impl Service {
         self.core.asked.busy_ms
     }
 
+    /// Bytes of puts that a writer may have unanswered from its next answer on.
+    pub fn credit_bytes(&self) -> u32 {
+        self.core.credit_bytes()
+    }
+
     /// Answers to puts that asked the writer to wait, so far.
     pub fn put_replies_busy(&self) -> u64 {
         self.core.put_replies_busy

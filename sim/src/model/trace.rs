@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use forebay_types::{EventKey, SourceId, StreamName, crc32c};
+use forebay_types::{EventKey, SourceId, StreamName, WallTime, crc32c};
 use serde_json::Value;
 
 use super::{Event, Model, Moment, Snapshot, payload};
@@ -12,6 +12,11 @@ impl Model {
     pub(crate) fn traced(&mut self, key: EventKey, before: &Snapshot, asked: Moment, trace: &Value) {
         self.tell(|| format!("trace {key}: {}", trace["state"]));
         self.answers.traces += 1;
+        for flush in trace["flushes"].as_array().expect("a list") {
+            let written = flush["written_unix_ms"].as_u64().map(WallTime);
+            let was_shown = written.is_none_or(|at| self.calendar.has_shown(at));
+            assert!(was_shown, "{key}: a flush was written when no calendar showed that: {flush}");
+        }
         let calm = self.calm;
         let event = self.event(key);
         let state = trace["state"].as_str().expect("a trace has a state");

@@ -81,6 +81,8 @@ impl World {
                     let by = self.random.millis(100..20_000);
                     self.trace.note(self.now, &[8], || format!("the server's clock jumps by {by:?}"));
                     process.jump(by);
+                    let to = self.model.calendar.set(self.now);
+                    self.trace.note(self.now, &[], || format!("and its calendar is set to {} ms", to.0));
                 }
             }
             2 if self.scenario.knows(Fault::FullStore) => {
