@@ -9,7 +9,7 @@ SHELL := /bin/bash
 LOCKED := $(if $(filter true,$(CI)),--locked)
 
 # Tests that have a long form, by their file names (CONTRIBUTING.md, "Long tests").
-LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs sim/tests/*_all.rs))))
+LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs))))
 
 # Where `make soak` keeps what its runs came to.
 SOAK_FILE ?= scratch/soak.json
@@ -23,9 +23,12 @@ demo: rust ## the whole path on this machine in about 20 s, one drive destroyed 
 test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks is said and skipped
 	tools/run-tests.sh $(LOCKED) --workspace
 
-test-all: rust ## after `make test`: the tests that have a long form, in that form (after `make deps`)
+test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake (after `make deps`)
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
-	FOREBAY_TEST_ALL=1 tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS))
+	export FOREBAY_TEST_ALL=1; failed=; \
+	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
+	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 400 || failed=1; \
+	test -z "$$failed"
 
 fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server mdf" for some of them)
 	tools/fuzz.sh

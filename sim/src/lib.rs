@@ -28,6 +28,7 @@ mod pressure;
 mod random;
 mod recorder;
 mod scenario;
+mod search;
 mod server;
 mod shrink;
 mod store;
@@ -42,6 +43,7 @@ pub use faults::{Fault, FaultCounts};
 pub use mistakes::Mistake;
 pub use model::Answers;
 pub use play::Play;
+pub use search::search;
 pub use shrink::shrink;
 pub use world::Totals;
 
@@ -67,12 +69,4 @@ pub fn try_play(play: &Play, mistake: Option<Mistake>) -> Result<Totals, String>
             what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|s| (*s).to_owned()));
         words.unwrap_or_else(|| "a panic without words".to_owned())
     })
-}
-
-/// Plays one seed with a mistake; gives what was found, if anything was.
-pub fn find(mistake: Mistake, seed: u64) -> Option<String> {
-    let play = Play { beyond: mistake.is_beyond(), ..Play::of(seed) };
-    let found = try_play(&play, Some(mistake)).err()?;
-    // What goes wrong without it as well was not found by it.
-    try_play(&play, None).is_ok().then_some(found)
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use forebay_sim::{Fault, Mistake, Play, Totals, find, play, shrink, try_play};
+use forebay_sim::{Fault, Mistake, Play, Totals, play, search, shrink, try_play};
 
 #[derive(Parser)]
 #[command(about = "Plays the store on virtual time, seed after seed, on drives and a network that fail")]
@@ -127,16 +127,13 @@ fn make_shorter(play: &Play, mistake: Option<Mistake>) -> ExitCode {
 
 /// Whether each of the mistakes is found in one of the seeds.
 fn look_for(name: &str, seeds: Range<u64>) -> ExitCode {
-    let mut missed = 0;
-    for mistake in Mistake::all().filter(|mistake| name == "all" || mistake.name() == name) {
-        let found = seeds.clone().find_map(|seed| find(mistake, seed).map(|what| (seed, what)));
-        match found {
-            Some((seed, what)) => println!("{mistake}: seed {seed}: {}", what.lines().next().unwrap_or_default()),
-            None => {
-                println!("{mistake}: not found");
-                missed += 1;
-            }
-        }
+    let planted: Vec<Mistake> = Mistake::all().filter(|mistake| name == "all" || mistake.name() == name).collect();
+    let missed = search(planted.iter().copied(), seeds, |mistake, seed, what| {
+        println!("{mistake}: seed {seed}: {}", what.lines().next().unwrap_or_default());
+    });
+    for mistake in &missed {
+        println!("{mistake}: not found");
     }
-    ExitCode::from(u8::from(missed > 0))
+    println!("planted {}, found {}", planted.len(), planted.len() - missed.len());
+    ExitCode::from(u8::from(!missed.is_empty()))
 }
