@@ -29,10 +29,11 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Seconds until all that can be made anew is, at this rate; absent when nothing is made now.
+    /// Seconds until all that can be made anew is, at this rate; absent when nothing is made now, whatever was a while ago.
     pub(crate) fn rebuild_left_s(&self, status: &LaneStatus) -> Option<f64> {
-        let left = (status.rebuild.bytes_left > 0 && self.rebuilt_bytes_per_s > 0).then_some(status.rebuild.bytes_left);
-        left.map(|bytes| bytes as f64 / self.rebuilt_bytes_per_s as f64)
+        let rebuild = &status.rebuild;
+        let goes_on = rebuild.bytes_left > 0 && rebuild.waits_for.is_none() && self.rebuilt_bytes_per_s > 0;
+        goes_on.then(|| rebuild.bytes_left as f64 / self.rebuilt_bytes_per_s as f64)
     }
 }
 
@@ -179,6 +180,17 @@ pub(crate) mod tests {
         assert_eq!(time_left_s, Some(20.0 / 3.0));
         // As much goes as comes.
         assert_eq!(meter.rates(at(10), &status(30_000, 50_000, 50)).1, None);
+    }
+
+    #[test]
+    fn a_rebuild_that_waits_has_no_end() {
+        let rates = Rates { rebuilt_bytes_per_s: 1000, ..Rates::default() };
+        let mut status = status(0, 0, 50);
+        assert_eq!(rates.rebuild_left_s(&status), None, "nothing is missing");
+        status.rebuild.bytes_left = 5000;
+        assert_eq!(rates.rebuild_left_s(&status), Some(5.0));
+        status.rebuild.waits_for = Some("a drive");
+        assert_eq!(rates.rebuild_left_s(&status), None);
     }
 
     #[test]

@@ -146,8 +146,10 @@ pub(crate) fn server_status(snapshot: &Snapshot) -> String {
     totals.insert("pressure".to_owned(), json!(pressure));
     let put_wait_ms = lanes.iter().flatten().map(|report| report.put_wait_ms).max();
     totals.insert("put_wait_ms".to_owned(), json!(put_wait_ms));
-    // Lanes rebuild side by side.
-    let rebuild_left_s = lanes.iter().flatten().filter_map(|report| report.rebuild_left_s).max_by(f64::total_cmp);
+    // Lanes rebuild side by side; of one that waits nobody knows how long.
+    let waits = lanes.iter().flatten().any(|report| report.status.rebuild.waits_for.is_some());
+    let slowest = lanes.iter().flatten().filter_map(|report| report.rebuild_left_s).max_by(f64::total_cmp);
+    let rebuild_left_s = slowest.filter(|_| !waits);
     totals.insert("rebuild_left_s".to_owned(), json!(rebuild_left_s));
     let failures_left = lanes.iter().flatten().filter_map(|report| report.status.failures_left).min();
     totals.insert("failures_left".to_owned(), json!(failures_left));

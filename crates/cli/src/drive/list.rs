@@ -123,10 +123,12 @@ fn notes(told: &Drives, of: impl Fn(&Drive) -> Health) -> Vec<String> {
     let missing = sum(|rebuild| rebuild.shards_missing);
     if missing > 0 {
         let left = human_bytes(sum(|rebuild| rebuild.bytes_left));
+        let goes_on = |lane: &Lane| lane.rebuild.shards_missing > 0 && lane.rebuild.waits_for.is_none();
         let waits = told.lanes.iter().find_map(|lane| lane.rebuild.waits_for.as_deref());
-        notes.push(match waits {
-            Some(what) => format!("{missing} shards lie on no member, {left}: their rebuild waits for {what}"),
-            None => format!("{missing} shards lie on no member and are made anew, {left} are left"),
+        let shards = if missing == 1 { "1 shard lies".to_owned() } else { format!("{missing} shards lie") };
+        notes.push(match waits.filter(|_| !told.lanes.iter().any(goes_on)) {
+            Some(what) => format!("{shards} on no member, {left}: the rebuild waits for {what}"),
+            None => format!("{shards} on no member, {left} are left to be made anew"),
         });
     }
     let stuck = sum(|rebuild| rebuild.segments_stuck);

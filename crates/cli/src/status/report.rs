@@ -120,6 +120,13 @@ pub struct Rebuild {
     pub waits_for: Option<String>,
 }
 
+impl Rebuild {
+    /// Whether something is missing, and nothing needed to make it.
+    pub fn goes_on(&self) -> bool {
+        self.shards_missing > 0 && self.waits_for.is_none()
+    }
+}
+
 /// What is looked at; of a lane, or summed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -131,20 +131,22 @@ fn rebuild(report: &Report) -> String {
     if rebuild.shards_missing == 0 && rebuild.segments_stuck == 0 {
         return "nothing is to be made anew".to_owned();
     }
-    let waits = report.lanes.iter().find_map(|lane| lane.rebuild.waits_for.as_deref());
-    let progress = match (rates.rebuilt_bytes_per_s, waits) {
-        (0, Some(what)) => format!("waits for {what}"),
-        (rate, _) => {
-            let left = rebuild_left_s.map_or(String::new(), |left| format!(", done in about {}", human_time(left)));
-            format!("{}/s{left}", human_bytes(rate))
-        }
+    let waits = report.lanes.iter().find_map(|lane| Some((lane.lane, lane.rebuild.waits_for.as_deref()?)));
+    let goes_on = report.lanes.iter().any(|lane| lane.rebuild.goes_on());
+    let rate = human_bytes(rates.rebuilt_bytes_per_s);
+    let progress = match (waits, rebuild_left_s) {
+        (Some((_, what)), _) if !goes_on => format!("waits for {what}"),
+        (Some((lane, what)), _) => format!("{rate}/s; lane {lane} waits for {what}"),
+        (None, Some(left)) => format!("{rate}/s, done in about {}", human_time(*left)),
+        (None, None) => format!("{rate}/s"),
     };
     let stuck = match rebuild.segments_stuck {
         0 => String::new(),
         stuck => format!("; {} segments cannot be made whole without the drives that are out", human_count(stuck)),
     };
     let (shards, left) = (human_count(rebuild.shards_missing), human_bytes(rebuild.bytes_left));
-    format!("{shards} shards lie on no drive in use, {left} are left to make, {progress}{stuck}")
+    let lie = if rebuild.shards_missing == 1 { "shard lies" } else { "shards lie" };
+    format!("{shards} {lie} on no drive in use, {left} are left to make, {progress}{stuck}")
 }
 
 /// How much of the round is looked at, and when the last one ended.
@@ -366,6 +368,7 @@ pub fn human_time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::Rebuild;
     use super::*;
 
     const STATUS: &str = r#"{"store":"0190b3a4-0000-4000-8000-000000000000","epoch":3,"data_shards":4,"parity_shards":1,
@@ -449,6 +452,35 @@ mod tests {
         assert_eq!(protection(&lanes(&[None, None])), "");
         assert_eq!(protection(&lanes(&[None, Some(1), Some(1)])), "; 1 more drive may fail");
         assert_eq!(protection(&lanes(&[Some(2), Some(2), Some(0)])), "; 0 more drives may fail (lane 2)");
+    }
+
+    #[test]
+    fn a_rebuild_that_waits_says_for_what_and_not_when_it_ends() {
+        let rebuild = |waits_for: Option<&str>| Rebuild {
+            shards_missing: 1,
+            bytes_left: 1 << 20,
+            waits_for: waits_for.map(str::to_owned),
+            ..Rebuild::default()
+        };
+        let of = |lanes: &[Option<&str>], rebuild_left_s| {
+            let mut report = Report::default();
+            let lane = |(lane, waits): (usize, &Option<&str>)| Lane {
+                lane: lane as u16,
+                rebuild: rebuild(*waits),
+                ..Lane::default()
+            };
+            report.lanes = lanes.iter().enumerate().map(lane).collect();
+            report.totals.rebuild = rebuild(None);
+            // It is the rate of the last minute: something was made in it.
+            report.totals.rates.rebuilt_bytes_per_s = 1 << 20;
+            report.totals.rebuild_left_s = rebuild_left_s;
+            super::rebuild(&report)
+        };
+        let shard = "1 shard lies on no drive in use, 1.00 MiB are left to make";
+        assert_eq!(of(&[Some("a drive")], None), format!("{shard}, waits for a drive"));
+        assert_eq!(of(&[None, Some("space")], None), format!("{shard}, 1.00 MiB/s; lane 1 waits for space"));
+        assert_eq!(of(&[None], Some(1.0)), format!("{shard}, 1.00 MiB/s, done in about 1 s"));
+        assert_eq!(of(&[None], None), format!("{shard}, 1.00 MiB/s"));
     }
 
     #[test]

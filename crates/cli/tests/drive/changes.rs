@@ -31,7 +31,7 @@ fn replace_a_failed_drive(config: &str) {
     let told = list(&server);
     assert_eq!((&drive(&told, 2)["state"], &told["whole"]), (&"failed".into(), &false.into()), "{told}");
     assert_eq!(failures_left(&store, &server), 0);
-    assert!(screen(&server).contains("their rebuild waits for a drive"), "{}", screen(&server));
+    assert!(screen(&server).contains("the rebuild waits for a drive"), "{}", screen(&server));
     store.verify(&server);
     let number = store.replace(&server, 2, "new");
     assert_eq!(number, 5, "numbers are never given again");
