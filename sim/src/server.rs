@@ -541,6 +541,8 @@ pub(crate) fn lane_config(
         background_percent: scenario.background_percent,
         rebuild_percent: scenario.rebuild_percent,
         background_read_bytes: u32::try_from(scenario.flush_bytes).unwrap_or(u32::MAX),
+        // Both ways, whatever else a seed chose.
+        read_through_bytes: if scenario.flush_depth.is_multiple_of(2) { 16 << 10 } else { 1 << 10 },
         scrub_period: scenario.scrub_period,
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,

@@ -253,6 +253,8 @@ pub struct LaneConfig {
     /// Bytes of a flush that rebuild reads from each drive at once, and scrub when it is more than it takes anyway. Disks want as much as a head can read
     /// before it moves on; the lane's other work waits while it computes with it.
     pub background_read_bytes: u32,
+    /// Bytes between two that compaction wants of a drive which it reads, too, rather than having the drive begin anew behind them.
+    pub read_through_bytes: u32,
     /// Every byte of every closed segment is looked at once in so long; never when zero.
     pub scrub_period: Duration,
     /// Nothing is written.

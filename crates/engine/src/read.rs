@@ -38,6 +38,8 @@ pub(crate) struct ReadSegment {
     pub(crate) slot_bytes: u64,
     /// Bytes that background work reads from each drive at once.
     pub(crate) step_bytes: u32,
+    /// Bytes of each drive that it reads though nobody wants them, rather than beginning anew behind them.
+    pub(crate) read_through_bytes: u32,
     pub(crate) shards: Vec<ReadShard>,
     /// Reads of headers that failed: what is missing then may well be there.
     pub(crate) headers_failed: Cell<usize>,

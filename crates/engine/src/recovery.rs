@@ -465,6 +465,7 @@ pub(crate) fn read_segment(
         unit_bytes: plan.unit_bytes,
         slot_bytes: config.geometry.slot_bytes,
         step_bytes: config.background_read_bytes,
+        read_through_bytes: config.read_through_bytes,
         shards: plan.shards.iter().map(shard).collect(),
         headers_failed: Cell::new(0),
         damaged: RefCell::default(),

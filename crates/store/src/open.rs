@@ -234,6 +234,7 @@ pub(crate) fn lane_config(
         background_percent: config.background_percent,
         rebuild_percent: config.rebuild_percent,
         background_read_bytes: profile.background_read_bytes(),
+        read_through_bytes: profile.read_through_bytes(),
         scrub_period: std::time::Duration::from_secs(config.scrub_period_s),
         parity_min: parity_min(config, &geometry),
         read_only: config.read_only,

@@ -60,6 +60,15 @@ impl Profile {
         }
     }
 
+    /// Bytes that are read rather than left out, when they lie between two that compaction wants of a drive. A disk reads some 3 MB in the time that
+    /// its head takes to go elsewhere.
+    pub fn read_through_bytes(self) -> u32 {
+        match self {
+            Profile::Disk => 2 << 20,
+            Profile::SolidState => 8 << 10,
+        }
+    }
+
     /// A drive that does not answer for so long is taken out. A disk tries for seconds to read a sector that is hard to read, before it says that
     /// it cannot, and is no lost disk for that.
     pub fn drive_timeout(self) -> Duration {

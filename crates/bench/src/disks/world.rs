@@ -114,6 +114,7 @@ impl World {
             background_percent: StoreConfig::default().background_percent,
             rebuild_percent: StoreConfig::default().rebuild_percent,
             background_read_bytes: profile.background_read_bytes(),
+            read_through_bytes: profile.read_through_bytes(),
             scrub_period: Duration::ZERO,
             read_only: false,
         };

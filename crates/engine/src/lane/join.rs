@@ -194,19 +194,23 @@ impl Part {
 }
 
 impl Reader {
-    /// What lies in these ranges of a flush's data, ascending, each with its sum; `None` for what cannot be read. Neighbours are read together.
+    /// What lies in these ranges of a flush's data, ascending, each with its sum; `None` for what cannot be read. Neighbours are read together, up to
+    /// what is read at once, and what lies between them with them when it is little.
     pub(super) async fn payloads(
         &self,
         span: FlushSpan,
         records: Vec<(std::ops::Range<u64>, u32)>,
     ) -> Vec<Option<Bytes>> {
+        let data_shards = u64::from(self.segment.data_shards);
+        let gap_bytes = u64::from(self.segment.read_through_bytes) * data_shards;
+        let piece_bytes = u64::from(self.segment.step_bytes) * data_shards;
         let mut payloads = Vec::with_capacity(records.len());
         let mut at = 0;
         while at < records.len() {
             let (mut range, mut end) = (records[at].0.clone(), at + 1);
             while let Some((next, _)) = records.get(end)
-                && next.start <= range.end + GAP_BYTES
-                && next.end.max(range.end) - range.start <= PIECE_BYTES
+                && next.start <= range.end + gap_bytes
+                && next.end.max(range.end) - range.start <= piece_bytes
             {
                 (range.end, end) = (next.end.max(range.end), end + 1);
             }
@@ -241,11 +245,3 @@ impl Reader {
         (report.outcome == ReadOutcome::Found).then_some(report.payload.into())
     }
 }
-
-/// Records that lie so near to each other are read together.
-const GAP_BYTES: u64 = 32 << 10;
-
-/// What is read at once, at most, unless a record is larger.
-const PIECE_BYTES: u64 = 256 << 10;
-
-const _: () = assert!(PIECE_BYTES.is_multiple_of(POSITION_BYTES));

@@ -74,6 +74,7 @@ impl Driven {
             background_percent: 50,
             rebuild_percent: 80,
             background_read_bytes: 64 << 10,
+            read_through_bytes: 8 << 10,
             scrub_period: Duration::ZERO,
             read_only: false,
         };
@@ -123,6 +124,12 @@ impl Driven {
     }
 
     fn put(&mut self, key: EventKey, source: u32, expected: u16, bytes: usize) {
+        let token = self.begin_put(key, source, expected, bytes);
+        assert!(matches!(self.reply(), Reply::Stored { token: of, records: 1 } if of == token));
+    }
+
+    /// What was put is answered later.
+    fn begin_put(&mut self, key: EventKey, source: u32, expected: u16, bytes: usize) -> Token {
         let payload = vec![source as u8; bytes];
         let put = Put { id: key.fragment(SourceId(source)), expected, crc: crc32c(&payload) };
         let token = self.token();
@@ -132,7 +139,7 @@ impl Driven {
             assert_eq!(admission, Admission::Busy);
             self.turn();
         }
-        assert!(matches!(self.reply(), Reply::Stored { token: of, records: 1 } if of == token));
+        token
     }
 
     fn delete(&mut self, key: EventKey) {

@@ -344,6 +344,7 @@ impl World {
             background_percent: 50,
             rebuild_percent: 80,
             background_read_bytes: if self.epoch.is_multiple_of(2) { 4096 } else { 1 << 20 },
+            read_through_bytes: if self.epoch.is_multiple_of(3) { 256 << 10 } else { 4096 },
             scrub_period: Duration::from_millis(30),
             read_only: false,
         };

@@ -7,6 +7,7 @@ use forebay_format::SegmentId;
 use forebay_types::{EventKey, SourceId};
 
 use super::Driven;
+use crate::api::Reply;
 
 /// Together with it the lane is two thirds full.
 const EVENTS: u64 = 1000;
@@ -50,4 +51,45 @@ fn what_was_copied_lies_where_it_was_copied_to_after_a_crash() {
         (crashes, before) = (crashes + 1, now);
     }
     assert!(crashes > 2, "{:?}", driven.lane.status());
+}
+
+/// The lane is as full of small fragments, twenty to a flush, of which every third survives; gives how often drives were read until that much was
+/// copied.
+fn reads_to_make_room(read_through_bytes: u32) -> u64 {
+    const SMALL: u64 = 10_000;
+    let mut driven = Driven::new(|config| {
+        config.cache_bytes = 0;
+        config.index_bytes = 16 << 20;
+        config.read_through_bytes = read_through_bytes;
+    });
+    let keys: Vec<EventKey> = (0..SMALL).map(|event| EventKey::new(1, event)).collect();
+    for flush in keys.chunks(20) {
+        for key in flush {
+            driven.begin_put(*key, 1, 1, 3000);
+        }
+        let mut stored = 0;
+        while stored < flush.len() as u32 {
+            match driven.reply() {
+                Reply::Stored { records, .. } => stored += records,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    for key in keys.iter().filter(|key| key.event.0 % 3 != 0) {
+        driven.delete(*key);
+    }
+    let before = driven.reads;
+    for _ in 0..2000 {
+        driven.pass(Duration::from_millis(10));
+    }
+    let moved = driven.lane.status().compaction.bytes_moved;
+    assert!(moved > 3_000_000, "{:?}", driven.lane.status());
+    (driven.reads - before) * 1_000_000 / moved
+}
+
+/// A drive whose head would have to move reads what lies between two that survive as well.
+#[test]
+fn what_lies_between_is_read_with_what_survives_when_that_is_quicker() {
+    let (apart, through) = (reads_to_make_room(1 << 10), reads_to_make_room(64 << 10));
+    assert!(through * 3 < apart, "{apart} reads a megabyte one by one, {through} together");
 }
