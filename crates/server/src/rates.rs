@@ -11,6 +11,9 @@ use crate::limits::{RATES_AGE, RATES_EVERY};
 /// So many segments must have come or gone before their number tells a rate.
 const SEGMENTS_MIN: u64 = 3;
 
+/// With less of a lane free, in percent, compaction has made room for a while, and with all its strength by now.
+const FREE_PERCENT_SCARCE: u64 = 20;
+
 /// What comes and goes, over the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
@@ -88,15 +91,29 @@ impl RateMeter {
             rebuilt_bytes_per_s: rate(first.rebuilt_bytes, last.rebuilt_bytes),
             scrubbed_bytes_per_s: rate(first.scrubbed_bytes, last.scrubbed_bytes),
         };
-        let gained = last.fragment_bytes.saturating_sub(first.fragment_bytes);
-        // What is deleted frees nothing before all of its segment is: whichever says that it fills faster is believed.
-        let taken = first.segments_free.saturating_sub(last.segments_free);
-        let segment_bytes = status.free_bytes.checked_div(status.segments_free).unwrap_or(0);
-        let taken_bytes = if taken >= SEGMENTS_MIN { taken * segment_bytes } else { 0 };
-        let filled = gained.max(taken_bytes);
-        let time_left_s = (filled > 0).then(|| status.free_bytes as f64 / (filled as f64 / seconds));
-        (rates, time_left_s.filter(|_| status.capacity_bytes > 0))
+        (rates, time_left_s(first, &last, seconds, status))
     }
+}
+
+/// Seconds until a lane is full that goes on as between two looks, so many seconds apart; `None`: it does not fill.
+///
+/// What lives counts: compaction makes room of the rest, and does not begin while there is plenty. When room is scarce that has not helped, and
+/// segments are believed when they go faster.
+fn time_left_s(first: &Sample, last: &Sample, seconds: f64, status: &LaneStatus) -> Option<f64> {
+    let (capacity, free) = (status.capacity_bytes, status.free_bytes);
+    if capacity == 0 {
+        return None;
+    }
+    let gained = last.fragment_bytes.saturating_sub(first.fragment_bytes);
+    let taken = first.segments_free.saturating_sub(last.segments_free);
+    let segment_bytes = free.checked_div(status.segments_free).unwrap_or(0);
+    let is_scarce = free * 100 <= capacity * FREE_PERCENT_SCARCE;
+    let (room, filled) = match is_scarce {
+        true if taken >= SEGMENTS_MIN => (free, gained.max(taken * segment_bytes)),
+        true => (free, gained),
+        false => (free.max(capacity.saturating_sub(status.fragment_bytes)), gained),
+    };
+    (filled > 0).then(|| room as f64 * seconds / filled as f64)
 }
 
 impl Sample {
@@ -178,6 +195,11 @@ pub(crate) mod tests {
         // What goes frees no segment.
         let (_, time_left_s) = meter.rates(at(10), &status(30_000, 50_000, 20));
         assert_eq!(time_left_s, Some(20.0 / 3.0));
+        // That takes segments as well, and compaction will make room of them.
+        let (_, time_left_s) = meter.rates(at(10), &status(30_000, 50_000, 30));
+        assert_eq!(time_left_s, None);
+        let (_, time_left_s) = meter.rates(at(10), &status(30_000, 51_000, 30));
+        assert_eq!(time_left_s, Some(490.0));
         // As much goes as comes.
         assert_eq!(meter.rates(at(10), &status(30_000, 50_000, 50)).1, None);
     }

@@ -26,7 +26,7 @@ const STEPS_MAX: usize = 12;
 const REPAIRS_MAX: usize = 24;
 
 /// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them.
-const STEPS_BYTES_MAX: u32 = 8 << 20;
+const STEPS_BYTES_MAX: u32 = 24 << 20;
 
 /// For so long after a request the lane counts as asked.
 const ASKED: Duration = Duration::from_millis(50);
