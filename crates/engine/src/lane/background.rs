@@ -25,8 +25,10 @@ use super::scrub::{Mend, Scrub};
 const STEPS_MAX: usize = 12;
 const REPAIRS_MAX: usize = 24;
 
-/// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them.
-const STEPS_BYTES_MAX: u32 = 24 << 20;
+/// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them;
+/// longer for what brings protection back.
+const STEPS_BYTES_MAX: u32 = 8 << 20;
+const REPAIRS_BYTES_MAX: u32 = 24 << 20;
 
 /// For so long after a request the lane counts as asked.
 const ASKED: Duration = Duration::from_millis(50);
@@ -80,8 +82,8 @@ impl Lane {
             return;
         }
         self.write_copies();
-        while self.may_step(REPAIRS_MAX) && (self.mend_on() || self.rebuild_on()) {}
-        while self.may_step(STEPS_MAX) && (self.compact_on() || self.scrub_on()) {}
+        while self.may_step(REPAIRS_MAX, REPAIRS_BYTES_MAX) && (self.mend_on() || self.rebuild_on()) {}
+        while self.may_step(STEPS_MAX, STEPS_BYTES_MAX) && (self.compact_on() || self.scrub_on()) {}
         self.name_losses();
         self.see_to_asked();
         self.list_what_moved();
@@ -93,10 +95,10 @@ impl Lane {
         self.now < self.background.asked_until
     }
 
-    /// Whether one step more may start, where there are so many at once at most.
-    fn may_step(&self, most: usize) -> bool {
+    /// Whether one step more may start, where there are so many at once at most, reading so much of a drive.
+    fn may_step(&self, most: usize, bytes_max: u32) -> bool {
         let background = &self.background;
-        let most = most.min((STEPS_BYTES_MAX / self.config.background_read_bytes.max(1)).max(1) as usize);
+        let most = most.min((bytes_max / self.config.background_read_bytes.max(1)).max(1) as usize);
         background.running < most && (!self.has_requests() || background.rests_until <= self.now)
     }
 
