@@ -10,7 +10,7 @@
 //! - takes [`Session::take_put_results`] and [`Session::take_event`].
 //!
 //! What it promises: each put is reported once, each request ends in one event; what is not answered is
-//! sent again under its request id after a reconnect; requests end at their deadline, whatever the
+//! sent again after a reconnect; requests end at their deadline, whatever the
 //! server does.
 
 mod answer;
@@ -24,7 +24,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_protocol::{
-    Class, ErrorReply, FrameBuffer, FrameError, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION,
+    Class, ErrorReply, FrameBuffer, FrameError, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message,
+    PROTOCOL_VERSION, decode_header,
 };
 use forebay_types::{FragmentId, PutOutcome, StoreUuid, Time};
 
@@ -167,8 +168,10 @@ enum Link {
 
 /// A request other than a put that has no answer yet.
 struct Call {
+    /// The number that whoever asked was given.
+    asked_as: u64,
     name: &'static str,
-    /// Its frame, sent as it is however often.
+    /// Its frame, sent as it is however often, but for its number.
     frame: Vec<u8>,
     since: Time,
     /// Not in the outbox and not sent: to be sent again then.
@@ -362,6 +365,7 @@ impl Session {
         let mut frame = Vec::new();
         request.encode(number, &mut frame);
         let call = Call {
+            asked_as: number,
             name: request.name(),
             frame,
             since: now,
@@ -520,19 +524,28 @@ impl Session {
         }
         if self.is_up() {
             self.silence_starts(now);
-            for (request, call) in &mut self.calls {
-                if call.resend_at.is_some_and(|at| at <= now) {
-                    call.resend_at = None;
-                    self.outbox.push(Sending::Call(*request));
-                }
-            }
+            let is_due = |call: &Call| call.resend_at.is_some_and(|at| at <= now);
+            let due: Vec<u64> = self.calls.iter().filter(|(_, call)| is_due(call)).map(|(n, _)| *n).collect();
+            due.into_iter().for_each(|request| self.send_again(request));
         }
+    }
+
+    /// On the same connection under another number: a request that arrived twice may be refused once and answered once, and what still comes of
+    /// that answer is no part of the next one.
+    fn send_again(&mut self, request: u64) {
+        let number = self.take_request();
+        let mut call = self.calls.remove(&request).expect("it waits for that");
+        let header = call.frame.first_chunk_mut::<HEADER_BYTES>().expect("a whole frame");
+        *header = FrameHeader { request: number, ..decode_header(header).expect("encoded here") }.encode();
+        call.resend_at = None;
+        self.calls.insert(number, call);
+        self.outbox.push(Sending::Call(number));
     }
 
     fn fail_call(&mut self, request: u64, error: SessionError) {
         if let Some(call) = self.calls.remove(&request) {
             self.outbox.forget_call(request, call.frame);
-            self.events.push_back(SessionEvent::Failed { request, error });
+            self.events.push_back(SessionEvent::Failed { request: call.asked_as, error });
         }
     }
 
@@ -558,8 +571,8 @@ impl Session {
         if puts > 0 {
             self.events.push_back(SessionEvent::PutsFailed { puts, error: error.clone() });
         }
-        for request in std::mem::take(&mut self.calls).into_keys() {
-            self.events.push_back(SessionEvent::Failed { request, error: error.clone() });
+        for call in std::mem::take(&mut self.calls).into_values() {
+            self.events.push_back(SessionEvent::Failed { request: call.asked_as, error: error.clone() });
         }
         self.link = Link::Failed(error);
     }

@@ -239,7 +239,7 @@ fn a_put_that_was_sent_again_and_not_answered_may_be_stored() {
 }
 
 #[test]
-fn a_request_that_is_refused_for_now_is_sent_again_under_its_number() {
+fn a_request_that_is_refused_for_now_is_sent_again() {
     let mut world = World::new(config());
     world.script.errors.extend([(ErrorCode::NotServing, true), (ErrorCode::Overloaded, true)]);
     world.put(0, 1000);
@@ -440,6 +440,46 @@ fn the_first_part_of_an_answer_is_forgotten_with_its_connection() {
     world.take();
     let answer = Answer::Runs(vec![run(1), run(2)]);
     assert_eq!(world.events.last(), Some(&SessionEvent::Answer { request, answer }));
+}
+
+/// A request may have arrived twice: one was refused, and the other one is being answered while it is sent again.
+#[test]
+fn what_still_comes_of_an_answer_is_no_part_of_the_next_one() {
+    let mut world = World::new(config());
+    world.script.leaves_lists_to_test = true;
+    world.script.errors.push_back((ErrorCode::NotServing, true));
+    let request = world.session.ask(world.now, Request::Runs(Runs)).expect("usable");
+    world.run();
+    let run = |run| RunInfo {
+        run: RunId(run),
+        events: 1,
+        undecided: 1,
+        finished: 0,
+        first_event: EventId(1),
+        last_event: EventId(1),
+    };
+    let parts = |request| {
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        RunsReply { runs: vec![run(1)] }.encode_with(request, FLAG_MORE, &mut first);
+        RunsReply { runs: vec![run(2)] }.encode(request, &mut last);
+        (first, last)
+    };
+    world.session.received(world.now, &parts(request).0);
+    while world.script.lists_asked.is_empty() {
+        world.advance(ms(1));
+        world.session.tick(world.now);
+        world.run();
+    }
+    world.session.received(world.now, &parts(request).1);
+    world.take();
+    assert_eq!(world.events.iter().filter(|event| matches!(event, SessionEvent::Answer { .. })).count(), 0);
+    let again = world.script.lists_asked[0];
+    world.session.received(world.now, &parts(again).0);
+    world.session.received(world.now, &parts(again).1);
+    world.take();
+    let answer = Answer::Runs(vec![run(1), run(2)]);
+    assert_eq!(world.events.last(), Some(&SessionEvent::Answer { request, answer }));
+    assert_eq!(world.script.connections, 1);
 }
 
 #[test]

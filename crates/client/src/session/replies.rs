@@ -74,8 +74,8 @@ impl Session {
         match collected {
             Collected::More => {}
             Collected::All(answer) => {
-                self.calls.remove(&request);
-                self.events.push_back(SessionEvent::Answer { request, answer });
+                let call = self.calls.remove(&request).expect("it was just answered");
+                self.events.push_back(SessionEvent::Answer { request: call.asked_as, answer });
             }
             Collected::Damaged { id, expected, found } => {
                 let call = self.calls.get_mut(&request).expect("it was just answered");

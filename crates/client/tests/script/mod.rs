@@ -42,6 +42,8 @@ pub struct Script {
     pub refuses_connections: bool,
     /// Answers neither Runs nor GetEvent: the test does.
     pub leaves_lists_to_test: bool,
+    /// The numbers of these requests, as they came.
+    pub lists_asked: Vec<u64>,
     pub reply_times: usize,
     pub busy_ms: u32,
     /// A reply to a put has one outcome too many.
@@ -105,7 +107,7 @@ impl Script {
             return self.send_error(request, error);
         }
         if self.leaves_lists_to_test && matches!(kind, Kind::Runs | Kind::GetEvent) {
-            return;
+            return self.lists_asked.push(request);
         }
         match kind {
             Kind::Hello => {

@@ -28,7 +28,7 @@ const REPAIRS_MAX: usize = 24;
 /// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them;
 /// longer for what brings protection back.
 const STEPS_BYTES_MAX: u32 = 8 << 20;
-const REPAIRS_BYTES_MAX: u32 = 24 << 20;
+const REPAIRS_BYTES_MAX: u32 = 16 << 20;
 
 /// For so long after a request the lane counts as asked.
 const ASKED: Duration = Duration::from_millis(50);
