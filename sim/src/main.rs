@@ -21,7 +21,7 @@ struct Arguments {
     /// Tell everything that happens.
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
-    /// Plant this mistake and say in which seed it is found; `all`: each of them.
+    /// Plant this mistake and say in which seed it is found; `all`: each of them that is not rare.
     #[arg(long, value_parser = planted_names())]
     planted: Option<String>,
     /// Leave out of a seed that fails whatever it fails without, and say how the rest is played.
@@ -127,7 +127,9 @@ fn make_shorter(play: &Play, mistake: Option<Mistake>) -> ExitCode {
 
 /// Whether each of the mistakes is found in one of the seeds.
 fn look_for(name: &str, seeds: Range<u64>) -> ExitCode {
-    let planted: Vec<Mistake> = Mistake::all().filter(|mistake| name == "all" || mistake.name() == name).collect();
+    let planted: Vec<Mistake> = Mistake::all()
+        .filter(|mistake| if name == "all" { !mistake.is_rare() } else { mistake.name() == name })
+        .collect();
     let missed = search(planted.iter().copied(), seeds, |mistake, seed, what| {
         println!("{mistake}: seed {seed}: {}", what.lines().next().unwrap_or_default());
     });
