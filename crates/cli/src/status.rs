@@ -1,7 +1,7 @@
 //! `forebay status`: how a server and its store are.
 
 mod health;
-mod report;
+pub(crate) mod report;
 mod screen;
 
 use std::io::{self, IsTerminal};

@@ -385,19 +385,11 @@ fn an_event_comes_together_from_any_frames() {
     let request = world.session.ask(world.now, Request::GetEvent(GetEvent { events, sources: None })).expect("usable");
     world.connect();
     world.run_until_moved(usize::MAX, usize::MAX);
-    let line = |index, fragments| EventLine {
-        index,
-        outcome: ReadOutcome::Found,
-        state: EventState::Leased,
-        expected: 2,
-        fragments,
-    };
-    let entry = |index, source, bytes: &[u8]| SourceEntry {
-        index,
-        source: forebay_types::SourceId(source),
-        outcome: ReadOutcome::Found,
-        bytes: bytes.len() as u32,
-        crc: crc32c(bytes),
+    let (outcome, state, expected) = (ReadOutcome::Found, EventState::Leased, 2);
+    let line = |index, fragments| EventLine { index, outcome, state, expected, fragments };
+    let entry = |index, source, bytes: &[u8]| {
+        let (source, crc) = (forebay_types::SourceId(source), crc32c(bytes));
+        SourceEntry { index, source, outcome, bytes: bytes.len() as u32, crc }
     };
     let mut bytes = Vec::new();
     encode_get_event_reply(request, FLAG_MORE, &[line(1, 0)], &[entry(0, 9, b"nine")], &[b"nine"], &mut bytes);
@@ -413,23 +405,23 @@ fn an_event_comes_together_from_any_frames() {
     assert_eq!((events[1].key, events[1].fragments.len(), events[1].stored), (EventKey::new(1, 6), 0, 0));
 }
 
+/// An answer of two frames to a request for runs, and what it says.
+fn runs_in_two_parts(request: u64) -> (Vec<u8>, Vec<u8>, Answer) {
+    let (first_event, last_event) = (EventId(1), EventId(1));
+    let run = |run| RunInfo { run: RunId(run), events: 1, undecided: 1, finished: 0, first_event, last_event };
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    RunsReply { runs: vec![run(1)] }.encode_with(request, FLAG_MORE, &mut first);
+    RunsReply { runs: vec![run(2)] }.encode(request, &mut last);
+    (first, last, Answer::Runs(vec![run(1), run(2)]))
+}
+
 #[test]
 fn the_first_part_of_an_answer_is_forgotten_with_its_connection() {
     let mut world = World::new(config());
     world.script.leaves_lists_to_test = true;
     let request = world.session.ask(world.now, Request::Runs(Runs)).expect("usable");
     world.run();
-    let run = |run| RunInfo {
-        run: RunId(run),
-        events: 1,
-        undecided: 1,
-        finished: 0,
-        first_event: EventId(1),
-        last_event: EventId(1),
-    };
-    let (mut first, mut last) = (Vec::new(), Vec::new());
-    RunsReply { runs: vec![run(1)] }.encode_with(request, FLAG_MORE, &mut first);
-    RunsReply { runs: vec![run(2)] }.encode(request, &mut last);
+    let (first, last, answer) = runs_in_two_parts(request);
     world.session.received(world.now, &first);
     world.cut();
     world.advance(ms(10));
@@ -438,7 +430,6 @@ fn the_first_part_of_an_answer_is_forgotten_with_its_connection() {
     world.session.received(world.now, &first);
     world.session.received(world.now, &last);
     world.take();
-    let answer = Answer::Runs(vec![run(1), run(2)]);
     assert_eq!(world.events.last(), Some(&SessionEvent::Answer { request, answer }));
 }
 
@@ -450,34 +441,20 @@ fn what_still_comes_of_an_answer_is_no_part_of_the_next_one() {
     world.script.errors.push_back((ErrorCode::NotServing, true));
     let request = world.session.ask(world.now, Request::Runs(Runs)).expect("usable");
     world.run();
-    let run = |run| RunInfo {
-        run: RunId(run),
-        events: 1,
-        undecided: 1,
-        finished: 0,
-        first_event: EventId(1),
-        last_event: EventId(1),
-    };
-    let parts = |request| {
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        RunsReply { runs: vec![run(1)] }.encode_with(request, FLAG_MORE, &mut first);
-        RunsReply { runs: vec![run(2)] }.encode(request, &mut last);
-        (first, last)
-    };
-    world.session.received(world.now, &parts(request).0);
+    let (first, last, answer) = runs_in_two_parts(request);
+    world.session.received(world.now, &first);
     while world.script.lists_asked.is_empty() {
         world.advance(ms(1));
         world.session.tick(world.now);
         world.run();
     }
-    world.session.received(world.now, &parts(request).1);
+    world.session.received(world.now, &last);
     world.take();
     assert_eq!(world.events.iter().filter(|event| matches!(event, SessionEvent::Answer { .. })).count(), 0);
-    let again = world.script.lists_asked[0];
-    world.session.received(world.now, &parts(again).0);
-    world.session.received(world.now, &parts(again).1);
+    let (first, last, _) = runs_in_two_parts(world.script.lists_asked[0]);
+    world.session.received(world.now, &first);
+    world.session.received(world.now, &last);
     world.take();
-    let answer = Answer::Runs(vec![run(1), run(2)]);
     assert_eq!(world.events.last(), Some(&SessionEvent::Answer { request, answer }));
     assert_eq!(world.script.connections, 1);
 }

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::size::human_bytes;
 use crate::status::parse;
+use crate::status::report::Rebuild;
 
 use super::Replacement;
 
@@ -37,16 +38,6 @@ struct Lane {
     rebuild: Rebuild,
     scrub: Scrub,
     drive_health: Vec<Health>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Rebuild {
-    shards_missing: u64,
-    bytes_left: u64,
-    segments_stuck: u64,
-    waits_for: Option<String>,
-    is_whole: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,10 +114,9 @@ fn notes(told: &Drives, of: impl Fn(&Drive) -> Health) -> Vec<String> {
     let missing = sum(|rebuild| rebuild.shards_missing);
     if missing > 0 {
         let left = human_bytes(sum(|rebuild| rebuild.bytes_left));
-        let goes_on = |lane: &Lane| lane.rebuild.shards_missing > 0 && lane.rebuild.waits_for.is_none();
         let waits = told.lanes.iter().find_map(|lane| lane.rebuild.waits_for.as_deref());
         let shards = if missing == 1 { "1 shard lies".to_owned() } else { format!("{missing} shards lie") };
-        notes.push(match waits.filter(|_| !told.lanes.iter().any(goes_on)) {
+        notes.push(match waits.filter(|_| !told.lanes.iter().any(|lane| lane.rebuild.goes_on())) {
             Some(what) => format!("{shards} on no member, {left}: the rebuild waits for {what}"),
             None => format!("{shards} on no member, {left} are left to be made anew"),
         });

@@ -118,6 +118,8 @@ pub struct Rebuild {
     pub segments_stuck: u64,
     /// What is waited for.
     pub waits_for: Option<String>,
+    /// Of a lane: nothing is missing, and nothing is named on a drive that is out.
+    pub is_whole: bool,
 }
 
 impl Rebuild {
