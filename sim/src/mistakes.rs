@@ -32,11 +32,6 @@ impl Mistake {
         matches!(self, Mistake::Engine(planted) if lost.contains(&planted) || left.contains(&planted))
     }
 
-    /// Whether it shows in so few seeds that it is looked for by its name alone (docs/mistakes.md).
-    pub fn is_rare(self) -> bool {
-        self == Mistake::Engine(Planted::EmptiedForgotten)
-    }
-
     /// The one with this name.
     pub fn named(name: &str) -> Option<Mistake> {
         Mistake::all().find(|mistake| mistake.name() == name)

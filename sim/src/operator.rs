@@ -3,6 +3,7 @@
 use forebay_types::{DriveNumber, DriveUuid};
 
 use crate::faults::Fault;
+use crate::truth::lanes_that_name;
 use crate::world::World;
 
 /// As many drives as a store has had when operators replace no more; those that are needed in the end are put in all the same.
@@ -116,6 +117,9 @@ impl World {
         if !process.status().iter().all(|lane| lane.rebuild.is_whole) {
             return;
         }
+        let superblock = process.control().superblock().clone();
+        let naming = lanes_that_name(&self.drives, &members, &superblock, old);
+        assert!(naming.is_empty(), "nothing is said to lie on drive {old}; checkpoints of lanes {naming:?} name it");
         process.control().drive_failed(old);
         let sound: Vec<DriveNumber> = members.into_iter().filter(|drive| !self.drives.is_victim(*drive)).collect();
         let Some(heir) = self.random.one_of(&sound).copied() else { return };

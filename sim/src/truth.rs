@@ -203,6 +203,21 @@ fn slot_of(
     present.contains(&place.drive).then_some((place.drive, offset))
 }
 
+/// Lanes whose newest checkpoint names a segment that has a shard on `drive`: a start looks for it there.
+pub(crate) fn lanes_that_name(
+    drives: &Drives,
+    present: &BTreeSet<DriveNumber>,
+    superblock: &Superblock,
+    drive: DriveNumber,
+) -> Vec<u16> {
+    let names_it = |lane: &u16| {
+        let Some((_, body)) = newest_checkpoint(drives, present, superblock, *lane) else { return false };
+        let live = body.live.iter().flat_map(|entry| &entry.shards);
+        live.chain(body.planned.iter().flat_map(|plan| &plan.shards)).any(|place| place.drive == drive)
+    };
+    (0..superblock.geometry.lanes).filter(names_it).collect()
+}
+
 /// Start and number of the newest checkpoint on a member, and what it says.
 fn newest_checkpoint(
     drives: &Drives,
