@@ -1,4 +1,5 @@
-//! Making shards of a flush anew from the others: on another drive when their own is gone, in their place when they are damaged there.
+//! Making shards of a flush anew: on another drive when their own is gone or taken out of use, in their place when they are damaged there. They are
+//! computed from the others; where their own drive can still be read and too few of the others can, they are copied from it.
 //!
 //! What is written is what was there: units that have the sums of the flush's header, and that header with the same digest, whose places
 //! are those at which the flush was written first. So a shard that was made anew combines with those that were not, wherever it lies; where it lies
@@ -162,14 +163,14 @@ impl Reader {
         units.resize_with(self.segment.shards.len(), || None);
         self.read_units(header, first, rows.clone(), &mut units, repaired).await;
         let enough = |units: &[Option<Units>]| {
-            rows.clone().enumerate().all(|(at, row)| row_units(header, units, targets, rows.clone(), at, row).0 >= k)
+            rows.clone().enumerate().all(|(at, row)| row_units(header, units, rows.clone(), at, row).0 >= k)
         };
         if !enough(&units) {
             self.read_units(header, rest, rows.clone(), &mut units, repaired).await;
         }
         let mut writes = Vec::new();
         for target in targets {
-            let (made, missing) = self.make_units(header, &units, targets, target, rows.clone());
+            let (made, missing) = self.make_units(header, &units, target, rows.clone());
             repaired.units_missing += missing;
             for Made { first_row, buffer, bytes } in made {
                 let offset = target.slot_offset_bytes + header.units_offset_bytes;
@@ -233,7 +234,6 @@ impl Reader {
         &self,
         header: &FlushHeader,
         units: &[Option<Units>],
-        targets: &[Target],
         target: &Target,
         rows: Range<u32>,
     ) -> (Vec<Made>, u64) {
@@ -241,7 +241,7 @@ impl Reader {
         let (mut made, mut missing): (Vec<Made>, u64) = (Vec::new(), 0);
         let mut next_row = None;
         for (at, row) in rows.clone().enumerate().filter(|(_, row)| target.units.has(*row)) {
-            let (_, present) = row_units(header, units, targets, rows.clone(), at, row);
+            let (_, present) = row_units(header, units, rows.clone(), at, row);
             let unit_bytes = header.geometry().unit_bytes_of_row(row) as usize;
             if next_row != Some(row) {
                 let buffer = self.io.buffer(bytes_of(header, &(row..rows.end)));
@@ -249,9 +249,15 @@ impl Reader {
             }
             let run = made.last_mut().expect("begun at the latest just now");
             let unit = &mut run.buffer[run.bytes..run.bytes + unit_bytes];
-            let computed = codec.reconstruct(&present, &[target.shard], &mut [&mut *unit]).is_ok();
+            let is_there = match present[target.shard] {
+                Some(found) => {
+                    unit.copy_from_slice(found);
+                    true
+                }
+                None => codec.reconstruct(&present, &[target.shard], &mut [&mut *unit]).is_ok(),
+            };
             let crc = header.unit_crcs[target.shard * header.rows as usize + row as usize];
-            if computed && crc32c(unit) == crc {
+            if is_there && crc32c(unit) == crc {
                 run.bytes += unit_bytes;
                 next_row = Some(row + 1);
             } else {
@@ -297,12 +303,10 @@ pub(crate) fn units_right(header: &FlushHeader, shard: usize, rows: Range<u32>, 
     rows.map(right).collect()
 }
 
-/// The units of a row that are right, `at` rows behind the start of `rows`, as the codec takes them, and how many they are. A unit that is to be
-/// made anew is not among them.
+/// The units of a row that are right, `at` rows behind the start of `rows`, as the codec takes them, and how many they are.
 fn row_units<'a>(
     header: &FlushHeader,
     units: &'a [Option<Units>],
-    targets: &[Target],
     rows: Range<u32>,
     at: usize,
     row: u32,
@@ -310,10 +314,8 @@ fn row_units<'a>(
     let geometry = header.geometry();
     let start = (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
     let end = start + geometry.unit_bytes_of_row(row) as usize;
-    let of_shard = |(shard, found): (usize, &'a Option<Units>)| {
-        let wanted = targets.iter().any(|target| target.shard == shard && target.units.has(row));
-        found.as_ref().filter(|found| found.right[at] && !wanted).map(|found| &found.bytes[start..end])
-    };
-    let row: Vec<Option<&[u8]>> = units.iter().enumerate().map(of_shard).collect();
+    let right =
+        |found: &'a Option<Units>| found.as_ref().filter(|found| found.right[at]).map(|found| &found.bytes[start..end]);
+    let row: Vec<Option<&[u8]>> = units.iter().map(right).collect();
     (row.iter().flatten().count(), row)
 }

@@ -6,7 +6,8 @@
 //! segment is pinned all the while, so that its new slot comes free only after nothing is written to it any more.
 //!
 //! Those segments come first that may lose least. With no more members than a segment has shards there is no drive to take what it lacks: it
-//! waits for another one. What cannot be made from the drives that answer keeps its old place, so that a drive that comes back still helps.
+//! waits for another one. What cannot be made from the drives that answer keeps its old place, so that a drive that comes back still helps; so does
+//! a segment of which the start could not read everything, since nobody knows which flushes would have to be made.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -147,20 +148,22 @@ impl Lane {
         let current = current.map(|current| current.segment);
         let (mut queue, mut bytes, mut shards, mut possible) = (Vec::new(), 0, 0, 0);
         let members = self.members().len();
-        let mut lies_elsewhere = false;
+        let (mut lies_elsewhere, mut unreadable) = (false, Vec::new());
         for (index, segment) in self.segments.iter() {
             let missing = self.missing_shards(segment).len();
             lies_elsewhere |= missing > 0;
             let rests = segment.live_records > 0 && !segment.writing && segment.state != SegmentState::Open;
-            if !rests || listed.contains(&index) || current == Some(index) {
+            if !rests || missing == 0 || listed.contains(&index) || current == Some(index) {
                 continue;
             }
-            if missing > 0 {
+            shards += missing as u64;
+            if segment.misses_below > 0 {
+                unreadable.push(segment.id);
+            } else {
                 let left = segment.shards.len()
                     - missing
                     - usize::from(segment.data_shards).min(segment.shards.len() - missing);
                 queue.push((left, segment.id.epoch, segment.id.counter, index, segment.id));
-                shards += missing as u64;
                 possible += missing.min((members + missing).saturating_sub(segment.shards.len()));
                 bytes += missing as u64 * segment.shard_bytes();
             }
@@ -168,6 +171,7 @@ impl Lane {
         queue.sort_unstable_by_key(|(left, epoch, counter, ..)| (*left, *epoch, *counter));
         let rebuild = &mut self.background.rebuild;
         (rebuild.shards_possible, rebuild.lies_elsewhere) = (possible, lies_elsewhere);
+        rebuild.stuck.extend(unreadable);
         rebuild.queue = queue.into_iter().map(|(_, _, _, index, id)| (index, id)).collect();
         (rebuild.status.shards_missing, rebuild.status.bytes_left, rebuild.no_slot_at) = (shards, bytes, None);
     }

@@ -4,6 +4,7 @@ mod compact;
 mod losses;
 mod memory;
 mod offers;
+mod rebuild;
 mod repair;
 mod scrub;
 mod survey;
@@ -14,10 +15,10 @@ use std::time::Duration;
 
 use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
 use forebay_media::{AlignedBuffer, Media, MemoryDrives, MemoryMedia, Operation, OperationId};
-use forebay_types::{DriveNumber, DriveUuid, EventKey, SourceId, StoreUuid, Time, crc32c};
+use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, SourceId, StoreUuid, Time, crc32c};
 
 use super::Lane;
-use crate::api::{Admission, DriveInfo, LaneConfig, LeasedEvent, Put, Reply, Token};
+use crate::api::{Admission, DriveInfo, Fetch, LaneConfig, LeasedEvent, Put, Reply, Token};
 
 const DRIVES: u16 = 3;
 const DRIVE_BYTES: u64 = 32 << 20;
@@ -79,7 +80,7 @@ impl Driven {
             read_only: false,
         };
         change(&mut config);
-        let drives = MemoryDrives::new(DRIVES, DRIVE_BYTES);
+        let drives = MemoryDrives::new(config.drives.len() as u16, DRIVE_BYTES);
         let mut media = MemoryMedia::new(&drives);
         make_store(&mut media, &config);
         let mut driven =
@@ -140,6 +141,26 @@ impl Driven {
             self.turn();
         }
         token
+    }
+
+    /// Waits until so many puts are stored.
+    fn replies_to(&mut self, mut puts: usize) {
+        while puts > 0 {
+            let Reply::Stored { records, .. } = self.reply() else { panic!("a put was refused") };
+            puts -= records as usize;
+        }
+    }
+
+    /// What a fragment is read as.
+    fn read(&mut self, key: EventKey, source: u32) -> (ReadOutcome, Vec<u8>) {
+        let (token, mut into) = (self.token(), Vec::new());
+        match self.lane.get(token, key.fragment(SourceId(source)), &mut into) {
+            Fetch::Done(outcome, _) => (outcome, into),
+            Fetch::Pending { .. } => match self.reply() {
+                Reply::Read { outcome, payload, .. } => (outcome, payload),
+                other => panic!("{other:?}"),
+            },
+        }
     }
 
     fn delete(&mut self, key: EventKey) {

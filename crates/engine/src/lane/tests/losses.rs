@@ -6,8 +6,7 @@ use std::time::Duration;
 use forebay_media::{Media, MemoryMedia, Operation};
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
 
-use super::{DRIVE_BYTES, Driven, Token};
-use crate::api::{Fetch, Reply};
+use super::{DRIVE_BYTES, Driven};
 use crate::lane::Lane;
 use crate::losses::{FoundBy, Loss, LossKind, LostPart};
 
@@ -27,14 +26,9 @@ fn filled() -> Driven {
 }
 
 impl Driven {
-    fn read(&mut self, event: u64) -> ReadOutcome {
-        match self.lane.get(Token(1 << 40), id(event), &mut Vec::new()) {
-            Fetch::Done(outcome, _) => outcome,
-            Fetch::Pending { .. } => match self.reply() {
-                Reply::Read { outcome, .. } => outcome,
-                other => panic!("{other:?}"),
-            },
-        }
+    /// What the fragment of an event is read as.
+    fn read_one(&mut self, event: u64) -> ReadOutcome {
+        self.read(id(event).key(), id(event).source.0).0
     }
 
     fn losses(&mut self) -> Vec<Loss> {
@@ -107,7 +101,8 @@ fn what_a_scrub_lists_as_lost_is_exactly_what_cannot_be_read() {
         }
         driven.scrub();
         let listed = fragments(&driven.losses());
-        let lost: BTreeSet<FragmentId> = (0..EVENTS).filter(|e| driven.read(*e) == ReadOutcome::Lost).map(id).collect();
+        let lost: BTreeSet<FragmentId> =
+            (0..EVENTS).filter(|e| driven.read_one(*e) == ReadOutcome::Lost).map(id).collect();
         assert_eq!(listed, lost, "every {part}");
         assert!(!lost.is_empty() || part > 1);
         assert_eq!(driven.lane.status().fragments_known_lost, lost.len() as u64);
@@ -133,7 +128,7 @@ fn a_read_that_meets_a_loss_lists_it() {
     for drive in [0, 1] {
         driven.drives.corrupt(DriveNumber(drive), 0..DRIVE_BYTES, 1);
     }
-    assert_eq!(driven.read(17), ReadOutcome::Lost);
+    assert_eq!(driven.read_one(17), ReadOutcome::Lost);
     let losses = driven.losses();
     assert_eq!(fragments(&losses), BTreeSet::from([id(17)]));
     assert_eq!(losses[0].found_by, FoundBy::Read);
@@ -196,5 +191,5 @@ fn what_one_drive_has_of_a_torn_deletion_is_not_taken_for_a_loss_when_it_reads_w
         driven.media.kick();
     }
     assert_eq!(driven.lane.status().flushes_lost, 0);
-    assert_eq!(driven.read(3), ReadOutcome::Deleted);
+    assert_eq!(driven.read_one(3), ReadOutcome::Deleted);
 }

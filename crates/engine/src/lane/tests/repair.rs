@@ -3,7 +3,7 @@
 use forebay_types::{DriveNumber, EventKey, ReadOutcome, SourceId, crc32c};
 
 use super::{DRIVE_BYTES, DRIVES, Driven};
-use crate::api::{Admission, DriveInfo, Fetch, Membership, Put, Reply, Token};
+use crate::api::{Admission, DriveInfo, Membership, Put, Reply, Token};
 
 const SOURCES: u32 = 300;
 
@@ -28,17 +28,6 @@ fn put_all(driven: &mut Driven, key: EventKey, sources: u32, payload: impl Fn(u3
     bytes
 }
 
-fn read(driven: &mut Driven, key: EventKey, source: u32) -> (ReadOutcome, Vec<u8>) {
-    let mut into = Vec::new();
-    match driven.lane.get(Token(1 << 40), key.fragment(SourceId(source)), &mut into) {
-        Fetch::Done(outcome, _) => (outcome, into),
-        Fetch::Pending { .. } => match driven.reply() {
-            Reply::Read { outcome, payload, .. } => (outcome, payload),
-            other => panic!("{other:?}"),
-        },
-    }
-}
-
 #[test]
 fn a_damaged_row_is_put_right_once_for_all_of_its_fragments() {
     let mut found = 0;
@@ -49,7 +38,7 @@ fn a_damaged_row_is_put_right_once_for_all_of_its_fragments() {
         driven.drives.corrupt(DriveNumber(damaged), 0..DRIVE_BYTES, 1);
         driven.reads = 0;
         for source in 0..SOURCES {
-            assert_eq!(read(&mut driven, key, source), (ReadOutcome::Found, payload(source)), "source {source}");
+            assert_eq!(driven.read(key, source), (ReadOutcome::Found, payload(source)), "source {source}");
         }
         // 300 fragments lie in two flushes with a few rows: each row is read twice at most, the second time with the headers.
         assert!(driven.reads < 60, "{} reads with drive {damaged} damaged", driven.reads);
@@ -83,7 +72,7 @@ fn what_a_missing_drive_holds_is_computed_from_the_same_places_of_the_others() {
         driven.turn();
         driven.reads = 0;
         for source in 0..LARGE {
-            assert_eq!(read(&mut driven, key, source), (ReadOutcome::Found, large(source)), "source {source}");
+            assert_eq!(driven.read(key, source), (ReadOutcome::Found, large(source)), "source {source}");
         }
         // Each row once from two drives, and once more at its end for the fragment that goes on in the next; no headers.
         let rows = bytes / ROW_BYTES + 2;
