@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_client::{Answer, Class, Request, SessionEvent};
+use forebay_client::{Answer, Class, FetchedEvent, Request, SessionEvent};
 use forebay_protocol::{Accepted, Delete, Get, GetEvent};
 use forebay_types::placement::lane_of;
-use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, StreamName, Time};
+use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, SourceId, StreamName, Time};
 
 use crate::links::Links;
 use crate::model::{Variant, payload};
@@ -44,7 +44,7 @@ pub(crate) enum Question {
 #[derive(Default)]
 pub(crate) struct Answered {
     pub(crate) fragments: BTreeMap<FragmentId, (ReadOutcome, Vec<u8>)>,
-    pub(crate) events: BTreeMap<EventKey, ReadOutcome>,
+    pub(crate) events: BTreeMap<EventKey, FetchedEvent>,
     pub(crate) deleted: BTreeMap<EventKey, DecideOutcome>,
     pub(crate) accepted: BTreeSet<(EventKey, StreamName)>,
 }
@@ -143,7 +143,7 @@ impl Asker {
                 answered.fragments.extend(ids.into_iter().zip(found))
             }
             (Question::Events(_), Answer::Events(events)) => {
-                answered.events.extend(events.iter().map(|event| (event.key, event.outcome)));
+                answered.events.extend(events.into_iter().map(|event| (event.key, event)));
             }
             (Question::Delete(keys), Answer::Decided(outcomes)) => {
                 answered.deleted.extend(keys.into_iter().zip(outcomes))
@@ -190,6 +190,20 @@ impl Known {
         );
     }
 
+    /// An event that is read as a whole gives what its fragments give one by one, but for those of which nobody knows any more that they were
+    /// its: whoever asks for the event is not told of them.
+    fn compare_event(&self, event: &FetchedEvent, truth: &Truth, when: &str) {
+        let of_event = event.key.fragment(SourceId(0))..=event.key.fragment(SourceId(u32::MAX));
+        for (id, _) in self.fragments.range(of_event) {
+            let came = event.fragments.iter().find(|fragment| fragment.source == id.source);
+            let untold = if event.outcome == ReadOutcome::Found { ReadOutcome::Lost } else { event.outcome };
+            match came {
+                Some(fragment) => self.check(*id, fragment.outcome, &fragment.payload, truth, when),
+                None => self.check(*id, untold, &[], truth, when),
+            }
+        }
+    }
+
     /// What is found is what was put.
     pub(crate) fn check_content(&self, id: FragmentId, outcome: ReadOutcome, bytes: &[u8], when: &str) {
         if outcome == ReadOutcome::Found {
@@ -211,10 +225,11 @@ impl Known {
         for (id, (outcome, bytes)) in &answered.fragments {
             self.check(*id, *outcome, bytes, truth, when);
         }
-        for (key, outcome) in &answered.events {
+        for (key, event) in &answered.events {
             if self.over.contains(key) && self.stays_over(*key, truth) {
-                assert_eq!(*outcome, ReadOutcome::Deleted, "{when}: {key} is over");
+                assert_eq!(event.outcome, ReadOutcome::Deleted, "{when}: {key} is over");
             }
+            self.compare_event(event, truth, &format!("{when}, with its event"));
         }
         for (key, stream) in &self.accepted {
             let listed = answered.accepted.contains(&(*key, stream.clone()));

@@ -105,13 +105,29 @@ pub enum Reply {
     ReadEvent {
         /// Its token.
         token: Token,
-        /// What it came to.
+        /// `Found` when it can be read which fragments it has.
         outcome: ReadOutcome,
-        /// Its fragments, ascending by source, when found.
-        fragments: Vec<EventFragment>,
-        /// Their bytes, one after the other.
+        /// Its fragments then, ascending by source, and what reading each came to.
+        parts: Vec<EventPart>,
+        /// The bytes of those that are found, one after the other.
         payload: Vec<u8>,
     },
+}
+
+/// A fragment of an event that was read as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventPart {
+    /// The fragment.
+    pub fragment: EventFragment,
+    /// What reading it came to.
+    pub outcome: ReadOutcome,
+}
+
+impl EventPart {
+    /// One whose bytes are there.
+    pub fn found(fragment: EventFragment) -> EventPart {
+        EventPart { fragment, outcome: ReadOutcome::Found }
+    }
 }
 
 /// The answer to a read of a whole event.

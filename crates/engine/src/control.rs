@@ -325,7 +325,9 @@ impl Control {
                 }
                 self.joining.retain(|entry| entry.number != *drive);
             }
-            self.leaving.extend(writing.failed);
+            // One that was to join leaves nothing: another drive may get its number.
+            let before = members(&self.durable);
+            self.leaving.extend(writing.failed.into_iter().filter(|drive| before.contains(drive)));
             let is_look = writing.purpose == Purpose::Look;
             self.retry(if is_look { Purpose::Members } else { writing.purpose });
         }

@@ -48,8 +48,11 @@ impl Hidden {
 
     fn add_range(&mut self, range: Range) {
         if self.ranges.len() == RANGES_MAX {
+            // All become one: what a drive that comes back may bring is not lost.
+            let unavailable = |range: &Range| range.outcome == ReadOutcome::Unavailable;
+            let any = self.ranges.iter().chain([&range]).any(unavailable);
             self.ranges.clear();
-            self.add_any(range.outcome);
+            self.add_any(if any { ReadOutcome::Unavailable } else { range.outcome });
         } else {
             self.ranges.push(range);
         }
@@ -89,5 +92,11 @@ mod tests {
         hidden.add_range(Range { outcome: ReadOutcome::Unavailable, ..range(5) });
         assert_eq!(hidden.outcome_of(EventKey::new(1, 5)), Some(ReadOutcome::Unavailable));
         assert_eq!(hidden.outcome_of(EventKey::new(2, 6)), Some(ReadOutcome::Lost));
+        (0..2 * RANGES_MAX as u64).for_each(|event| hidden.add_range(range(event * 2)));
+        assert_eq!(
+            hidden.outcome_of(EventKey::new(1, 5)),
+            Some(ReadOutcome::Unavailable),
+            "a drive may still bring it"
+        );
     }
 }

@@ -53,6 +53,7 @@ use crate::rows::{RecentRows, RowKey};
 use crate::segments::{FlushSpan, SegmentIndex, Segments};
 use crate::slots::{Slots, Width};
 use crate::task::{Task, Tasks};
+use crate::whole::WholeRead;
 use background::{Background, Step};
 use carry::Carried;
 pub(crate) use carry::decided_events;
@@ -100,7 +101,7 @@ enum Read {
     /// A fragment of an event that is one record, and what that says of it.
     Part(ReadReport, Option<EventFragment>),
     /// An event that is one record: all of that.
-    Event(ReadReport),
+    Event(WholeRead),
     /// A row, when enough of its drives answered.
     Row(RowKey, Option<Row>),
     /// A look at what lies on the drives, for whoever asked.

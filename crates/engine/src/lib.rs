@@ -49,9 +49,9 @@ mod task;
 mod whole;
 
 pub use api::{
-    AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventView, Fetch,
-    FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, Put, RebuildStatus, Reply,
-    RunView, ScrubStatus, StreamView, Token,
+    AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventPart,
+    EventView, Fetch, FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, Put,
+    RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::{Control, LOOK_AFTER};

@@ -1,14 +1,20 @@
 //! Whole events in one record: put together, taken apart, and one fragment read out of one.
+//!
+//! The index has the sum of the whole record, its directory those of the fragments; the directory alone has a sum that says nothing of whose it is.
+//! So whoever reads no more than that asks the flush's header whether it is what was written there.
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use forebay_format::{EventFragment, decode_event_directory, encode_event_directory, event_directory_bytes};
+use forebay_format::{
+    EventFragment, Extent, FlushHeader, decode_event_directory, encode_event_directory, event_directory_bytes,
+};
 use forebay_types::{ReadOutcome, SourceId};
 
-use crate::direct::Unchecked;
+use crate::api::EventPart;
 use crate::index::FragmentEntry;
 use crate::read::{ReadReport, Reader};
+use crate::repair::units_right;
 use crate::segments::FlushSpan;
 
 /// Fragments of an event that is written as one record, at most; an answer of the server names them in one frame.
@@ -37,6 +43,26 @@ pub(crate) fn part_of(directory: &[EventFragment], source: SourceId) -> Option<(
     Some((start..start + u64::from(directory[at].bytes), directory[at]))
 }
 
+/// What reading a whole event came to.
+#[derive(Debug)]
+pub(crate) struct WholeRead {
+    /// Of its record as a whole; the payload is that of the fragments that could be read.
+    pub(crate) report: ReadReport,
+    /// Its fragments; `None` when it cannot be read which there are.
+    pub(crate) parts: Option<Vec<EventPart>>,
+}
+
+impl WholeRead {
+    /// How many fragments of `all` are lost.
+    pub(crate) fn lost(&self, all: u64) -> u64 {
+        match &self.parts {
+            Some(parts) => parts.iter().filter(|part| part.outcome == ReadOutcome::Lost).count() as u64,
+            None if self.report.is_lost() => all,
+            None => 0,
+        }
+    }
+}
+
 impl Reader {
     /// The directory of an event that lies in `range` of a flush's data, if it can be read, and what reading it came to.
     async fn directory(
@@ -46,14 +72,77 @@ impl Reader {
         whole: FragmentEntry,
     ) -> (Option<Vec<EventFragment>>, ReadReport) {
         let head = range.start..range.start + event_directory_bytes(whole.source.0 as usize) as u64;
-        let direct = self.direct(span, head.clone()).await;
-        if let Some(Unchecked { bytes, computed: degraded }) = direct
+        if let Some(bytes) = self.attested(span, head.clone()).await
             && let Some(directory) = directory_of(&whole, &bytes)
         {
-            return (Some(directory), ReadReport { degraded, ..ReadReport::of(ReadOutcome::Found) });
+            return (Some(directory), ReadReport::of(ReadOutcome::Found));
         }
         let report = self.repaired(span, head, |bytes| directory_of(&whole, bytes).is_some()).await;
         (directory_of(&whole, &report.payload), report)
+    }
+
+    /// Bytes of a flush's data from the drives that hold them, where the flush's headers on these say that they are what was written; `None` when a
+    /// drive has something else, or does not answer.
+    async fn attested(&self, span: FlushSpan, range: Range<u64>) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        for Extent { shard, row, offset_in_shard_bytes, bytes: wanted, .. } in
+            self.geometry(span.data_bytes).locate(range)
+        {
+            let shard = usize::from(shard);
+            let header = self.header(span, shard).await?;
+            let start = header.geometry().unit_offset_bytes(row);
+            let unit = self.io.result(self.start_units(&header, shard, row..row + 1)?).await.ok()?;
+            let right = units_right(&header, shard, row..row + 1, &unit) == [true];
+            if right {
+                let from = (offset_in_shard_bytes - start) as usize;
+                bytes.extend_from_slice(&unit[from..from + wanted]);
+            }
+            self.io.give_back(unit);
+            right.then_some(())?;
+        }
+        Some(bytes)
+    }
+
+    /// The header of a flush on the drive of one shard.
+    async fn header(&self, span: FlushSpan, shard: usize) -> Option<FlushHeader> {
+        let place = &self.segment.shards[shard];
+        let (offset, bytes) = (place.slot_offset_bytes + span.offset_bytes, span.header_bytes as usize);
+        let read = place.answers.then(|| self.io.read(self.task, place.place.drive, offset, bytes))?;
+        let buffer = self.io.result(read).await.ok()?;
+        let (header, _) = self.check_header(shard, Some(span.flush), span.offset_bytes, buffer)?;
+        (header.data_bytes == span.data_bytes).then_some(header)
+    }
+
+    /// Reads an event that lies in `range` of a flush's data. When not all of it is right, what of it is.
+    pub(crate) async fn whole(&self, span: FlushSpan, range: Range<u64>, whole: FragmentEntry) -> WholeRead {
+        let mut report = self.record(span, range.clone(), whole.crc).await;
+        if report.outcome == ReadOutcome::Found {
+            let Some(directory) = directory_of(&whole, &report.payload) else {
+                // Its sum is right, so that it was written so.
+                return WholeRead {
+                    report: ReadReport { outcome: ReadOutcome::Lost, payload: Vec::new(), ..report },
+                    parts: None,
+                };
+            };
+            report.payload.drain(..event_directory_bytes(directory.len()));
+            return WholeRead { report, parts: Some(directory.into_iter().map(EventPart::found).collect()) };
+        }
+        let Some(directory) = self.contents(span, range.clone(), whole).await else {
+            return WholeRead { report, parts: None };
+        };
+        let mut parts = Vec::with_capacity(directory.len());
+        for fragment in &directory {
+            let (at, _) = part_of(&directory, fragment.source).expect("it is in it");
+            let outcome = if at.is_empty() {
+                ReadOutcome::Found
+            } else {
+                let read = self.record(span, range.start + at.start..range.start + at.end, fragment.crc).await;
+                report.payload.extend_from_slice(&read.payload);
+                read.outcome
+            };
+            parts.push(EventPart { fragment: *fragment, outcome });
+        }
+        WholeRead { report, parts: Some(parts) }
     }
 
     /// Reads one fragment of an event that lies in `range` of a flush's data, and gives what its directory says of it.

@@ -29,8 +29,10 @@ pub struct AssembledEvent {
     pub numbered: bool,
     /// Whether fragments are missing.
     pub incomplete: bool,
-    /// The sources of its fragments that are lost.
+    /// The sources of its fragments that are lost, as far as it is known which they are.
     pub lost: Vec<SourceId>,
+    /// How many fragments are lost.
+    pub fragments_lost: u64,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
@@ -43,7 +45,7 @@ impl Assembled {
                 kind: event.kind,
                 numbered: event.numbered,
                 incomplete: event.incomplete,
-                lost: event.lost.len() as u64,
+                lost: event.fragments_lost,
                 bytes: event.bytes.len() as u64,
             },
             Assembled::Gone => Fetched::Gone,
@@ -72,17 +74,20 @@ pub fn assemble(event: &FetchedEvent) -> Assembled {
     }
     let lost = event.fragments.iter().filter(|fragment| fragment.outcome == ReadOutcome::Lost);
     let lost: Vec<SourceId> = lost.map(|fragment| fragment.source).collect();
+    let all_lost = event.outcome == ReadOutcome::Lost && event.fragments.is_empty();
+    let fragments_lost = if all_lost { u64::from(event.stored).max(1) } else { lost.len() as u64 };
     let found = event.found();
     if let Ok((format, bytes, missing)) = join_incomplete(&found)
         && let Some(numbered) = readable(format, &bytes, missing.is_empty())
     {
         let incomplete = !missing.is_empty();
-        return Assembled::Event(AssembledEvent { kind: Kind::of(format), numbered, incomplete, lost, bytes });
+        let kind = Kind::of(format);
+        return Assembled::Event(AssembledEvent { kind, numbered, incomplete, lost, fragments_lost, bytes });
     }
     let fragments = event.fragments.iter().map(|f| (f.source, f.outcome, f.payload.as_slice()));
     let bytes = parts::encode(event.key, fragments);
-    let incomplete = !lost.is_empty() || !found.iter().any(|(source, _)| *source == SourceId::EVENT_FRAME);
-    Assembled::Event(AssembledEvent { kind: Kind::Parts, numbered: true, incomplete, lost, bytes })
+    let incomplete = fragments_lost > 0 || !found.iter().any(|(source, _)| *source == SourceId::EVENT_FRAME);
+    Assembled::Event(AssembledEvent { kind: Kind::Parts, numbered: true, incomplete, lost, fragments_lost, bytes })
 }
 
 /// Whether a reader of the file finds its way through the event, and if so, whether it finds its number.
@@ -139,7 +144,7 @@ mod tests {
         without.fragments[0].payload.clear();
         let Assembled::Event(out) = assemble(&without) else { panic!("an event") };
         assert_eq!((out.kind, out.incomplete), (Kind::Faser, true));
-        assert_eq!(out.lost, [without.fragments[0].source]);
+        assert_eq!((out.fragments_lost, &out.lost[..]), (1, &[without.fragments[0].source][..]));
         assert!(out.bytes.len() < event.bytes.len());
 
         let mut frameless = fetched(&event);
@@ -149,6 +154,15 @@ mod tests {
         let parts: Vec<_> = parts::PartsReader::new(out.bytes.as_slice()).collect::<Result<_, _>>().expect("parts");
         assert_eq!(parts[0].0, event.key);
         assert_eq!(parts[0].1.len(), frameless.fragments.len());
+    }
+
+    #[test]
+    fn an_event_of_which_nobody_knows_any_more_what_it_held_counts_all_of_its_fragments_as_lost() {
+        let whole = fetched(&event(Format::Mdf));
+        let gone = FetchedEvent { outcome: ReadOutcome::Lost, fragments: Vec::new(), ..whole.clone() };
+        let Assembled::Event(out) = assemble(&gone) else { panic!("an event") };
+        assert_eq!((out.kind, out.incomplete, out.fragments_lost), (Kind::Parts, true, u64::from(whole.stored)));
+        assert_eq!(out.lost, []);
     }
 
     #[test]

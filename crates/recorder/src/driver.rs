@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use forebay_types::{EventKey, SourceId, StreamName, Time};
 
-use crate::assemble::{Assembled, assemble};
+use crate::assemble::{Assembled, AssembledEvent, assemble};
 use crate::config::{Counters, Mode, RecorderConfig, RecorderControl, RecorderProgress, ShippedFile};
 use crate::directory::StreamDirectory;
 use crate::error::RecorderError;
@@ -190,9 +190,9 @@ impl<S: AcceptedStore> Hands<'_, S> {
 
     fn assembled(&mut self, key: EventKey, event: Assembled) -> Fetched {
         if let Assembled::Event(event) = &event
-            && !event.lost.is_empty()
+            && event.fragments_lost > 0
         {
-            self.recorder.progress.losses.add(|| losses(key, &event.lost));
+            self.recorder.progress.losses.add(|| losses(key, event));
         }
         let fetched = event.fetched();
         self.fetched.push(event.into_bytes());
@@ -278,12 +278,18 @@ impl<S: AcceptedStore> Hands<'_, S> {
 }
 
 /// Which fragments of an accepted event are lost.
-fn losses(key: EventKey, sources: &[SourceId]) -> String {
+fn losses(key: EventKey, event: &AssembledEvent) -> String {
+    let (lost, sources) = (event.fragments_lost, &event.lost);
+    if sources.is_empty() {
+        return format!(
+            "event {key}: all of its {lost} fragments are lost in the store, and with them what they were; it is recorded empty, marked \
+             incomplete"
+        );
+    }
     let shown: Vec<String> = sources.iter().take(LOST_SHOWN).map(SourceId::to_string).collect();
     let more = if sources.len() > LOST_SHOWN { ", ..." } else { "" };
     format!(
-        "event {key}: {} fragments are lost in the store (sources {}{more}); it is recorded without them, marked incomplete",
-        sources.len(),
+        "event {key}: {lost} fragments are lost in the store (sources {}{more}); it is recorded without them, marked incomplete",
         shown.join(", ")
     )
 }

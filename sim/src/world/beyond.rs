@@ -205,7 +205,7 @@ impl World {
     fn census(&mut self, known: &Known, truth: &Truth, when: &str) {
         let mut asker = self.asker();
         asker.fragments(known.fragments.keys().copied());
-        asker.about_events(&known.over, Question::Events);
+        asker.about_events(&known.events, Question::Events);
         asker.accepted(&known.streams());
         let asker = self.hear(asker);
         let answered = asker.answered;
@@ -278,8 +278,8 @@ impl World {
         asker.about_events(&known.events, Question::Events);
         let asker = self.hear(asker);
         self.model.answers.reads += asker.answered.events.len() as u64;
-        for (key, outcome) in asker.answered.events {
-            assert_ne!(outcome, ReadOutcome::Found, "{when}: {key} was deleted");
+        for (key, event) in asker.answered.events {
+            assert_ne!(event.outcome, ReadOutcome::Found, "{when}: {key} was deleted");
         }
         for lane in self.process.as_ref().expect("it serves").status() {
             assert_eq!((lane.events, lane.fragments), (0, 0), "{when}: something is left: {lane:?}");

@@ -82,6 +82,7 @@ impl Lane {
             return;
         }
         self.write_copies();
+        self.try_all_stuck_again();
         while self.may_step(REPAIRS_MAX, REPAIRS_BYTES_MAX) && (self.mend_on() || self.rebuild_on()) {}
         while self.may_step(STEPS_MAX, STEPS_BYTES_MAX) && (self.compact_on() || self.scrub_on()) {}
         self.name_losses();
@@ -114,7 +115,7 @@ impl Lane {
             _ => None,
         };
         let naming = self.has_losses_to_name().then_some(self.now);
-        [step, self.next_tell(), naming].into_iter().flatten().min()
+        [step, self.next_tell(), self.next_try(), naming].into_iter().flatten().min()
     }
 
     /// The share of the time, beside requests, for what such a step belongs to.
@@ -162,7 +163,7 @@ impl Lane {
         match stepped {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
-            Stepped::Mended(check, repaired) => self.flush_is_mended(&check, repaired),
+            Stepped::Mended(check, repaired) => self.flush_is_mended(segment, &check, repaired),
             Stepped::Tabled(of, tables) => self.flushes_are_tabled(segment, of, tables),
             Stepped::Lives(live) => self.flush_lives(segment, live),
             Stepped::Joined(key, bytes, payload) => self.event_is_read(segment, key, bytes, payload),

@@ -93,6 +93,8 @@ struct Compacting {
     id: SegmentId,
     /// What is still to be read of it, in this order.
     left: VecDeque<ToRead>,
+    /// Copies that had been appended when it was begun, since the start.
+    copies_before: u64,
 }
 
 /// A part of a segment that is emptied.
@@ -255,6 +257,9 @@ impl Lane {
         let current = compaction.current.take().expect("it is emptied");
         if compaction.copies > compaction.copies_durable {
             compaction.emptied.push_back(Emptied { id: current.id, copies: compaction.copies });
+        } else if compaction.copies == current.copies_before {
+            // Nothing of it could be copied: what still lives there is what drives that are away hold elsewhere.
+            compaction.stuck.insert(current.id);
         }
         true
     }
@@ -299,7 +304,8 @@ impl Lane {
         if self.background.compaction.emptied.is_empty() {
             self.background.compaction.joining.forget();
         }
-        self.background.compaction.current = Some(Compacting { segment, id, left });
+        let copies_before = self.background.compaction.copies;
+        self.background.compaction.current = Some(Compacting { segment, id, left, copies_before });
         self.background.compaction.looked_at = None;
         true
     }
@@ -518,7 +524,8 @@ impl Lane {
     pub(super) fn compaction_status(&self) -> CompactionStatus {
         let compaction = &self.background.compaction;
         CompactionStatus {
-            segments_stuck: compaction.stuck.len() as u64,
+            segments_stuck: self.segments.iter().filter(|(_, segment)| compaction.stuck.contains(&segment.id)).count()
+                as u64,
             is_running: compaction.current.is_some(),
             ..compaction.status.clone()
         }

@@ -16,7 +16,7 @@ use crate::planted::{Planted, planted};
 use crate::read::{ReadReport, Reader, Row};
 use crate::rows::{RecentRows, RowKey};
 use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
-use crate::whole::{directory_of, part_of};
+use crate::whole::{WholeRead, directory_of, part_of};
 
 impl Lane {
     /// Reads a fragment, appending it to `into` when it is in memory. When pending, a [`crate::Reply::Read`] follows.
@@ -143,7 +143,7 @@ impl Lane {
         }
         let at = range.clone();
         self.start_reading(Reading { token, id, fragment: whole, span, range }, move |reader| async move {
-            Read::Event(reader.record(span, at, whole.crc).await)
+            Read::Event(reader.whole(span, at, whole).await)
         });
         FetchEvent::Pending { bytes: u32::try_from(bytes).expect("less than its record") }
     }
@@ -246,13 +246,15 @@ impl Lane {
     pub(super) fn read_is_over(&mut self, task: usize, over: Read) {
         match over {
             Read::Fragment(report) => {
-                let (reading, report) = self.reading_is_over(task, report, 1);
+                let lost = u64::from(report.is_lost());
+                let reading = self.reading_is_over(task, &report, (1, lost));
                 self.note_outcome(&reading, reading.fragment.bytes, &report);
                 let (token, crc, ReadReport { outcome, payload, .. }) = (reading.token, reading.fragment.crc, report);
                 self.replies.push_back(Reply::Read { token, outcome, payload, crc });
             }
             Read::Part(report, part) => {
-                let (reading, report) = self.reading_is_over(task, report, 1);
+                let lost = u64::from(report.is_lost());
+                let reading = self.reading_is_over(task, &report, (1, lost));
                 match part {
                     Some(part) => self.note_outcome(&reading, part.bytes, &report),
                     None if report.is_lost() => {
@@ -267,7 +269,7 @@ impl Lane {
                     if outcome == ReadOutcome::NotFound { self.outcome_of_unknown(reading.id.key()) } else { outcome };
                 self.replies.push_back(Reply::Read { token, outcome, payload, crc });
             }
-            Read::Event(report) => self.event_was_read(task, report),
+            Read::Event(read) => self.event_was_read(task, read),
             Read::Row(key, row) => self.row_is_read(key, row),
             Read::Looked(token, looked) => self.has_looked(token, looked),
             Read::Checked(token, segment, check) => self.has_checked(token, segment, check),
@@ -276,8 +278,8 @@ impl Lane {
         }
     }
 
-    /// Counts what a read of so many fragments came to.
-    fn reading_is_over(&mut self, task: usize, report: ReadReport, fragments: u64) -> (Reading, ReadReport) {
+    /// Counts what a read of so many fragments, of which so many are lost, came to.
+    fn reading_is_over(&mut self, task: usize, report: &ReadReport, (fragments, lost): (u64, u64)) -> Reading {
         let reading = self.reading.remove(&task).expect("a reading task was entered");
         if !planted(Planted::FreedDuringRead) {
             self.segments.get_mut(reading.fragment.segment).pins -= 1;
@@ -289,8 +291,8 @@ impl Lane {
             report.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
         }
         self.counters.fragments_read_degraded += if report.degraded { fragments } else { 0 };
-        self.counters.fragments_lost += if report.is_lost() { fragments } else { 0 };
-        (reading, report)
+        self.counters.fragments_lost += lost;
+        reading
     }
 
     /// What is lost is noted, and what is not any more, of a fragment of so many bytes that was read.
@@ -302,26 +304,17 @@ impl Lane {
         }
     }
 
-    fn event_was_read(&mut self, task: usize, report: ReadReport) {
+    fn event_was_read(&mut self, task: usize, read: WholeRead) {
         let count = u64::from(self.reading.get(&task).expect("a reading task was entered").fragment.source.0);
-        let (Reading { token, fragment: whole, span, .. }, report) = self.reading_is_over(task, report, count);
-        if report.is_lost() {
-            // Of its fragments, some may be right: what is not is found out.
-            self.suspect(whole.segment, span.flush, &report.damaged, FoundBy::Read);
+        let lost = read.lost(count);
+        let Reading { token, fragment: whole, span, .. } = self.reading_is_over(task, &read.report, (count, lost));
+        if lost > 0 {
+            // Which they are is found out.
+            self.suspect(whole.segment, span.flush, &read.report.damaged, FoundBy::Read);
         }
-        let ReadReport { mut outcome, mut payload, .. } = report;
-        let mut fragments = Vec::new();
-        if outcome == ReadOutcome::Found {
-            match directory_of(&whole, &payload) {
-                Some(directory) => {
-                    payload.drain(..event_directory_bytes(directory.len()));
-                    fragments = directory;
-                }
-                // Its sum is right, so that it was written so.
-                None => (outcome, payload) = (ReadOutcome::Lost, Vec::new()),
-            }
-        }
-        self.replies.push_back(Reply::ReadEvent { token, outcome, fragments, payload });
+        let WholeRead { report: ReadReport { outcome, payload, .. }, parts } = read;
+        let outcome = if parts.is_some() { ReadOutcome::Found } else { outcome };
+        self.replies.push_back(Reply::ReadEvent { token, outcome, parts: parts.unwrap_or_default(), payload });
     }
 
     /// A read needed more than the bytes that it was for: if it is not for want of a drive, what lies there is to be mended.

@@ -10,10 +10,11 @@
 //! a segment of which the start could not read everything, since nobody knows which flushes would have to be made.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use forebay_format::{SegmentId, SegmentState, ShardPlace};
-use forebay_types::DriveNumber;
 use forebay_types::limits::BLOCK_BYTES;
+use forebay_types::{DriveNumber, Time};
 
 use super::Lane;
 use super::background::Stepped;
@@ -23,6 +24,9 @@ use crate::check::FlushPlace;
 use crate::planted::{Planted, planted};
 use crate::repair::{Repaired, Target, Wanted};
 use crate::segments::{Segment, SegmentIndex};
+
+/// What could not be made is tried again so often, if nothing was mended or changed before: reads may fail for a while.
+const TRY_AGAIN: Duration = Duration::from_secs(600);
 
 /// New places wait for a checkpoint until there are so many, or nothing else is to be rebuilt.
 const MOVED_TOGETHER: usize = 4;
@@ -64,6 +68,8 @@ pub(super) struct Rebuild {
     lies_elsewhere: bool,
     /// Segments of which something is missing that could not be made.
     stuck: BTreeSet<SegmentId>,
+    /// When the first of them was found to be.
+    stuck_since: Option<Time>,
     /// Since the drives changed a checkpoint was begun, or has become durable, on those that are members now.
     listed: Listed,
     /// Of the shards that are missing, those for which there is a drive.
@@ -134,6 +140,20 @@ impl Lane {
         }
     }
 
+    /// When what could not be made is tried again, whether or not anybody knows of a reason.
+    pub(super) fn next_try(&self) -> Option<Time> {
+        self.background.rebuild.stuck_since.map(|since| since + TRY_AGAIN)
+    }
+
+    pub(super) fn try_all_stuck_again(&mut self) {
+        if self.next_try().is_some_and(|at| at <= self.now) {
+            let rebuild = &mut self.background.rebuild;
+            rebuild.stuck_since = None;
+            rebuild.stale |= !rebuild.stuck.is_empty();
+            rebuild.stuck.clear();
+        }
+    }
+
     pub(super) fn has_to_rebuild(&self) -> bool {
         let rebuild = &self.background.rebuild;
         let waits = rebuild.no_slot_at == Some(self.slots.changes());
@@ -171,7 +191,10 @@ impl Lane {
         queue.sort_unstable_by_key(|(left, epoch, counter, ..)| (*left, *epoch, *counter));
         let rebuild = &mut self.background.rebuild;
         (rebuild.shards_possible, rebuild.lies_elsewhere) = (possible, lies_elsewhere);
-        rebuild.stuck.extend(unreadable);
+        if !unreadable.is_empty() {
+            rebuild.stuck_since.get_or_insert(self.now);
+            rebuild.stuck.extend(unreadable);
+        }
         rebuild.queue = queue.into_iter().map(|(_, _, _, index, id)| (index, id)).collect();
         (rebuild.status.shards_missing, rebuild.status.bytes_left, rebuild.no_slot_at) = (shards, bytes, None);
     }
@@ -335,6 +358,7 @@ impl Lane {
         let places: Vec<ShardPlace> = targets.iter().map(|(_, place)| *place).collect();
         if let Some(something_missing) = given_up {
             if something_missing {
+                rebuild.stuck_since.get_or_insert(self.now);
                 rebuild.stuck.insert(self.segments.get(segment).id);
             }
             self.let_go(segment, &places);

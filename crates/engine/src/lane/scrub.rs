@@ -285,6 +285,10 @@ impl Lane {
             }
         }
         self.note_check(segment, place, &check, mend.found_by());
+        if check.is_right() && mend == Mend::Rebuild {
+            // What stopped the rebuild has passed.
+            self.try_stuck_again(segment);
+        }
         if !check.is_right() {
             self.segments.get_mut(segment).pins += 1;
             self.background.scrub.found.push_back((segment, place, check));
@@ -338,11 +342,12 @@ impl Lane {
         check.shards.iter().enumerate().filter_map(target).collect()
     }
 
-    pub(super) fn flush_is_mended(&mut self, check: &FlushCheck, repaired: Repaired) {
+    pub(super) fn flush_is_mended(&mut self, segment: SegmentIndex, check: &FlushCheck, repaired: Repaired) {
         self.background.scrub.mending -= 1;
         self.counters.media_bytes_written += repaired.bytes_written;
         if repaired.is_whole() {
             self.background.scrub.status.flushes_mended += 1;
+            self.try_stuck_again(segment);
             for shard in &check.shards {
                 let units: u64 = shard.units.iter().map(|units| u64::from(units.rows.end - units.rows.start)).sum();
                 let header = u64::from(!matches!(shard.header, HeaderCheck::Right | HeaderCheck::Absent));

@@ -9,6 +9,7 @@ mod repair;
 mod scrub;
 mod survey;
 mod trace;
+mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

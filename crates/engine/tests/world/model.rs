@@ -197,10 +197,18 @@ impl Model {
                     self.leases.remove(&key);
                 }
             }
-            Reply::ReadEvent { token, outcome, fragments, payload } => {
+            Reply::ReadEvent { token, outcome, parts, payload } => {
                 let Some(Pending::ReadEvent(key)) = self.pending.remove(&token) else { panic!("{token:?} is no read") };
                 if !(reads_fail && outcome == ReadOutcome::Unavailable) {
-                    self.check_event(key, outcome, &fragments, &payload);
+                    assert!(
+                        reads_fail || parts.iter().all(|part| part.outcome == ReadOutcome::Found),
+                        "{key}: {parts:?}"
+                    );
+                    let found = parts.iter().filter(|part| part.outcome == ReadOutcome::Found);
+                    let fragments: Vec<EventFragment> = found.map(|part| part.fragment).collect();
+                    if fragments.len() == parts.len() {
+                        self.check_event(key, outcome, &fragments, &payload);
+                    }
                 }
             }
             Reply::Traced { .. } => unreachable!("nobody asked"),

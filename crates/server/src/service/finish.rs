@@ -39,9 +39,9 @@ impl Service {
                 self.core.take_read(record as u16, request, connection.as_deref_mut(), outcome, payload, crc);
                 1
             }
-            (Reply::ReadEvent { outcome, fragments, payload, .. }, _) => {
+            (Reply::ReadEvent { outcome, parts, payload, .. }, _) => {
                 let connection = connection.as_deref_mut();
-                self.core.take_event(record as u16, request, connection, outcome, &fragments, payload);
+                self.core.take_event(record as u16, request, connection, outcome, &parts, payload);
                 1
             }
             (Reply::Traced { trace, .. }, Body::Trace(body)) => {

@@ -1,6 +1,6 @@
 //! Reading fragments and events: what is in memory is copied once, into the reply.
 
-use forebay_engine::{EventFragment, EventFragments, Fetch, FetchEvent, JOINED_FRAGMENTS_MAX};
+use forebay_engine::{EventFragments, EventPart, Fetch, FetchEvent, JOINED_FRAGMENTS_MAX};
 use forebay_protocol::{
     Class, EventLine, EventState, FLAG_MORE, FrameHeader, GetEntry, HEADER_BYTES, Kind, SourceEntry, get_event_table,
     get_reply_table,
@@ -227,8 +227,9 @@ impl Core {
                 Piece::Whole(line, _) => match lane.get_whole(token, event, chunk) {
                     FetchEvent::Done(outcome, fragments) => {
                         lines.push(line_of_whole(line, outcome));
-                        keep_wanted(body, &fragments, chunk, before);
-                        entries.extend(entries_of_whole(body, index, &fragments));
+                        let parts: Vec<EventPart> = fragments.into_iter().map(EventPart::found).collect();
+                        keep_wanted(body, &parts, chunk, before);
+                        entries.extend(entries_of_whole(body, index, &parts));
                         false
                     }
                     FetchEvent::Pending { .. } => true,
@@ -283,7 +284,7 @@ impl Core {
         request: &mut Request,
         connection: Option<&mut Connection>,
         outcome: ReadOutcome,
-        fragments: &[EventFragment],
+        parts: &[EventPart],
         mut payload: Vec<u8>,
     ) {
         let Reading { index, what, bytes } = self.end_reading(slot, request);
@@ -292,8 +293,8 @@ impl Core {
         let (Body::GetEvent(body), Piece::Whole(line, _)) = (&request.body, what) else {
             unreachable!("whole events are read for who asks for events")
         };
-        keep_wanted(body, fragments, &mut payload, 0);
-        let entries: Vec<SourceEntry> = entries_of_whole(body, index, fragments).collect();
+        keep_wanted(body, parts, &mut payload, 0);
+        let entries: Vec<SourceEntry> = entries_of_whole(body, index, parts).collect();
         let table = get_event_table(&[line_of_whole(line, outcome)], &entries);
         self.answer_read(connection, request, Kind::GetEventReply, &table, payload);
     }
@@ -338,18 +339,24 @@ impl Core {
     }
 }
 
-/// The line of an event whose one record was read.
+/// The line of an event whose one record was read. How many fragments are stored is told also when it cannot be read which they are.
 fn line_of_whole(line: EventLine, outcome: ReadOutcome) -> EventLine {
-    let fragments = if outcome == ReadOutcome::Found { line.fragments } else { 0 };
+    let is_stored = !matches!(outcome, ReadOutcome::NotFound | ReadOutcome::Deleted);
+    let fragments = if is_stored { line.fragments } else { 0 };
     EventLine { outcome, fragments, ..line }
 }
 
+/// Bytes of a fragment that came with its event.
+fn bytes_of(part: &EventPart) -> u32 {
+    if part.outcome == ReadOutcome::Found { part.fragment.bytes } else { 0 }
+}
+
 /// Of the bytes of an event's fragments, which begin at `start` of `bytes`, those that are asked for.
-fn keep_wanted(body: &EventBody, fragments: &[EventFragment], bytes: &mut Vec<u8>, start: usize) {
+fn keep_wanted(body: &EventBody, parts: &[EventPart], bytes: &mut Vec<u8>, start: usize) {
     let (mut from, mut to) = (start, start);
-    for fragment in fragments {
-        let end = from + fragment.bytes as usize;
-        if body.wants(fragment.source) {
+    for part in parts {
+        let end = from + bytes_of(part) as usize;
+        if body.wants(part.fragment.source) {
             bytes.copy_within(from..end, to);
             to += end - from;
         }
@@ -361,13 +368,13 @@ fn keep_wanted(body: &EventBody, fragments: &[EventFragment], bytes: &mut Vec<u8
 fn entries_of_whole<'a>(
     body: &'a EventBody,
     index: u32,
-    fragments: &'a [EventFragment],
+    parts: &'a [EventPart],
 ) -> impl Iterator<Item = SourceEntry> + 'a {
-    let entry = move |fragment: &EventFragment| {
-        let EventFragment { source, bytes, crc } = *fragment;
-        SourceEntry { index, source, outcome: ReadOutcome::Found, bytes, crc }
+    let entry = move |part: &EventPart| {
+        let EventPart { fragment, outcome } = *part;
+        SourceEntry { index, source: fragment.source, outcome, bytes: bytes_of(part), crc: fragment.crc }
     };
-    fragments.iter().filter(|fragment| body.wants(fragment.source)).map(entry)
+    parts.iter().filter(|part| body.wants(part.fragment.source)).map(entry)
 }
 
 impl GetBody {

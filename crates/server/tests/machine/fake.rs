@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::{
-    AcceptedPage, Admission, EventFragment, EventFragments, EventTrace, EventView, Fetch, FetchEvent, LaneCounters,
-    LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView, StreamView, Token,
+    AcceptedPage, Admission, EventFragment, EventFragments, EventPart, EventTrace, EventView, Fetch, FetchEvent,
+    LaneCounters, LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView, StreamView, Token,
 };
 use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HelloReply, Kind, Message};
 use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
@@ -76,7 +76,8 @@ impl FakeLane {
         }
         for (token, key) in std::mem::take(&mut self.event_reads) {
             let (fragments, payload) = self.fragments_of(key);
-            self.replies.push_back(Reply::ReadEvent { token, outcome: ReadOutcome::Found, fragments, payload });
+            let parts = fragments.into_iter().map(EventPart::found).collect();
+            self.replies.push_back(Reply::ReadEvent { token, outcome: ReadOutcome::Found, parts, payload });
         }
     }
 

@@ -106,8 +106,8 @@ impl LaneLook {
             FetchEvent::Done(outcome, fragments) => (outcome, fragments),
             FetchEvent::Pending { .. } => loop {
                 self.runner.turn();
-                if let Some(Reply::ReadEvent { outcome, fragments, .. }) = self.lane().next_reply() {
-                    break (outcome, fragments);
+                if let Some(Reply::ReadEvent { outcome, parts, .. }) = self.lane().next_reply() {
+                    break (outcome, parts.into_iter().map(|part| part.fragment).collect());
                 }
                 self.runner.wait(WAIT);
             },

@@ -1,5 +1,7 @@
 //! What is made anew, and what had better stay where it is.
 
+use std::time::Duration;
+
 use forebay_media::MemoryMedia;
 use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, SourceId};
 
@@ -33,7 +35,7 @@ impl Driven {
     /// As long as it takes.
     fn rebuild(&mut self) -> RebuildStatus {
         for _ in 0..2000 {
-            self.pass(std::time::Duration::from_millis(10));
+            self.pass(Duration::from_millis(10));
         }
         self.lane.status().rebuild
     }
@@ -65,6 +67,30 @@ fn drives_that_can_still_be_read_help_though_more_are_taken_out_at_once_than_par
     assert!(rebuild.is_whole && rebuild.segments_stuck == 0, "{rebuild:?}");
     driven.reopen_with(|drive| !out.contains(&drive));
     assert_eq!(driven.read(key, 1), (ReadOutcome::Found, vec![1; 50_000]));
+}
+
+#[test]
+fn what_could_not_be_made_as_a_drive_read_wrong_for_a_while_is_made_later() {
+    let mut driven = Driven::new(with_spare);
+    let key = EventKey::new(1, 1);
+    driven.put(key, 1, 1, 50_000);
+    let drives = driven.drives_of_first();
+    let (_, segment) = driven.lane.segments.iter().next().expect("one");
+    let start = driven.lane.slot_offset(segment.shards[1]);
+    // The same bytes change back when they are changed once more; a header could be mended meanwhile.
+    let (header, unit) = (u64::from(segment.flushes[0].header_bytes), u64::from(segment.unit_bytes));
+    let first_unit = start + header..start + header + unit;
+    driven.drives.corrupt(drives[1], first_unit.clone(), 1);
+    driven
+        .change_drives(|drive| (drive.member, drive.present) = (drive.number != drives[0], drive.number != drives[0]));
+    for _ in 0..100 {
+        driven.turn();
+    }
+    assert_eq!(driven.lane.status().rebuild.segments_stuck, 1, "{:?}", driven.lane.status());
+    driven.drives.corrupt(drives[1], first_unit, 1);
+    driven.pass(Duration::from_secs(900));
+    let rebuild = driven.rebuild();
+    assert!(rebuild.is_whole && rebuild.segments_rebuilt > 0, "{rebuild:?}");
 }
 
 #[test]
