@@ -11,12 +11,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use forebay_store::{Examination, Standing, StoreConfig, examine};
+use forebay_media::OpenDriveError;
+use forebay_store::{Examination, OpenStoreError, Standing, StoreConfig, examine};
 use forebay_types::DriveNumber;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::serve::{check_drives, open_failure};
+use crate::size::counted;
 use export::Export;
 use lane::Context;
 use report::{Report, Verdict};
@@ -36,7 +38,7 @@ written to them. Every header and every unit of what is stored is read and compa
 
 The verdict, in one word:
   WHOLE         all is there as it was written
-  REPAIRABLE    all can be read, some of it only with the help of parity: a drive is missing or damaged
+  REPAIRABLE    all can be read, but some of it only with the help of parity, or from a drive that was taken out
   OUT OF REACH  something cannot be read as long as drives are missing; the report says which would bring it
   LOST          something is damaged on more drives than parity can mend, or the table that named it is
 
@@ -74,25 +76,37 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     check_drives(&command.drives)?;
     // Nothing is cached but rows, and no drive is judged by its speed.
     let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(60_000), ..StoreConfig::default() };
-    let mut examination = examine(&command.drives, &config).map_err(|error| open_failure(error, &command.drives))?;
+    let mut examination = examine(&command.drives, &config).map_err(|error| not_examined(error, &command.drives))?;
     let mut report = drives::report(&examination, command.quick);
-    look_at_lanes(&mut examination, &mut report, command, output)?;
+    let stopped = look_at_lanes(&mut examination, &mut report, command, output)?;
     report.judge();
     let refused = examination.refusals.drain(..).next().map(|error| open_failure(error, &command.drives));
-    let failure = failure(&report, refused, command);
+    let failure = stopped.or_else(|| failure(&report, refused, command));
     output.line(&screen::screen(&report));
     let mut object = serde_json::to_value(&report).expect("a report has string keys");
     object["seconds"] = start.elapsed().as_secs_f64().into();
     output.result(&mut object, failure)
 }
 
+/// Why drives cannot be looked at. That another process has one means a running server, hardly ever anything else.
+fn not_examined(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
+    match error {
+        OpenStoreError::Drive(OpenDriveError::InUse { path, by }) => Failure::retry(format!(
+            "drive {} is in use: {by}. Nothing was read or changed. Ask the server that serves it (`forebay status`, `forebay lost`), or stop that first",
+            path.display()
+        )),
+        error => open_failure(error, drives),
+    }
+}
+
+/// Looks at all lanes, and exports what they hold when that is wanted; gives why an export stopped.
 fn look_at_lanes(
     examination: &mut Examination,
     report: &mut Report,
     command: &DoctorCommand,
     output: &Output,
-) -> Result<(), Failure> {
-    let Some(store) = &mut examination.store else { return Ok(()) };
+) -> Result<Option<Failure>, Failure> {
+    let Some(store) = &mut examination.store else { return Ok(None) };
     let name = store.superblock.store.to_string();
     let mut export = command.export.as_ref().map(|directory| Export::begin(directory, &name)).transpose()?;
     let drives = examination.drives.iter();
@@ -104,13 +118,15 @@ fn look_at_lanes(
         .collect();
     let context = Context { output, absent: &store.absent, out: &out, quick: command.quick };
     for seed in store.lanes.drain(..) {
-        let lane = lane::look(seed, &context, export.as_mut())?;
+        let lane = lane::look(seed, &context, export.as_mut());
         report.readable.add(&lane.readable);
         report.start.add(&lane.start);
         report.lanes.push(lane);
     }
-    report.export = export.map(|export| export.end(report)).transpose()?;
-    Ok(())
+    let Some(export) = export else { return Ok(None) };
+    let (exported, stopped) = export.end(report);
+    report.export = Some(exported);
+    Ok(stopped)
 }
 
 /// How a look at these drives ends, when not all is well.
@@ -118,7 +134,8 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
     let readable = &report.readable;
     let missing = match report.verdict {
         Verdict::NoStore => {
-            let words = "none of the drives holds a superblock of a store that can be read; nothing was written";
+            let words = "none of the drives holds a superblock of a store that can be read; nothing was written. Name the drives of the store: \
+                         each is as `forebay serve` was given it";
             let there = command.drives.iter().any(|path| path.exists());
             let failure = if there { Failure::data(words) } else { Failure::retry(words) };
             return Some(refused.unwrap_or(failure));
@@ -129,14 +146,17 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
     };
     let exported_not = report.export.as_ref().map_or(0, |export| export.fragments_missing);
     let count = (readable.fragments_lost + readable.fragments_unavailable).max(exported_not);
-    let unknown = readable.unknown.len() + readable.possibly_acknowledged.len();
+    let unknown = match readable.unknown.len() + readable.possibly_acknowledged.len() {
+        0 => String::new(),
+        places => format!(", and of {} no table tells what they held", counted(places as u64, "place")),
+    };
     let exported = match &report.export {
         Some(_) => ". What can be read was exported",
         None => ". With --export what can be read is written into files",
     };
     Some(Failure::data(format!(
-        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives, and of {unknown} places no table tells \
-         what they held. Nothing was written to the drives{exported}",
+        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives{unknown}. Nothing was written to the \
+         drives{exported}",
         readable.fragments
     )))
 }
@@ -146,7 +166,7 @@ impl Report {
     fn judge(&mut self) {
         let readable = &self.readable;
         let unknown = |state| readable.unknown.iter().any(|unknown| unknown.state == state);
-        // What of a drive that was taken out matters is told by the shards on it.
+        // What of a drive that was taken out matters is told by the shards on it: they are on no member.
         let drive_harmed = |drive: &report::Drive| {
             let damaged = drive.cut_off_from_bytes.is_some() || !drive.superblocks_damaged.is_empty();
             drive.state == "member" && (damaged || drive.reason.is_some())
@@ -172,6 +192,7 @@ impl Report {
         } else if self.drives_missing.iter().any(|drive| drive.member)
             || self.drives.iter().any(drive_harmed)
             || self.lanes.iter().any(lane_harmed)
+            || self.start.shards_made_anew > 0
         {
             Verdict::Repairable
         } else {
@@ -187,5 +208,6 @@ impl report::Start {
         self.flushes_written_again += lane.flushes_written_again;
         self.records_written_again += lane.records_written_again;
         self.flushes_discarded += lane.flushes_discarded;
+        self.shards_made_anew += lane.shards_made_anew;
     }
 }

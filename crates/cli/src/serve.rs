@@ -305,7 +305,7 @@ fn print_config(output: &Output) -> Result<(), Failure> {
 pub fn check_drives(drives: &[PathBuf]) -> Result<(), Failure> {
     match drives.iter().find(|path| path.is_dir()) {
         Some(path) => Err(Failure::usage(format!(
-            "{} is a directory, and a drive is a block device or a file; nothing was started. Name the drives in it",
+            "{} is a directory, and a drive is a block device or a file; nothing was written. Name the drives in it",
             path.display()
         ))),
         None => Ok(()),

@@ -52,6 +52,16 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{value:.decimals$} {}", NAMES[name])
 }
 
+/// So many of something: `1 segment`, `14 segments`, `2 flushes`.
+pub fn counted(count: u64, one: &str) -> String {
+    let more = match count {
+        1 => "",
+        _ if one.ends_with("sh") => "es",
+        _ => "s",
+    };
+    format!("{} {one}{more}", human_count(count))
+}
+
 /// A moment, given in milliseconds since 1970, for a person: `2026-11-22 13:14:09.123 UTC`.
 pub fn date_time(unix_ms: u64) -> String {
     let moment = i64::try_from(unix_ms / 1000).ok().and_then(|s| time::OffsetDateTime::from_unix_timestamp(s).ok());

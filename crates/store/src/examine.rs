@@ -16,6 +16,7 @@ use forebay_types::{DriveNumber, StoreUuid};
 use crate::config::StoreConfig;
 use crate::open::{
     LaneSeed, NoSuperblock, OpenStoreError, is_newer, lane_config, media_for, newest_of, open_drive, read_superblocks,
+    words_of,
 };
 pub use lane::{LaneLook, ReadWanted};
 
@@ -73,7 +74,7 @@ pub enum Standing {
     },
     /// A newer version of the program wrote it. It was left out of all that follows.
     Newer(String),
-    /// It holds no superblock; why, for each place.
+    /// It holds no superblock; what it is, in words that follow its name.
     NoSuperblock(String),
     /// It cannot be opened.
     NotOpened(String),
@@ -198,8 +199,7 @@ fn look_at(
                 refusals.push(OpenStoreError::Newer { path: path.to_owned(), source });
             }
             None => {
-                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-                examined.standing = Standing::NoSuperblock(reasons.join("; "));
+                examined.standing = Standing::NoSuperblock(words_of(&reasons));
             }
         },
     }

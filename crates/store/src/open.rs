@@ -85,7 +85,7 @@ pub enum OpenStoreError {
     #[error(transparent)]
     Drive(#[from] OpenDriveError),
     /// Two paths are one drive.
-    #[error("{} and {} are one drive, given twice. Nothing was started. Name each drive once", first.display(), second.display())]
+    #[error("{} and {} are one drive, given twice. Nothing was written. Name each drive once", first.display(), second.display())]
     Twice {
         /// One of them.
         first: PathBuf,
@@ -288,11 +288,7 @@ fn find_drives(
                 let source = reasons.into_iter().find(is_newer).and_then(NoSuperblock::format);
                 return Err(OpenStoreError::Newer { path: path.clone(), source: source.expect("found just now") });
             }
-            Err(reasons) => warnings.push(format!(
-                "{} holds no superblock of a store that can be read ({}); going on without it",
-                path.display(),
-                reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-            )),
+            Err(reasons) => warnings.push(format!("{} {}; going on without it", path.display(), words_of(&reasons))),
         }
     }
     Ok((found, files))
@@ -347,8 +343,18 @@ pub(crate) fn is_newer(reason: &NoSuperblock) -> bool {
     matches!(reason, NoSuperblock::Format(FormatError::Version { .. } | FormatError::UnknownFlags { .. }))
 }
 
+/// What a path is that gave no superblock, in words that follow its name.
+pub(crate) fn words_of(reasons: &[NoSuperblock]) -> String {
+    if reasons.iter().all(|reason| matches!(reason, NoSuperblock::Format(FormatError::Magic { .. }))) {
+        return "holds no superblock of a store: it is no drive of Forebay, or its beginning was overwritten"
+            .to_owned();
+    }
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    format!("holds no superblock of a store that can be read ({})", reasons.join("; "))
+}
+
 /// The newer one of the two superblocks of a drive. One that a newer version wrote is never passed over.
-fn newest_superblock(drive: &DriveFile) -> Result<Superblock, Vec<NoSuperblock>> {
+pub(crate) fn newest_superblock(drive: &DriveFile) -> Result<Superblock, Vec<NoSuperblock>> {
     newest_of(read_superblocks(drive).into_iter().map(|(_, read)| read))
 }
 

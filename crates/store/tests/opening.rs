@@ -260,7 +260,7 @@ fn one_drive_under_two_names_is_refused_at_once() {
         let (first, second) = (store.paths[1].display(), other.display());
         assert_eq!(
             refused(&paths),
-            format!("{first} and {second} are one drive, given twice. Nothing was started. Name each drive once")
+            format!("{first} and {second} are one drive, given twice. Nothing was written. Name each drive once")
         );
     }
 }

@@ -130,9 +130,7 @@ fn standing(drive: &ExaminedDrive) -> (&'static str, Option<String>) {
             )),
         ),
         Standing::Newer(reason) => ("newer", Some(format!("{reason}. It was not looked at any further"))),
-        Standing::NoSuperblock(reason) => {
-            ("no-superblock", Some(format!("it holds no superblock of a store that can be read ({reason})")))
-        }
+        Standing::NoSuperblock(what) => ("no-superblock", Some(format!("it {what}. It was not looked at any further"))),
         Standing::NotOpened(reason) => ("not-opened", Some(reason.clone())),
     }
 }

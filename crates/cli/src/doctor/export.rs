@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use forebay_engine::{StoredEvent, StoredFragment};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::report::{Exported, Report};
 use crate::failure::Failure;
-use crate::size::hex;
+use crate::size::{counted, hex, human_bytes};
 
 const INDEX: &str = "index.json";
 const INDEX_PART: &str = "index.json.part";
@@ -21,15 +21,36 @@ const INDEX_PART: &str = "index.json.part";
 /// Bytes of events that are read before they are written; one event may be larger.
 const BATCH_BYTES: u64 = 32 << 20;
 
-/// An export that is being written.
+/// An export that is being written. What it has written is whole at any time but for the file at which it stops, and that one is put right.
 pub struct Export {
     directory: PathBuf,
-    index: BufWriter<File>,
+    index: Whole,
     /// Whole events, put together: how long each file is.
     joined: BTreeMap<(RunId, &'static str), u64>,
     /// The one of them that was written last.
-    open: Option<((RunId, &'static str), BufWriter<File>)>,
+    open: Option<((RunId, &'static str), Whole)>,
     counts: Exported,
+    /// Why it does not go on.
+    stopped: Option<Failure>,
+}
+
+/// A file that grows by whole pieces: a piece for which there is no room leaves nothing behind.
+struct Whole {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Whole {
+    fn append(&mut self, piece: &[u8]) -> Result<(), Failure> {
+        if let Err(error) = self.file.write_all(piece) {
+            // What was there before counts; when the rest cannot be cut off, the index tells where it begins.
+            let _ = self.file.set_len(self.bytes);
+            return Err(failed("write", &self.path, &error));
+        }
+        self.bytes += piece.len() as u64;
+        Ok(())
+    }
 }
 
 /// An event in the index.
@@ -69,6 +90,9 @@ struct RecordMissingLine {
 /// Of what no drive that could come back has.
 const LOST: &str = "lost";
 
+/// Of what can be read, and for which there was no room.
+const NOT_WRITTEN: &str = "not-written";
+
 fn word_of(outcome: ReadOutcome) -> &'static str {
     if outcome == ReadOutcome::Unavailable { "unavailable" } else { LOST }
 }
@@ -78,7 +102,7 @@ struct MissingLine {
     source: u32,
     bytes: u32,
     crc32c: String,
-    /// `lost` or `unavailable`.
+    /// `lost`, `unavailable`, or `not-written` when the export stopped before.
     outcome: &'static str,
 }
 
@@ -99,7 +123,14 @@ impl Export {
     /// # Errors
     /// When it holds something, or cannot be written.
     pub fn begin(directory: &Path, store: &str) -> Result<Export, Failure> {
-        let failed = |error| Failure::file("make", directory, &error, "nothing was exported; give another --export");
+        const MEANING: &str = "nothing was exported; give another --export";
+        let failed = |error| Failure::file("make", directory, &error, MEANING);
+        if directory.exists() && !directory.is_dir() {
+            return Err(Failure::usage(format!(
+                "{} is not a directory; nothing was exported. Give --export a directory that is new or empty",
+                directory.display()
+            )));
+        }
         fs::create_dir_all(directory).map_err(failed)?;
         if fs::read_dir(directory).map_err(failed)?.next().is_some() {
             return Err(Failure::usage(format!(
@@ -108,19 +139,32 @@ impl Export {
             )));
         }
         let path = directory.join(INDEX_PART);
-        let index = create(&path)?;
+        let begun = create(&path).and_then(|file| {
+            let mut index = Whole { file, path, bytes: 0 };
+            index.append(format!("{{\"version\":1,\"store\":\"{store}\",\"events\":[").as_bytes())?;
+            Ok(index)
+        });
+        let not_begun = |failure: Failure| Failure { message: format!("{}; {MEANING}", failure.message), ..failure };
+        let index = begun.map_err(not_begun)?;
         let counts = Exported { directory: directory.display().to_string(), ..Exported::default() };
-        let (joined, open) = (BTreeMap::new(), None);
-        let mut export = Export { directory: directory.to_owned(), index: BufWriter::new(index), joined, open, counts };
-        export.index_text(&format!("{{\"version\":1,\"store\":\"{store}\",\"events\":["))?;
-        Ok(export)
+        let (joined, open, stopped) = (BTreeMap::new(), None, None);
+        Ok(Export { directory: directory.to_owned(), index, joined, open, counts, stopped })
     }
 
-    /// Reads and writes events, and tells how many fragments and bytes are done.
-    ///
-    /// # Errors
-    /// When the directory cannot be written.
+    /// Reads and writes events, and tells how many fragments and bytes are done. When the directory cannot be written the export stops, and
+    /// [`Export::end`] tells it.
     pub fn events(
+        &mut self,
+        look: &mut LaneLook,
+        events: Vec<(StoredEvent, ReadOutcome)>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) {
+        if self.stopped.is_none() {
+            self.stopped = self.write_events(look, events, progress).err();
+        }
+    }
+
+    fn write_events(
         &mut self,
         look: &mut LaneLook,
         events: Vec<(StoredEvent, ReadOutcome)>,
@@ -173,44 +217,71 @@ impl Export {
             line.record_missing = Some(RecordMissingLine { fragments, bytes: whole.bytes, outcome });
         }
         let mut right: Vec<(SourceId, &[u8])> = Vec::new();
+        let mut stopped = None;
         for fragment in &event.fragments {
             let (outcome, payload) = &pieces[&event.key.fragment(fragment.source)];
             // The lane has compared it; what goes into a file is compared once more.
             let is_right = *outcome == ReadOutcome::Found && crc32c(payload) == fragment.crc;
-            if is_right {
-                line.fragments.push(self.fragment(event.key, fragment, payload)?);
-                right.push((fragment.source, payload));
-            } else {
-                let outcome = word_of(*outcome);
-                self.counts.fragments_lost += u64::from(outcome == LOST);
-                let (source, bytes, crc32c) = (fragment.source.0, fragment.bytes, hex(fragment.crc));
-                line.missing.push(MissingLine { source, bytes, crc32c, outcome });
-            }
+            let outcome = match is_right.then(|| self.fragment(event.key, fragment, payload, &stopped)) {
+                Some(Ok(written)) => {
+                    line.fragments.push(written);
+                    right.push((fragment.source, payload));
+                    continue;
+                }
+                Some(Err(failure)) => {
+                    stopped = Some(failure);
+                    NOT_WRITTEN
+                }
+                None => word_of(*outcome),
+            };
+            let (source, bytes, crc32c) = (fragment.source.0, fragment.bytes, hex(fragment.crc));
+            line.missing.push(MissingLine { source, bytes, crc32c, outcome });
         }
-        self.counts.events += u64::from(!right.is_empty());
         let is_whole = line.missing.is_empty() && line.record_missing.is_none();
-        self.counts.events_whole += u64::from(is_whole);
-        self.counts.fragments_missing += line.missing.len() as u64;
         let bytes: u64 = right.iter().map(|(_, payload)| payload.len() as u64).sum();
         if is_whole
             && bytes <= EVENT_BYTES_MAX
             && let Ok((format, joined)) = join(&right)
         {
-            line.joined = Some(self.append(event.key.run, format, &joined)?);
-            self.counts.events_joined += 1;
+            match self.append(event.key.run, format, &joined) {
+                Ok(joined) => line.joined = Some(joined),
+                Err(failure) => stopped = Some(failure),
+            }
         }
-        self.index_line(&line)
+        self.index_line(&line)?;
+        self.count(&line);
+        stopped.map_or(Ok(()), Err)
     }
 
-    fn fragment(&mut self, key: EventKey, fragment: &StoredFragment, payload: &[u8]) -> Result<FragmentLine, Failure> {
+    /// Counts what the index lists.
+    fn count(&mut self, line: &EventLine) {
+        let missing = |outcome| line.missing.iter().filter(|missing| missing.outcome == outcome).count() as u64;
+        let not_written = missing(NOT_WRITTEN);
+        self.counts.events += u64::from(!line.fragments.is_empty());
+        self.counts.events_whole += u64::from(line.missing.is_empty() && line.record_missing.is_none());
+        self.counts.events_joined += u64::from(line.joined.is_some());
+        self.counts.fragments += line.fragments.len() as u64;
+        self.counts.bytes += line.fragments.iter().map(|fragment| u64::from(fragment.bytes)).sum::<u64>();
+        self.counts.fragments_missing += line.missing.len() as u64 - not_written;
+        self.counts.fragments_lost += missing(LOST);
+    }
+
+    /// Writes a fragment; not after the export has `stopped`.
+    fn fragment(
+        &self,
+        key: EventKey,
+        fragment: &StoredFragment,
+        payload: &[u8],
+        stopped: &Option<Failure>,
+    ) -> Result<FragmentLine, Failure> {
+        if let Some(failure) = stopped {
+            return Err(failure.clone());
+        }
         let directory = format!("run{:08}/event{:012}", key.run.0, key.event.0);
         let file = format!("{directory}/{:08x}.bin", fragment.source.0);
         let directory = self.directory.join(directory);
         fs::create_dir_all(&directory).map_err(|error| failed("make", &directory, &error))?;
-        let path = self.directory.join(&file);
-        create(&path)?.write_all(payload).map_err(|error| failed("write", &path, &error))?;
-        self.counts.fragments += 1;
-        self.counts.bytes += payload.len() as u64;
+        write_whole(&self.directory.join(&file), payload)?;
         Ok(FragmentLine { source: fragment.source.0, bytes: fragment.bytes, crc32c: hex(fragment.crc), file })
     }
 
@@ -220,45 +291,53 @@ impl Export {
         let file = format!("run{:08}.{}", run.0, format.extension());
         let path = self.directory.join(&file);
         if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
-            self.close_joined()?;
-            let opened = match self.joined.contains_key(&key) {
+            let file = match self.joined.contains_key(&key) {
                 true => OpenOptions::new().append(true).open(&path).map_err(|error| failed("open", &path, &error))?,
                 false => create(&path)?,
             };
-            self.open = Some((key, BufWriter::new(opened)));
+            let bytes = *self.joined.entry(key).or_default();
+            self.open = Some((key, Whole { file, path, bytes }));
         }
-        let offset = self.joined.entry(key).or_default();
-        let line = JoinedLine { file, offset_bytes: *offset, bytes: bytes.len() as u64, crc32c: hex(crc32c(bytes)) };
-        *offset += bytes.len() as u64;
-        let (_, writer) = self.open.as_mut().expect("opened just now");
-        writer.write_all(bytes).map_err(|error| failed("write", &path, &error))?;
+        let (_, whole) = self.open.as_mut().expect("opened just now");
+        let line =
+            JoinedLine { file, offset_bytes: whole.bytes, bytes: bytes.len() as u64, crc32c: hex(crc32c(bytes)) };
+        whole.append(bytes)?;
+        self.joined.insert(key, whole.bytes);
         Ok(line)
-    }
-
-    fn close_joined(&mut self) -> Result<(), Failure> {
-        let Some(((run, extension), mut writer)) = self.open.take() else { return Ok(()) };
-        let path = self.directory.join(format!("run{:08}.{extension}", run.0));
-        writer.flush().map_err(|error| failed("write", &path, &error))
     }
 
     fn index_line(&mut self, line: &EventLine) -> Result<(), Failure> {
         let separator = if self.counts.events_listed == 0 { "\n" } else { ",\n" };
-        self.counts.events_listed += 1;
         let text = serde_json::to_string(line).expect("an event has string keys");
-        self.index_text(&format!("{separator}{text}"))
+        self.index.append(format!("{separator}{text}").as_bytes())?;
+        self.counts.events_listed += 1;
+        Ok(())
     }
 
-    fn index_text(&mut self, text: &str) -> Result<(), Failure> {
-        let path = self.directory.join(INDEX_PART);
-        self.index.write_all(text.as_bytes()).map_err(|error| failed("write", &path, &error))
+    /// Ends the index with what is not in it, makes everything durable, and gives the index its name; of an export that stopped, makes durable
+    /// what it has. Gives what was exported, and why that is not all of it.
+    pub fn end(mut self, report: &Report) -> (Exported, Option<Failure>) {
+        let ended = match self.stopped.take() {
+            None => self.end_index(report).and_then(|()| self.name_index()),
+            Some(failure) => Err(failure),
+        };
+        let Err(failure) = ended else { return (self.counts, None) };
+        self.counts.stopped = true;
+        let durable = File::open(&self.directory).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
+        let (fragments, bytes) = (counted(self.counts.fragments, "fragment"), human_bytes(self.counts.bytes));
+        let listed = match durable {
+            Ok(()) => format!("{fragments}, {bytes}, are safe in it, and {INDEX_PART} lists them"),
+            Err(error) => format!("what it holds may not last ({error})"),
+        };
+        let directory = self.directory.display();
+        let message = format!(
+            "{}. The export into {directory} stopped: {listed}. Nothing was written to the drives: give --export another directory, with more room",
+            failure.message
+        );
+        (self.counts, Some(Failure { message, ..failure }))
     }
 
-    /// Ends the index with what is not in it, makes everything durable, and gives the index its name.
-    ///
-    /// # Errors
-    /// When that cannot be written.
-    pub fn end(mut self, report: &Report) -> Result<Exported, Failure> {
-        self.close_joined()?;
+    fn end_index(&mut self, report: &Report) -> Result<(), Failure> {
         let end = serde_json::json!({
             "events_whole": self.counts.events_whole,
             "events_joined": self.counts.events_joined,
@@ -270,20 +349,32 @@ impl Export {
             "possibly_acknowledged": report.readable.possibly_acknowledged,
         });
         let end = end.to_string();
-        self.index_text(&format!("\n],{}\n", &end[1..]))?;
+        self.index.append(format!("\n],{}\n", &end[1..]).as_bytes())
+    }
+
+    fn name_index(&self) -> Result<(), Failure> {
         let (part, path) = (self.directory.join(INDEX_PART), self.directory.join(INDEX));
-        let durable = |export: &mut Export| -> io::Result<()> {
-            export.index.flush()?;
-            let directory = File::open(&export.directory)?;
+        let durable = || -> io::Result<()> {
+            let directory = File::open(&self.directory)?;
             // One call for the many small files, before the index vouches for them.
             rustix::fs::syncfs(&directory)?;
             fs::hard_link(&part, &path)?;
             fs::remove_file(&part)?;
             directory.sync_all()
         };
-        durable(&mut self).map_err(|error| failed("write", &path, &error))?;
-        Ok(self.counts)
+        durable().map_err(|error| failed("write", &path, &error))
     }
+}
+
+/// Writes a file that has its name when it is whole.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let part = path.with_extension("bin.part");
+    let written = create(&part)?.write_all(bytes).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        // It gives back its room; when that fails, its name says that it is not whole.
+        let _ = fs::remove_file(&part);
+        failed("write", path, &error)
+    })
 }
 
 /// A file that is not there yet.
@@ -291,7 +382,8 @@ fn create(path: &Path) -> Result<File, Failure> {
     OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| failed("make", path, &error))
 }
 
+/// What happened; [`Export::end`] says what it means.
 fn failed(action: &str, path: &Path, error: &io::Error) -> Failure {
-    let meaning = "the export is not whole, and index.json.part lists what it has. The drives were not touched; give --export another directory, with room";
-    Failure::file(action, path, error, meaning)
+    let failure = Failure::file(action, path, error, "");
+    Failure { message: failure.message.trim_end_matches("; ").to_owned(), ..failure }
 }

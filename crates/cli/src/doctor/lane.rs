@@ -11,7 +11,6 @@ use super::report::{
     Checkpoint, CheckpointDamage, Contents, LISTED_MAX, Lane, Readable, Run, Stream, UnavailableBy, Unknown,
 };
 use super::segments;
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
 
@@ -33,10 +32,7 @@ pub struct Context<'a> {
 type Doubtful = BTreeSet<(SegmentHandle, Option<u32>)>;
 
 /// Looks at one lane, and exports what it holds when that is wanted.
-///
-/// # Errors
-/// When the export cannot go on.
-pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) -> Result<Lane, Failure> {
+pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) -> Lane {
     let number = seed.lane();
     let mut waiting = context.output.progress(0, "lane recovers {spinner} {msg}");
     let mut look = LaneLook::begin(seed, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
@@ -47,23 +43,23 @@ pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) 
         let state = if context.absent.is_empty() { "lost" } else { "unavailable" };
         report.unreadable = Some(reason.to_owned());
         report.readable.unknown.push(Unknown { drives: numbers(context.absent), ..Unknown::of_lane(number, state) });
-        return Ok(report);
+        return report;
     }
     let found = look.lane().findings().segments.clone();
     let stored = look.lane().stored_segments();
     report.contents = contents(&mut look);
     tell_unknown(&mut report, &found, context.absent);
     let doubtful = check_segments(&mut look, &mut report, &found, &stored, context);
-    report.start = segments::start(&report.segments, &found);
+    report.start = segments::start(&report.segments, &found, context.out);
     let by_handle: BTreeMap<SegmentHandle, &StoredSegment> = stored.iter().map(|s| (s.handle, s)).collect();
     read_doubtful(&mut look, &mut report.readable, &doubtful, &by_handle, context);
     report.readable.fragments = report.contents.fragments;
     let missing = report.readable.fragments_lost + report.readable.fragments_unavailable;
     report.readable.fragments_readable = report.contents.fragments.saturating_sub(missing);
     if let Some(export) = export {
-        export_lane(&mut look, report.contents.fragments, export, context.output)?;
+        export_lane(&mut look, report.contents.fragments, export, context.output);
     }
-    Ok(report)
+    report
 }
 
 fn numbers(drives: &[DriveNumber]) -> Vec<u16> {
@@ -344,11 +340,12 @@ impl Readable {
     }
 }
 
-fn export_lane(look: &mut LaneLook, fragments: u64, export: &mut Export, output: &Output) -> Result<(), Failure> {
+fn export_lane(look: &mut LaneLook, fragments: u64, export: &mut Export, output: &Output) {
     let mut progress = output.progress(fragments, "exporting {bar:40} {pos}/{len} fragments {eta} {msg}");
-    for_each_event(look, |look, events| {
+    let Ok(()) = for_each_event(look, |look, events| -> Result<(), std::convert::Infallible> {
         export.events(look, events, &mut |done, bytes| {
             progress.update(done, || format!("{} fragments, {} exported", human_count(done), human_bytes(bytes)));
-        })
-    })
+        });
+        Ok(())
+    });
 }

@@ -285,6 +285,8 @@ pub struct Start {
     pub flushes_written_again: u64,
     pub records_written_again: u64,
     pub flushes_discarded: u64,
+    /// Shards of live segments on drives that were taken out: it would make them anew on members, when there are enough.
+    pub shards_made_anew: u64,
 }
 
 /// What it would do in one lane.
@@ -299,6 +301,8 @@ pub struct LaneStart {
     pub records_written_again: u64,
     /// Flushes that were never acknowledged.
     pub flushes_discarded: u64,
+    /// Shards of live segments on drives that were taken out.
+    pub shards_made_anew: u64,
 }
 
 /// What was written to the directory.
@@ -319,4 +323,6 @@ pub struct Exported {
     pub fragments_missing: u64,
     /// Of these, lost; the others are unavailable.
     pub fragments_lost: u64,
+    /// It stopped before all was written.
+    pub stopped: bool,
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use forebay_engine::{Found, Listed};
 
 use super::report::{Drive, Lane, Readable, Report, Segment, Shard, Unknown, Verdict};
-use crate::size::{human_bytes, human_count};
+use crate::size::{counted, human_bytes, human_count};
 
 /// Lines of one kind that a person reads; `--json` has all.
 const LINES_MAX: usize = 6;
@@ -55,13 +55,14 @@ pub fn screen(report: &Report) -> String {
         rows.row(
             "export",
             &format!(
-                "{} fragments, {}, of {} events into {}; {} events put together; {} fragments could not be read",
-                human_count(export.fragments),
+                "{}{}, {}, of {} into {}; {} put together; {} could not be read",
+                if export.stopped { "STOPPED: " } else { "" },
+                counted(export.fragments, "fragment"),
                 human_bytes(export.bytes),
-                human_count(export.events),
+                counted(export.events, "event"),
                 export.directory,
-                human_count(export.events_joined),
-                human_count(export.fragments_missing)
+                counted(export.events_joined, "event"),
+                counted(export.fragments_missing, "fragment")
             ),
         );
     }
@@ -74,7 +75,7 @@ pub fn screen(report: &Report) -> String {
 
 fn verdict(report: &Report) -> String {
     let words = match report.verdict {
-        Verdict::NoStore => "NO STORE: none of the drives tells of one",
+        Verdict::NoStore => "NO STORE: none of the drives tells of one; name the drives of the store",
         Verdict::Whole => "WHOLE: all is there as it was written",
         Verdict::Repairable => "REPAIRABLE: all can be read, but not all drives hold what they should",
         Verdict::OutOfReach => "OUT OF REACH: something cannot be read as long as drives are missing",
@@ -109,12 +110,12 @@ fn layout(report: &Report, rows: &mut Rows) {
         rows.row(
             "layout",
             &format!(
-                "{}+{} (at least {}+{} with drives missing), {} lanes, slots of {}, units of {}, format {}",
+                "{}+{} (at least {}+{} with drives missing), {}, slots of {}, units of {}, format {}",
                 geometry.data_shards,
                 geometry.parity_shards,
                 geometry.data_shards_min,
                 geometry.parity_shards,
-                geometry.lanes,
+                counted(geometry.lanes.into(), "lane"),
                 human_bytes(geometry.slot_bytes),
                 human_bytes(geometry.unit_bytes.into()),
                 geometry.format_version
@@ -185,11 +186,8 @@ fn damage(report: &Report, rows: &mut Rows) {
         }
     }
     for (drive, (shards, places)) in sums {
-        let (shards, places) = (human_count(shards), human_count(places));
-        rows.row(
-            "damage",
-            &format!("drive {drive}: {places} places in {shards} segments are not as they were written"),
-        );
+        let (segments, places) = (counted(shards, "segment"), counted(places, "place"));
+        rows.row("damage", &format!("drive {drive}: not as it was written: {places} in {segments}"));
     }
 }
 
@@ -345,7 +343,7 @@ fn start(report: &Report, rows: &mut Rows) {
     }
     let mut words = Vec::new();
     if start.segments_closed > 0 {
-        words.push(format!("close {} segments", start.segments_closed));
+        words.push(format!("close {}", counted(start.segments_closed, "segment")));
     }
     if start.flushes_written_again > 0 {
         let (flushes, records) = (start.flushes_written_again, human_count(start.records_written_again));
@@ -355,7 +353,11 @@ fn start(report: &Report, rows: &mut Rows) {
         words.push(format!("drop {} flushes that were never acknowledged", start.flushes_discarded));
     }
     if start.segments_freed > 0 {
-        words.push(format!("free {} segments in which nothing lives", start.segments_freed));
+        words.push(format!("free {} in which nothing lives", counted(start.segments_freed, "segment")));
+    }
+    if start.shards_made_anew > 0 {
+        let shards = counted(start.shards_made_anew, "shard");
+        words.push(format!("make {shards} anew of drives that were taken out, as far as there are members for it"));
     }
     if !start.members_taken_out.is_empty() {
         words.push(format!("take drives {} out of the store", list(&start.members_taken_out)));

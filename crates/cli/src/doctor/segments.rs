@@ -115,11 +115,17 @@ fn at_start(found: &SegmentFound, stored: Option<&StoredSegment>) -> &'static st
     }
 }
 
-/// What a start does in a lane with these segments.
-pub fn start(segments: &[Segment], found: &[SegmentFound]) -> LaneStart {
+/// What a start does in a lane with these segments, when the drives `out` are no members.
+pub fn start(segments: &[Segment], found: &[SegmentFound], out: &[DriveNumber]) -> LaneStart {
     let count = |word| segments.iter().filter(|segment| segment.at_start == word).count() as u64;
-    let mut start =
-        LaneStart { segments_closed: count("closed"), segments_freed: count("freed"), ..LaneStart::default() };
+    let live = segments.iter().filter(|segment| segment.live_records > 0);
+    let on_no_member = live.flat_map(|segment| &segment.shards).filter(|shard| out.contains(&DriveNumber(shard.drive)));
+    let mut start = LaneStart {
+        segments_closed: count("closed"),
+        segments_freed: count("freed"),
+        shards_made_anew: on_no_member.count() as u64,
+        ..LaneStart::default()
+    };
     for flush in found.iter().flat_map(|segment| &segment.flushes) {
         match flush.fate {
             FlushFate::Torn => {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use forebay_types::crc32c;
 use serde_json::Value;
@@ -145,9 +146,53 @@ fn nothing_that_is_there_is_overwritten() {
         (b"mine".to_vec(), 1)
     );
     let file = mine.display().to_string();
-    doctor(&["--export", &file], &drives.paths).expect(2).says("run00000001.raw");
+    doctor(&["--export", &file], &drives.paths).expect(2).says("run00000001.raw is not a directory");
     fs::remove_file(&mine).expect("removed");
     let report = export(0, &directory, &drives.paths);
     assert_eq!(report["export"]["fragments"], 1);
     doctor(&["--export", &name], &drives.paths).expect(2).says("is not empty");
+}
+
+/// Runs the doctor with a directory of so few bytes that an export does not fit into it, and gives what it said and, as text, what it left.
+/// `None` where a user may not mount.
+fn export_into(room: &str, drives: &Drives) -> Option<(Value, String)> {
+    let directory = drives.directory.path().join(format!("full{room}"));
+    fs::create_dir(&directory).expect("made");
+    // A mount of its own, which ends with the shell.
+    let script = r#"mount -t tmpfs -o size="$1" none "$2" || exit 77
+        program=$3; shift 3; "$program" doctor --json --export "$DIR" "$@"; echo "exit $?"
+        cat "$DIR/index.json.part"; echo; find "$DIR" -name '*.bin' -size -20000c -o -name '*.bin.part' -o -name index.json"#;
+    let mut shell = Command::new("unshare");
+    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", room]);
+    shell.arg(&directory).arg(env!("CARGO_BIN_EXE_forebay")).args(&drives.paths).env("DIR", &directory);
+    let output = shell.output().ok()?;
+    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let Some((object, left)) = told.split_once('\n') else {
+        println!("skipped: needs the right to mount in a user namespace: {log}");
+        return None;
+    };
+    Some((serde_json::from_str(object).unwrap_or_else(|error| panic!("{error}: {told} {log}")), left.to_owned()))
+}
+
+#[test]
+fn an_export_into_a_full_disk_leaves_whole_files_and_an_index_of_them() {
+    let drives = stopped(8);
+    for (room, most) in [("65536", 3), ("81920", 4)] {
+        let Some((report, left)) = export_into(room, &drives) else { return };
+        let (mut lines, export) = (left.lines(), &report["export"]);
+        assert_eq!((lines.next(), &report["exit"], &report["verdict"]), (Some("exit 3"), &3.into(), &"whole".into()));
+        let (fragments, stopped) = (export["fragments"].as_u64().expect("a number"), &export["stopped"]);
+        assert!((1..=most).contains(&fragments) && *stopped == true, "{report}");
+        let error = report["error"].as_str().expect("words");
+        let words = format!("{fragments} fragment");
+        assert!(error.contains("No space left") && error.contains(&words) && error.contains("are safe"), "{error}");
+        // What is in the index is all that is there, and whole.
+        let listed: Vec<Value> =
+            lines.clone().skip(1).map_while(|line| serde_json::from_str(line.trim_end_matches(',')).ok()).collect();
+        let whole = listed.iter().filter(|event| event["fragments"][0]["bytes"] == 20_000).count() as u64;
+        assert_eq!(whole, fragments, "{left}");
+        let last = listed.last().expect("a line");
+        assert_eq!(last["missing"][0]["outcome"], "not-written", "{left}");
+        assert!(!lines.any(|line| line.starts_with('/')), "nothing is cut off: {left}");
+    }
 }
