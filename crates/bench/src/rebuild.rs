@@ -110,7 +110,7 @@ fn moved(before: &RebuildStatus, after: &RebuildStatus) -> f64 {
 /// Gives a drive up and puts an empty one in; comes back when its rebuild may begin.
 fn replace(runner: &mut LaneRunner, rest: &OpenedStoreRest, drive: u16, path: &Path) {
     rest.control.fail_drive(DriveNumber(drive)).expect("it may go");
-    rest.control.replace_drive(DriveNumber(drive), path, false).expect("another may come");
+    rest.control.replace_drive(DriveNumber(drive), path, false, Vec::new()).expect("another may come");
     // The lane rests meanwhile: it hears of both only then.
     let over = |status: &forebay_store::ControlStatus| {
         status.replacement.as_ref().is_some_and(|replacement| matches!(replacement.state, "done" | "failed"))

@@ -77,6 +77,21 @@ impl LaneReport {
         self.status.failures_left == Some(0) && self.status.drive_health.iter().any(lives_there)
     }
 
+    /// Of the drives that are `away`, those that may be all that brings back what is out of reach: all when it is known that something is
+    /// missing, or not known what is stored; else those on which something lives, when they are more than parity makes up for.
+    pub(crate) fn drives_to_keep(&self, away: &[DriveNumber], parity_shards: u8) -> Vec<DriveNumber> {
+        let status = &self.status;
+        let missed = status.flushes_lost + status.flushes_possibly_lost + status.segments_unreadable;
+        if status.state != "serving" || missed + status.fragments_known_lost > 0 {
+            return away.to_vec();
+        }
+        let lives_there = |drive: &&DriveNumber| {
+            status.drive_health.iter().any(|health| health.drive == drive.0 && health.segments_alive > 0)
+        };
+        let needed: Vec<DriveNumber> = away.iter().filter(lives_there).copied().collect();
+        if needed.len() > usize::from(parity_shards) { needed } else { Vec::new() }
+    }
+
     /// The answer to Status on a connection of the lane.
     pub(crate) fn to_json(&self) -> String {
         let mut report = object(self);

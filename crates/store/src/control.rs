@@ -1,13 +1,14 @@
 //! The thread of the control part: it carries what the lanes tell, and what became durable back to them.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan};
 use forebay_format::Geometry;
-use forebay_media::{FaultSwitch, Media, MediaConfig};
+use forebay_media::{DriveIdentity, FaultSwitch, Media, MediaConfig};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
 use serde::Serialize;
 
@@ -39,6 +40,12 @@ pub struct DriveStatus {
     pub slots: u32,
     /// Why it was taken out.
     pub reason: Option<String>,
+    /// The number of the drive that was put in for it since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<u16>,
+    /// What was opened there; not known when the path leads nowhere.
+    #[serde(skip)]
+    pub(crate) identity: Option<DriveIdentity>,
 }
 
 /// The state of a store beyond its lanes.
@@ -190,6 +197,8 @@ impl ControlThread {
             bytes: entry(info).map_or(0, |entry| entry.bytes),
             slots: info.slots,
             reason: None,
+            replaced_by: None,
+            identity: path(info).and_then(|path| DriveIdentity::of(Path::new(&path)).ok()),
         });
         let status = ControlStatus {
             store: plan.superblock.store,
@@ -426,9 +435,17 @@ impl ControlThread {
                 if joined != Some(true) {
                     return Err("the new drive did not take its superblock: it is not a member".to_owned());
                 }
-                let path = Some(file.path().display().to_string());
-                let state = "member";
-                let drive = DriveStatus { number: number.0, uuid, path, state, bytes, slots, reason: None };
+                let drive = DriveStatus {
+                    number: number.0,
+                    uuid,
+                    path: Some(file.path().display().to_string()),
+                    state: "member",
+                    bytes,
+                    slots,
+                    reason: None,
+                    replaced_by: None,
+                    identity: DriveIdentity::of(file.path()).ok(),
+                };
                 self.update(|status| status.drives.push(drive));
                 Ok(number)
             }

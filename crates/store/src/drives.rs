@@ -1,15 +1,17 @@
 //! What operators do with the drives of a store that runs: giving one up, taking one out of use, putting a new one in.
 
+mod owner;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-use forebay_media::DriveFile;
+use forebay_media::{DriveFile, DriveIdentity};
 use forebay_types::{DriveNumber, DriveUuid};
 use serde::Serialize;
 
-use crate::control::{ControlHandle, ControlStatus, Shared};
+use crate::control::{ControlHandle, ControlStatus, DriveStatus, Shared};
 use crate::init::{InitError, InitProgress, prepare_drive};
 
 /// The control part answers within what drives may take.
@@ -96,11 +98,17 @@ impl ControlHandle {
 
     /// Begins to put a new drive in for `drive`, which is taken out of use as [`ControlHandle::retire_drive`] does when it is still a member.
     /// How far it is stands in [`ControlStatus::replacement`]. A file that is not there yet gets the size of the drive that it replaces;
-    /// what `path` holds is destroyed only with `force`.
+    /// what `path` holds is destroyed only with `force`, and drives of this store that are in `kept` not even then.
     ///
     /// # Errors
     /// As [`ControlHandle::fail_drive`]; what comes later is told by the state.
-    pub fn replace_drive(&self, drive: DriveNumber, path: &Path, force: bool) -> Result<(), String> {
+    pub fn replace_drive(
+        &self,
+        drive: DriveNumber,
+        path: &Path,
+        force: bool,
+        kept: Vec<DriveNumber>,
+    ) -> Result<(), String> {
         let shared = self.0.clone();
         shared.check_known(drive)?;
         let mut begun = Err("another drive is being replaced; nothing was changed. Wait until that is over".to_owned());
@@ -108,7 +116,8 @@ impl ControlHandle {
         let size = begun?;
         let path = path.to_owned();
         let run = move || {
-            let done = replace(&shared, drive, &path, size, force);
+            let checked = shared.check_owner(&path, force, &kept);
+            let done = checked.and_then(|()| replace(&shared, drive, &path, size, force));
             shared.replacement(|replacement| match done {
                 Ok(number) => (replacement.state, replacement.number) = ("done", Some(number.0)),
                 Err(NotReplaced { reason, is_retryable }) => {
@@ -127,8 +136,11 @@ fn begin(status: &mut ControlStatus, drive: DriveNumber, path: &Path) -> Result<
     if status.replacement.as_ref().is_some_and(|replacement| !replacement.is_over()) {
         return Err("another drive is being replaced; nothing was changed. Wait until that is over".to_owned());
     }
+    // However it is spelled; what lies there now need not be what was opened there.
+    let identity = DriveIdentity::of(path).ok();
     let path = path.display().to_string();
-    if let Some(used) = status.drives.iter().find(|d| d.path.as_ref() == Some(&path) && d.state != "absent") {
+    let is_open = |d: &&DriveStatus| d.state != "absent" && d.identity.is_some() && d.identity == identity;
+    if let Some(used) = status.drives.iter().find(is_open) {
         let or = if used.state == "member" { "" } else { ", or start the server without it first" };
         return Err(format!(
             "{path} is drive {} of this store, which this server has open; nothing was changed. Name another one{or}",
@@ -136,6 +148,11 @@ fn begin(status: &mut ControlStatus, drive: DriveNumber, path: &Path) -> Result<
         ));
     }
     let old = status.drives.iter().find(|d| d.number == drive.0).expect("looked for just now");
+    if let Some(by) = old.replaced_by {
+        return Err(format!(
+            "drive {drive} was replaced by drive {by} already; nothing was changed. Name the drive that is to be replaced now"
+        ));
+    }
     let size = (old.slots, old.bytes);
     status.replacement = Some(Replacement {
         drive: drive.0,
@@ -175,6 +192,10 @@ fn replace(
         let retired = shared.carry_out(Command::Retire(drive));
         retired.map_err(|reason| format!("drive {number} is a member now, and drive {drive} stays one: {reason}"))?;
     }
+    shared.update(|status| {
+        let replaced = status.drives.iter_mut().find(|d| d.number == drive.0);
+        replaced.expect("a drive stays in the list").replaced_by = Some(number.0);
+    });
     tracing::info!(%drive, %number, path = %path.display(), "a drive was replaced: what the old one held is made anew");
     Ok(number)
 }

@@ -127,3 +127,15 @@ fn a_member_is_replaced_without_a_time_of_less_protection() {
     let four = store.paths[4].clone();
     store.verify(&store.serve_on(&[], &store.without(&[&four])));
 }
+
+#[test]
+fn a_new_drive_may_take_the_very_place_of_the_old_one() {
+    let mut store = Store::make(5, 32, "");
+    let server = store.serve();
+    store.fill(&server, 1, 2000);
+    drive_command(&server, &["fail", "4"]).expect(0);
+    fs::rename(&store.paths[4], store.place("taken-out")).expect("moved");
+    store.replace(&server, 4, "drive4");
+    wait_until_whole(&server);
+    store.verify(&server);
+}

@@ -93,12 +93,13 @@ fn what_the_server_has_open_is_no_new_drive() {
         let words = ["is drive 3 of this store, which this server has open; nothing was changed"];
         refused(replace(&server, 1, &store.paths[3], more), &words);
     }
-    // Under other names it is found out by its lock: it may be free later.
+    // Under other names it is the same.
     let link = store.place("link");
     std::os::unix::fs::symlink(&store.paths[3], &link).expect("made");
     fs::create_dir(store.place("directory")).expect("made");
     for name in [link, store.place("directory/../drive3")] {
-        replace(&server, 1, &name, &["--force"]).expect(3).says("locked it");
+        let words = ["is drive 3 of this store, which this server has open; nothing was changed"];
+        refused(replace(&server, 1, &name, &["--force"]), &words);
     }
     assert_eq!(states(&list(&server)), ["member"; 5]);
     server.put("1/1/1", &noise(1, 100_000)).expect(0);
@@ -112,14 +113,14 @@ fn one_drive_is_replaced_at_a_time() {
     let store = Store::make(5, 32, "");
     let server = store.serve();
     let mut client = server.client("test");
-    let replace = |client: &mut forebay_client::Client, name: String| {
-        let path = store.place(&name).display().to_string();
-        client.change_drive(ChangeDrive { drive: DriveNumber(1), change: DriveChange::Replace { path, force: false } })
+    let replace = |client: &mut forebay_client::Client, drive: u16, name: String| {
+        let (drive, path) = (DriveNumber(drive), store.place(&name).display().to_string());
+        client.change_drive(ChangeDrive { drive, change: DriveChange::Replace { path, force: false } })
     };
     // The first may be over already when the second comes.
     for round in 0.. {
-        replace(&mut client, format!("first{round}")).expect("none is replaced");
-        let second = replace(&mut client, format!("second{round}"));
+        replace(&mut client, 2 * round, format!("first{round}")).expect("none is replaced");
+        let second = replace(&mut client, 2 * round + 1, format!("second{round}"));
         wait_until(&server, |_| {
             ["done", "failed"].iter().any(|state| server.status()["replacement"]["state"] == **state)
         });
@@ -159,9 +160,63 @@ fn what_is_too_small_or_cannot_be_made_is_not_taken() {
     let server = store.serve();
     let small = store.place("small");
     fs::write(&small, vec![0; 16 << 20]).expect("written");
-    refused(replace(&server, 1, &small, &[]), &["room for", "too small", "Nothing was written"]);
+    let words = ["room for the", "bytes, and", "are needed", "too small", "Nothing was written"];
+    refused(replace(&server, 1, &small, &[]), &words);
     assert_eq!(fs::metadata(&small).expect("there").len(), 16 << 20);
     refused(replace(&server, 1, &store.place("nowhere/new"), &[]), &["nowhere does not exist"]);
     refused(replace(&server, 1, Path::new("/dev/null"), &[]), &["a character device"]);
     assert_eq!(states(&list(&server)), ["member"; 5]);
+}
+
+#[test]
+fn a_drive_of_the_store_is_never_overwritten_while_something_is_out_of_reach() {
+    let mut store = Store::make(5, 32, "");
+    let server = store.serve();
+    store.fill(&server, 1, 2000);
+    drive_command(&server, &["fail", "2"]).expect(0);
+    drive_command(&server, &["fail", "3", "--force"]).expect(0);
+    server.kill();
+    let (two, three) = (store.paths[2].clone(), store.paths[3].clone());
+    let before = fs::read(&three).expect("read");
+    let server = store.serve_on(&[], &store.without(&[&two, &three]));
+    let words = ["is drive 3 of this store", "may be out of reach", "Nothing was written", "Start the server with it"];
+    for more in [&[][..], &["--force"]] {
+        refused(replace(&server, 3, &three, more), &words);
+        refused(replace(&server, 2, &three, more), &words);
+    }
+    server.kill();
+    assert!(fs::read(&three).expect("read") == before, "it is as it was");
+    store.verify(&store.serve());
+}
+
+#[test]
+fn a_drive_of_a_store_is_named_before_it_is_destroyed() {
+    let (mut store, other) = (Store::make(5, 32, ""), Store::make(5, 32, ""));
+    let server = store.serve();
+    store.fill(&server, 1, 2000);
+    server.terminate().expect(0);
+    let two = store.paths[2].clone();
+    let server = store.serve_on(&[], &store.without(&[&two]));
+    let words = ["is drive 2 of this store. Nothing was written", "Start the server with it", "--force"];
+    refused(replace(&server, 2, &two, &[]), &words);
+    refused(replace(&server, 2, &other.paths[4], &[]), &["is drive 4 of another store, ", "Nothing was written"]);
+    store.verify(&server);
+    // Nothing is missed but what it held itself.
+    replace(&server, 2, &two, &["--force"]).expect(0);
+    wait_until_whole(&server);
+    server.kill();
+    let zero = store.paths[0].clone();
+    store.verify(&store.serve_on(&[], &store.without(&[&zero])));
+    other.serve().terminate().expect(0);
+}
+
+#[test]
+fn a_drive_is_replaced_once() {
+    let mut store = Store::make(5, 32, "");
+    let server = store.serve();
+    store.replace(&server, 1, "new");
+    let words = ["drive 1 was replaced by drive 5 already; nothing was changed"];
+    refused(replace(&server, 1, &store.place("newer"), &[]), &words);
+    assert!(!store.place("newer").exists());
+    store.replace(&server, 5, "newer");
 }

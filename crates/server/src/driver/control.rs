@@ -336,7 +336,9 @@ impl Control {
                 store.fail_drive(drive)
             }
             DriveChange::Retire => store.retire_drive(drive),
-            DriveChange::Replace { path, force } => store.replace_drive(drive, Path::new(&path), force),
+            DriveChange::Replace { path, force } => {
+                store.replace_drive(drive, Path::new(&path), force, self.thread.looker.drives_to_keep())
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{ControlHandle, DriveMeters};
-use forebay_types::Time;
+use forebay_types::{DriveNumber, Time};
 
 use super::inbox::{Inbox, Message};
 use super::smart::SmartReports;
@@ -128,6 +128,18 @@ impl Looker {
     /// Has the lanes look at everything that is stored. What is asked of them later finds them at it.
     pub(super) fn scrub(&self) {
         self.lanes.iter().for_each(|lane| lane.send(Message::Scrub));
+    }
+
+    /// Drives that do not answer and may be all that brings back what is out of reach: nobody is to overwrite them.
+    pub(super) fn drives_to_keep(&self) -> Vec<DriveNumber> {
+        let control = self.store.status();
+        let away = control.drives.iter().filter(|drive| matches!(drive.state, "absent" | "failed"));
+        let away: Vec<DriveNumber> = away.map(|drive| DriveNumber(drive.number)).collect();
+        let reports = self.ask();
+        if reports.len() < self.lanes.len() {
+            return away;
+        }
+        reports.iter().flat_map(|report| report.drives_to_keep(&away, control.parity_shards)).collect()
     }
 
     /// What the lanes tell that answer in time.

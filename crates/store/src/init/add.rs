@@ -55,15 +55,14 @@ fn size_of_new_file(path: &Path, bytes: u64) -> Option<u64> {
 }
 
 fn layout_with(path: &Path, bytes: u64, slots: u32, geometry: &Geometry) -> Result<DriveLayout, InitError> {
-    let wrong = |source| InitError::Layout { path: path.to_owned(), source };
-    let found =
-        DriveLayout::plan(bytes, geometry.lanes, geometry.slot_bytes, geometry.checkpoint_bytes).map_err(wrong)?;
-    if found.slots < slots {
-        return Err(InitError::Options(format!(
-            "{} has {bytes} bytes, room for {} slots, and the drive that it replaces has {slots}: it is too small",
-            path.display(),
-            found.slots
-        )));
+    let layout = geometry.layout(slots);
+    let found = DriveLayout::plan(bytes, geometry.lanes, geometry.slot_bytes, geometry.checkpoint_bytes);
+    if found.is_ok_and(|found| found.slots >= slots) {
+        return Ok(layout);
     }
-    Ok(geometry.layout(slots))
+    let needed = layout.checked_end_offset().map_or(String::new(), |bytes| format!(", and {bytes} are needed"));
+    Err(InitError::Options(format!(
+        "{} has {bytes} bytes{needed}: it must have room for the {slots} slots of the drive that it replaces, and is too small",
+        path.display()
+    )))
 }
