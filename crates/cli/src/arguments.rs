@@ -1,5 +1,6 @@
 //! The command line as a whole.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{delete, demo, doctor, drive, filter, get, init, lost, put, readout, record, serve, status, trace};
@@ -54,15 +55,33 @@ impl Arguments {
     /// # Errors
     /// What is wrong with it; help and version too.
     pub fn read() -> Result<Arguments, clap::Error> {
-        // A number below 0 is a wrong value, not an unknown option.
-        let command = Arguments::command().mut_subcommands(|command| {
-            command.mut_args(|argument| {
-                let takes_value = argument.get_action().takes_values();
-                argument.allow_negative_numbers(takes_value)
-            })
-        });
-        Arguments::from_arg_matches(&command.try_get_matches()?)
+        let mut command = Arguments::command().mut_subcommands(take_negative_numbers);
+        match command.try_get_matches_from_mut(std::env::args_os()) {
+            Ok(matches) => Arguments::from_arg_matches(&matches),
+            Err(error) => Err(negative_number(&error, &mut command).unwrap_or(error)),
+        }
     }
+}
+
+/// A number below 0 is a wrong value, not an unknown option; so in commands of commands.
+fn take_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let takes_value = argument.get_action().takes_values();
+        argument.allow_negative_numbers(takes_value)
+    });
+    command.mut_subcommands(take_negative_numbers)
+}
+
+/// What is wrong with the name of an event or a fragment that begins with such a number: it looks like an option.
+fn negative_number(error: &clap::Error, command: &mut clap::Command) -> Option<clap::Error> {
+    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg) else { return None };
+    let begins_so = found.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if error.kind() != ErrorKind::UnknownArgument || !begins_so {
+        return None;
+    }
+    let given = std::env::args().find(|argument| argument.starts_with(found)).unwrap_or_else(|| found.clone());
+    let words = format!("invalid value '{given}': runs, events, sources and drives have numbers from 0 on");
+    Some(command.error(ErrorKind::ValueValidation, words))
 }
 
 /// The subcommands.

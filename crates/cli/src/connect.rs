@@ -24,7 +24,7 @@ pub struct AskOptions {
     #[command(flatten)]
     pub server: ServerOptions,
 
-    /// Give up after so many seconds without an answer
+    /// Give up after so many seconds without an answer; where nothing listens, at once
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive_seconds)]
     pub timeout: Duration,
 }
@@ -37,6 +37,7 @@ impl AskOptions {
     pub fn connect(&self, class: Class) -> Result<Client, Failure> {
         let mut config = ClientConfig::new(&self.server.server, "forebay").class(class).deadline(Some(self.timeout));
         config.connect_timeout = config.connect_timeout.min(self.timeout);
+        config.must_listen = true;
         Ok(Client::connect(config)?)
     }
 }

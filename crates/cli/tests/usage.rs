@@ -49,6 +49,8 @@ fn usage_errors_end_with_2() {
 fn a_negative_number_is_a_wrong_value_and_no_unknown_option() {
     forebay(["status", "--timeout", "-1"]).expect(2).says("'-1' for '--timeout").says("above 0");
     forebay(["filter", "--seed", "-1"]).expect(2).says("'-1' for '--seed");
+    forebay(["drive", "fail", "-1"]).expect(2).says("'-1' for '<DRIVE>'");
+    forebay(["trace", "-1/7"]).expect(2).says("invalid value '-1/7'").says("from 0 on");
 }
 
 #[test]
@@ -102,4 +104,24 @@ fn a_server_that_is_not_there_means_try_again() {
         ran.says("127.0.0.1:1");
     }
     forebay(["status", "--server", "no-port"]).expect(2).says("HOST:PORT");
+}
+
+#[test]
+fn where_nothing_listens_that_is_said_at_once() {
+    let commands: [&[&str]; 6] = [
+        &["status"],
+        &["lost"],
+        &["trace", "1/2"],
+        &["get", "1/2/3", "-"],
+        &["drive", "list"],
+        &["drive", "fail", "3"],
+    ];
+    for words in commands {
+        // Whoever waited would do so for ever.
+        let (command, rest) = words.split_first().expect("a command");
+        let ran = forebay([command, &"--server", &"127.0.0.1:1", &"--timeout", &"1000000"].into_iter().chain(rest));
+        let ran = ran.expect(3);
+        ran.says("nothing listens at 127.0.0.1:1").says("Nothing was asked or changed").says("forebay doctor");
+        assert!(!ran.stderr.contains("Ping") && !ran.stderr.contains("stored"), "{ran:?}");
+    }
 }

@@ -23,6 +23,8 @@ use scatter::{merge_runs, merge_streams, scatter};
 /// A client of one server. It is `Send`: it may move between threads, and blocks the one that calls.
 pub struct Client {
     driver: Driver,
+    /// How many addresses are tried before it is said that nothing listens; until the deadline when not said.
+    addresses: Option<usize>,
     /// The lane that the next lease asks first.
     next_lane: u16,
 }
@@ -33,15 +35,16 @@ const _: () = {
 };
 
 impl Client {
-    /// Connects and greets, trying again until the deadline.
+    /// Connects and greets, trying again until the deadline; when [`ClientConfig::must_listen`] is set, not when nothing listens.
     ///
     /// # Errors
     /// When nothing answers, or what answers is no Forebay server of a version that fits.
     pub fn connect(config: ClientConfig) -> Result<Client, ClientError> {
         let address = config.address.clone();
-        resolve(&address).map_err(|source| ClientError::Address { address: address.clone(), source })?;
+        let found = resolve(&address).map_err(|source| ClientError::Address { address: address.clone(), source })?;
+        let addresses = config.must_listen.then_some(found.len());
         let driver = Driver::new(config).map_err(|source| ClientError::System { address, source })?;
-        let mut client = Client { driver, next_lane: 0 };
+        let mut client = Client { driver, addresses, next_lane: 0 };
         client.ping()?;
         Ok(client)
     }
@@ -307,7 +310,7 @@ impl Client {
                 Err(error) => failed = Some(error),
             }
         }
-        let answers = self.driver.wait(&tickets).map_err(|error| self.system(error))?;
+        let answers = self.driver.wait(&tickets, self.addresses).map_err(|error| self.system(error))?;
         let answers: Result<Vec<Answer>, SessionError> = answers.into_iter().collect();
         match (answers, failed) {
             (Ok(answers), None) => Ok(answers),
@@ -324,7 +327,11 @@ impl Client {
     }
 
     fn system(&self, source: io::Error) -> ClientError {
-        ClientError::System { address: self.address(), source }
+        let address = self.address();
+        match source.kind() {
+            io::ErrorKind::ConnectionRefused => ClientError::NobodyListens { address },
+            _ => ClientError::System { address, source },
+        }
     }
 
     fn error(&self, error: SessionError) -> ClientError {

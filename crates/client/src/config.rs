@@ -23,6 +23,8 @@ pub struct ClientConfig {
     pub deadline: Option<Duration>,
     /// How long connecting and greeting may take before they are tried again (default 5 s).
     pub connect_timeout: Duration,
+    /// Whether [`crate::Client::connect`] ends at once when nothing listens at the address, instead of trying until the deadline (default: no).
+    pub must_listen: bool,
     /// Spreads the waits of clients that lost the same server; any number, best another for each client.
     pub seed: u64,
 }
@@ -38,6 +40,7 @@ impl ClientConfig {
             batch_delay: Duration::from_millis(2),
             deadline: Some(Duration::from_secs(60)),
             connect_timeout: Duration::from_secs(5),
+            must_listen: false,
             seed: u64::from(std::process::id()),
         }
     }

@@ -64,6 +64,8 @@ struct Link {
     is_open: bool,
     readable: bool,
     writable: bool,
+    /// Attempts that were refused since the last one that was not, as nothing listens there.
+    refused: usize,
 }
 
 impl Driver {
@@ -112,7 +114,7 @@ impl Driver {
             store: self.info.as_ref().map(|info| (info.store, info.lanes)),
         };
         let session = Session::new(config, self.now());
-        self.links.push(Link { session, socket: None, is_open: false, readable: false, writable: false });
+        self.links.push(Link { session, socket: None, is_open: false, readable: false, writable: false, refused: 0 });
     }
 
     /// The link of a lane. Links without work hold no connection.
@@ -132,10 +134,19 @@ impl Driver {
         Ok(Ticket(link, self.links[link].session.ask(now, request)?))
     }
 
-    /// Waits for the answers to all these requests.
-    pub(crate) fn wait(&mut self, tickets: &[Ticket]) -> io::Result<Vec<Result<Answer, SessionError>>> {
+    /// Waits for the answers to all these requests; while no server has greeted, not beyond the moment at which nothing listens at any of
+    /// `addresses`, when these are given.
+    pub(crate) fn wait(
+        &mut self,
+        tickets: &[Ticket],
+        addresses: Option<usize>,
+    ) -> io::Result<Vec<Result<Answer, SessionError>>> {
         while !tickets.iter().all(|ticket| self.answers.contains_key(ticket)) {
             self.turn(Wait::Yes)?;
+            let refused = self.links[0].refused;
+            if self.info.is_none() && addresses.is_some_and(|addresses| refused >= addresses) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
         }
         Ok(tickets.iter().map(|ticket| self.answers.remove(ticket).expect("it was just there")).collect())
     }
@@ -259,7 +270,7 @@ impl Driver {
                     self.poll.registry().register(&mut socket, Token(index), interest)?;
                     link.socket = Some(socket);
                 }
-                Err(error) => link.session.disconnected(now, &error.to_string()),
+                Err(error) => link.not_connected(now, &error),
             }
         }
         let link = &mut self.links[index];
@@ -306,6 +317,12 @@ impl Link {
         self.session.disconnected(now, why);
     }
 
+    fn not_connected(&mut self, now: Time, error: &io::Error) {
+        // An address that this machine cannot reach at all says nothing about the others.
+        self.refused += usize::from(error.kind() == io::ErrorKind::ConnectionRefused);
+        self.lost(now, &error.to_string());
+    }
+
     /// A socket that becomes writable has connected, or failed to.
     fn finish_connecting(&mut self, now: Time) {
         let Some(socket) = self.socket.as_ref().filter(|_| !self.is_open && self.writable) else { return };
@@ -318,13 +335,13 @@ impl Link {
             Ok(Some(error)) | Err(error) => Some(error),
         };
         if let Some(error) = failed {
-            return self.lost(now, &error.to_string());
+            return self.not_connected(now, &error);
         }
         // Frames are written whole; waiting for more to fill a packet would only delay the last one.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
-        self.is_open = true;
+        (self.is_open, self.refused) = (true, 0);
         self.session.connected(now);
     }
 

@@ -17,10 +17,19 @@ pub enum ClientError {
         /// Why not.
         source: io::Error,
     },
+    /// Nothing listens where a server should.
+    #[error(
+        "nothing listens at {address}: no server runs there. Nothing was asked or changed. Start it (`forebay serve`), name another one \
+         (--server HOST:PORT), or look at the drives of a stopped one (`forebay doctor`)"
+    )]
+    NobodyListens {
+        /// The server.
+        address: String,
+    },
     /// No answer before the deadline.
     #[error(
-        "no answer from {address} to {request} within {waited:.1?}: {last}. What was not acknowledged may or may not be \
-         stored; repeating the call is safe. See whether the server runs (`forebay status --server {address}`)"
+        "no answer from {address} within {waited:.1?}: {last}. {} See whether the server runs and what its log says",
+        after_silence(request)
     )]
     Deadline {
         /// The server.
@@ -56,7 +65,7 @@ pub enum ClientError {
         reason: Box<ClientError>,
     },
     /// The server refused.
-    #[error("{address} refused {request} ({code}): {sentence}")]
+    #[error("{address} refuses: {sentence}")]
     Refused {
         /// The server.
         address: String,
@@ -164,12 +173,28 @@ impl ClientError {
     /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
         match self {
-            ClientError::Deadline { .. } | ClientError::PutsUnanswered { .. } | ClientError::System { .. } => true,
+            ClientError::NobodyListens { .. }
+            | ClientError::Deadline { .. }
+            | ClientError::PutsUnanswered { .. }
+            | ClientError::System { .. } => true,
             ClientError::Refused { retryable, .. } => *retryable,
             ClientError::PutsRefused { reason, .. } => reason.is_retryable(),
             ClientError::Read { outcome, .. } => matches!(outcome, ReadOutcome::Unavailable),
             _ => false,
         }
+    }
+}
+
+/// What it means that a request has no answer.
+fn after_silence(request: &str) -> &'static str {
+    match request {
+        "Put" | "Delete" | "Decide" | "Release" => {
+            "What was not acknowledged may or may not be stored; repeating the call is safe."
+        }
+        "ChangeDrive" | "InjectFault" => {
+            "What was asked may or may not be done; `forebay drive list` shows it once the server answers."
+        }
+        _ => "Nothing that is stored was changed by it; repeating the call is safe.",
     }
 }
 
@@ -181,7 +206,7 @@ const fn advice(outcome: ReadOutcome) -> &'static str {
         ReadOutcome::Deleted => "its bytes are gone, as was asked; there is nothing to do",
         ReadOutcome::Unavailable => "its bytes still exist: try again when the drives are back (`forebay status`)",
         ReadOutcome::Lost => {
-            "this store cannot give its bytes any more: look for another copy (`forebay status` names the drives)"
+            "this store cannot give its bytes any more: `forebay lost` says why and what else is; look for another copy"
         }
     }
 }

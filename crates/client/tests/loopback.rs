@@ -268,8 +268,11 @@ fn a_server_that_is_gone_is_reported_at_the_deadline() {
     assert_eq!((results.len(), results[0].outcome, results[0].answered), (1, PutOutcome::Unavailable, false));
     let error = client.get(FragmentId::new(1, 1, 1)).expect_err("nobody answers");
     assert!(matches!(error, ClientError::Deadline { request: "Get", .. }) && error.is_retryable(), "{error}");
-    let error = Client::connect(config).err().expect("nobody answers");
+    let error = Client::connect(config.clone()).err().expect("nobody answers");
     assert!(matches!(error, ClientError::Deadline { .. }), "{error}");
+    // Whoever does not wait for a server that may come is told so at once.
+    let error = Client::connect(ClientConfig { must_listen: true, ..config.deadline(None) }).err().expect("nobody");
+    assert!(matches!(error, ClientError::NobodyListens { .. }) && error.is_retryable(), "{error}");
 }
 
 #[test]
