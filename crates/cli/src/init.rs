@@ -110,6 +110,8 @@ pub fn run(command: &InitCommand, output: &Output) -> Result<(), Failure> {
         "unit_bytes": geometry.unit_bytes,
         "fragment_bytes_max": geometry.fragment_bytes_max,
         "capacity_bytes": report.capacity_bytes,
+        "capacity_after_losses_bytes": report.capacity_after_losses_bytes,
+        "segment_bytes": report.segment_bytes,
         "index_bytes_needed": report.index_bytes_needed,
         "drives_sampled": report.sampled.len(),
         "warnings": report.warnings,
@@ -189,7 +191,8 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
     format!(
         "made store {store} on {count} drives in {seconds:.1} s\n\
          \x20 protection  {data}+{parity}, {protection}\n\
-         \x20 capacity    about {capacity} of fragments ({bytes} bytes)\n\
+         \x20 capacity    {capacity}\n\
+         \x20 reserve     {reserve}\n\
          \x20 lanes       {lanes} on {kind}, slots of {slot}, fragments of at most {fragment}\n\
          \x20 index       at most {index} of memory for fragments of {mean} on average\n\
          {sampled}\
@@ -198,8 +201,8 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         count = command.drives.len(),
         data = geometry.data_shards,
         parity = geometry.parity_shards,
-        capacity = human_bytes(report.capacity_bytes),
-        bytes = human_count(report.capacity_bytes),
+        capacity = describe_capacity(report),
+        reserve = describe_reserve(report),
         kind = match report.drive_kind {
             Profile::Disk => "disks",
             Profile::SolidState => "drives without heads",
@@ -210,6 +213,30 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         index = human_bytes(report.index_bytes_needed),
         mean = human_bytes(command.fragment_bytes_mean),
         paths = drives.join(" "),
+    )
+}
+
+/// What there is room for, and what of the drives is held back.
+fn describe_capacity(report: &InitReport) -> String {
+    let InitReport { capacity_bytes, capacity_after_losses_bytes: left, .. } = *report;
+    let (all, held, bytes) =
+        (human_bytes(capacity_bytes), human_bytes(capacity_bytes.saturating_sub(left)), human_count(left));
+    let left = human_bytes(left);
+    let lost = match report.geometry.parity_shards {
+        0 => "for headers and tables".to_owned(),
+        1 => "for the loss of a drive, and for headers and tables".to_owned(),
+        parity => format!("for the loss of {parity} drives, and for headers and tables"),
+    };
+    format!("about {left} of fragments ({bytes} bytes); of {all} on all drives, {held} are held back {lost}")
+}
+
+/// What of that a server leaves out when it counts.
+fn describe_reserve(report: &InitReport) -> String {
+    let more = u64::from(report.geometry.parity_shards) + 2;
+    format!(
+        "each lane keeps an eighth of its segments (of {}) at most, and {more} more, for recovery and deletions: `forebay status` tells how many, \
+         and counts without them",
+        human_bytes(report.segment_bytes)
     )
 }
 

@@ -37,15 +37,24 @@ fn files_in(directory: &Path) -> usize {
 fn a_store_is_described() {
     let directory = scratch();
     let paths = (0..5).map(|number| directory.path().join(format!("drive{number}"))).collect();
-    let made = Drives { directory, paths }.init(&[]).expect(0).json();
+    let drives = Drives { directory, paths };
+    let made = drives.init(&[]).expect(0).json();
     assert_eq!((made["data_shards"].as_u64(), made["parity_shards"].as_u64()), (Some(4), Some(1)));
     assert!(made["store"].as_str().is_some_and(|store| store.len() == 36), "{made}");
     assert!(made["capacity_bytes"].as_u64().is_some_and(|bytes| bytes > 100 << 20), "{made}");
+    // What a server counts is that, without the reserve.
+    let told = drives.serve().status()["totals"].clone();
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    let reserve = number(&told["segments_reserved"]) * number(&made["segment_bytes"]);
+    assert!(reserve > 0, "{told}");
+    assert_eq!(number(&told["capacity_bytes"]) + reserve, number(&made["capacity_after_losses_bytes"]));
     assert!(made["seconds"].is_f64(), "{made}");
     let names = five_names();
     let told = init(&["--drive-bytes", "32MiB", "--drive-kind", "disk"], &names.paths).expect(0);
     let screen = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(screen.contains("lanes       1 on disks, slots of 1.00 MiB"), "{screen}");
+    assert!(screen.contains("on all drives, ") && screen.contains("are held back for the loss of a drive"), "{screen}");
+    assert!(screen.contains("\n  reserve     each lane keeps an eighth"), "{screen}");
     init(&["--drive-kind", "tape"], &names.paths).expect(2).says("say disk or solid-state");
 }
 

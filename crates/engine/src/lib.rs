@@ -67,6 +67,7 @@ pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};
 pub use recovery::RecoveryError;
+pub use slots::segments_after_losses;
 pub use survey::{
     CheckpointPlace, CheckpointState, CheckpointTaken, Findings, FlushFate, FlushFound, Found, Listed, SegmentFound,
 };

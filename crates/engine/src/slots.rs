@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_format::{PlannedSegment, SegmentId, ShardPlace};
+use forebay_format::{Geometry, PlannedSegment, SegmentId, ShardPlace};
 use forebay_types::DriveNumber;
 
 use crate::planted::{Planted, planted};
@@ -259,6 +259,20 @@ impl Slots {
         let planned: u64 = self.planned.iter().map(|p| p.shards.len() as u64).sum();
         (free + planned, self.total())
     }
+}
+
+/// Segments of full width for which an empty store has room on drives with so many slots, whichever of them fail that may; the reserve of each
+/// lane is among them.
+pub fn segments_after_losses(slots: &[u32], geometry: &Geometry) -> u64 {
+    let width = Width { data: geometry.data_shards, parity: geometry.parity_shards };
+    let of_lane = |lane: u16| {
+        let mut all = Slots::new(lane, geometry.lanes);
+        for (drive, slots) in (0..).zip(slots) {
+            all.add_drive(DriveNumber(drive), *slots, &BTreeSet::new());
+        }
+        all.total_after_losses(width, geometry.data_shards_min) as u64
+    };
+    (0..geometry.lanes).map(of_lane).sum()
 }
 
 /// Segments on drives with so many free slots, whichever of them fail that may.

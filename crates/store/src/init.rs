@@ -76,8 +76,12 @@ pub struct InitReport {
     pub geometry: Geometry,
     /// What its drives are, by which lanes and slots were chosen where nothing else was said.
     pub drive_kind: Profile,
-    /// Bytes of fragments that it holds, about.
+    /// Bytes of fragments that all of its drives hold, about.
     pub capacity_bytes: u64,
+    /// Of these, what there is room for also when the drives fail that may. A server counts that without the reserve of each lane.
+    pub capacity_after_losses_bytes: u64,
+    /// Bytes of fragments in a segment, about.
+    pub segment_bytes: u64,
     /// Index memory for that many bytes of fragments of the expected size, at most.
     pub index_bytes_needed: u64,
     /// Drives that were too large to be read whole.

@@ -1,5 +1,6 @@
 //! How a store is laid out on its drives.
 
+use forebay_engine::segments_after_losses;
 use forebay_format::{DriveLayout, Geometry, UNIT_BYTES_MAX};
 use forebay_types::StoreUuid;
 use forebay_types::limits::{BLOCK_BYTES, FRAGMENT_BYTES_MAX, LANES_MAX};
@@ -102,12 +103,17 @@ pub(super) fn check_memory(
         let mean_bytes = options.fragment_bytes_mean;
         return Err(InitError::IndexMemory { capacity_bytes, fragments, mean_bytes, needed_bytes, memory_bytes });
     }
+    // As a server counts it: the rest is for headers and tables.
+    let slots_bytes = u64::from(geometry.data_shards) * geometry.slot_bytes;
+    let segment_bytes = slots_bytes - slots_bytes / 32;
     let store = StoreUuid::from_random_bytes(random());
     Ok(InitReport {
         store,
         geometry,
         drive_kind,
         capacity_bytes,
+        capacity_after_losses_bytes: segments_after_losses(slots, &geometry) * segment_bytes,
+        segment_bytes,
         index_bytes_needed: needed_bytes,
         sampled: Vec::new(),
         warnings: Vec::new(),
