@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::connect::AskOptions;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::size::hex;
 use crate::status::parse;
 
 const AFTER_HELP: &str = "\
@@ -80,5 +81,22 @@ pub fn run(command: &TraceCommand, output: &Output) -> Result<(), Failure> {
 fn object(json: &str, files: Option<&FoundInFiles>) -> Result<Value, Failure> {
     let mut trace: Value = parse(json)?;
     trace["files"] = serde_json::to_value(files).expect("what was found has string keys");
+    write_checksums(&mut trace);
     Ok(trace)
+}
+
+/// Checksums are text in every other place where they are told.
+fn write_checksums(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(write_checksums),
+        Value::Object(all) => {
+            for (key, value) in all {
+                match value.as_u64().and_then(|crc| u32::try_from(crc).ok()).filter(|_| key == "crc32c") {
+                    Some(crc) => *value = hex(crc).into(),
+                    None => write_checksums(value),
+                }
+            }
+        }
+        _ => {}
+    }
 }

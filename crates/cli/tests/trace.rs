@@ -75,7 +75,8 @@ fn an_event_is_traced_from_its_arrival_to_its_file() {
         let file = std::fs::read(files[0]["path"].as_str().expect("a path")).expect("read");
         let found = &file[offset as usize..(offset + bytes) as usize];
         let key = forebay_rawdata::verify(forebay_rawdata::Format::Faser, found).expect("an event");
-        assert_eq!((&key.to_string(), place["crc32c"].as_u64()), (event, Some(forebay_types::crc32c(found).into())));
+        let crc = format!("{:08x}", forebay_types::crc32c(found));
+        assert_eq!((&key.to_string(), &place["crc32c"]), (event, &crc.into()));
         assert_eq!(files[0]["file_bytes"].as_u64(), Some(file.len() as u64));
     }
     let words = text(&server.run(&["trace", event, "--files", &out]).expect(0));
@@ -145,6 +146,7 @@ fn exactly_what_is_lost_is_listed() {
     let out_of_reach = server.run(&["lost"]).expect(3);
     has(&text(&out_of_reach), &["OUT OF REACH: ", "drives 3, 4 are missing"]);
     out_of_reach.says("put back the drives that are missing");
+    server.run(&["drive", "scrub"]).expect(2).says("started read-only and mends nothing");
     server.terminate().expect(0);
 
     // Two drives are written over while the server runs, from the first byte of data on, as a trace tells it.
@@ -161,7 +163,9 @@ fn exactly_what_is_lost_is_listed() {
         let bytes = file.metadata().expect("a file").len();
         file.write_all_at(&noise(9, (bytes - start) as usize), start).expect("written");
     }
-    server.run(&["drive", "scrub"]).expect(1);
+    let scrubbed = server.run(&["drive", "scrub"]).expect(1);
+    scrubbed.says("what lay there is lost. `forebay lost` names it");
+    assert!(!scrubbed.stderr.contains("put it back"), "no drive is out: {scrubbed:?}");
     let read: Vec<bool> = (0..12).map(|event| server.get(&format!("1/{event}/1")).exit == 0).collect();
     let listed = server.run(&["lost", "--json"]);
     let lost: Vec<u64> =
@@ -169,6 +173,7 @@ fn exactly_what_is_lost_is_listed() {
     let expected: Vec<u64> = (0..12).filter(|event| !read[*event as usize]).collect();
     assert_eq!(lost, expected);
     assert!(!lost.is_empty(), "two of five drives are gone");
+    server.get(&format!("1/{}/1", lost[0])).expect(1).says("`forebay lost`");
     let words = server.run(&["lost"]).expect(1);
     words.says("parts of what was stored are lost");
     has(&text(&words), &[&format!("LOST: fragment 1/{}/1 (97.7 KiB)", lost[0]), "damaged on drives 1, 2"]);

@@ -6,14 +6,22 @@ use serde::Deserialize;
 use super::LOOK;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size::human_bytes;
+use crate::size::{counted, human_bytes};
 use crate::status::parse;
 
 /// The part of the status that is about it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Lanes {
+struct Told {
+    drives: Vec<Drive>,
     lanes: Vec<Lane>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Drive {
+    number: u16,
+    state: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -21,6 +29,14 @@ struct Lanes {
 struct Lane {
     state: String,
     scrub: Sums,
+    drive_health: Vec<Health>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Health {
+    drive: u16,
+    segments_alive: u64,
 }
 
 /// What a lane has looked at since the start; here summed over them.
@@ -37,7 +53,8 @@ struct Sums {
 
 /// Asks for it, waits for its end unless that is not wanted, and says what was found.
 pub(super) fn scrub(client: &mut Client, no_wait: bool, output: &Output) -> Result<(), Failure> {
-    let before = sums(client)?;
+    let before = told(client)?.sums();
+    // A server that mends nothing says so itself.
     client.scrub()?;
     if no_wait {
         output.object(&serde_json::json!({ "done": "begun" }));
@@ -48,7 +65,9 @@ pub(super) fn scrub(client: &mut Client, no_wait: bool, output: &Output) -> Resu
     let (mut now, mut most) = (sums(client)?, 1);
     while now.segments_asked > 0 {
         most = most.max(now.segments_asked);
-        bar.update((most - now.segments_asked) * 1000 / most, || format!("{} segments are left", now.segments_asked));
+        bar.update((most - now.segments_asked) * 1000 / most, || {
+            format!("{} left", counted(now.segments_asked, "segment"))
+        });
         std::thread::sleep(LOOK);
         now = sums(client)?;
     }
@@ -67,33 +86,70 @@ pub(super) fn scrub(client: &mut Client, no_wait: bool, output: &Output) -> Resu
     }));
     let read = human_bytes(read_bytes);
     output.line(&format!(
-        "all that is stored was looked at: {segments} segments, {read}; damage in {mended} flushes was mended"
+        "all that is stored was looked at: {}, {read}; damage in {} was mended",
+        counted(segments, "segment"),
+        counted(mended, "flush")
     ));
     if not_mended + lost == 0 {
         return Ok(());
     }
-    let what = format!(
-        "{not_mended} flushes could not be mended, and {lost} rows are damaged on more drives than parity makes up for: put back drives that are \
-         out, if they still work, and type `forebay drive scrub` again"
-    );
-    Err(Failure { told_json: true, ..Failure::data(what) })
+    let away = told(client)?.needed_and_away();
+    Err(Failure { told_json: true, ..Failure::data(describe(not_mended, lost, &away)) })
+}
+
+/// What was found and not mended, and what is to be done about it.
+fn describe(not_mended: u64, lost: u64, away: &[u16]) -> String {
+    let flushes = counted(not_mended, "flush");
+    let rows = counted(lost, "row");
+    let found = format!("{flushes} not mended, {rows} damaged on more drives than parity makes up for");
+    if away.is_empty() {
+        return format!("{found}: what lay there is lost. `forebay lost` names it");
+    }
+    let away = away.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!(
+        "{found}. What is out (number {away}) may bring it: if it still works, put it back, start the server with it and type `forebay drive scrub` \
+         again. `forebay lost` names what is missing"
+    )
+}
+
+fn told(client: &mut Client) -> Result<Told, Failure> {
+    parse(&client.status()?)
 }
 
 /// What all lanes say; each must serve, or it looks at nothing.
 fn sums(client: &mut Client) -> Result<Sums, Failure> {
-    let told: Lanes = parse(&client.status()?)?;
-    let mut sums = Sums::default();
-    for (number, lane) in told.lanes.iter().enumerate() {
-        if lane.state != "serving" {
-            let words = format!("lane {number} does not serve ({}): what it holds cannot be looked at now", lane.state);
-            return Err(Failure::retry(words));
-        }
-        sums.segments_asked += lane.scrub.segments_asked;
-        sums.segments_checked += lane.scrub.segments_checked;
-        sums.bytes_read += lane.scrub.bytes_read;
-        sums.flushes_mended += lane.scrub.flushes_mended;
-        sums.flushes_not_mended += lane.scrub.flushes_not_mended;
-        sums.units_lost += lane.scrub.units_lost;
+    let told = told(client)?;
+    let at_rest = told.lanes.iter().enumerate().find(|(_, lane)| lane.state != "serving");
+    match at_rest {
+        Some((number, lane)) => Err(Failure::retry(format!(
+            "lane {number} does not serve ({}): what it holds cannot be looked at now",
+            lane.state
+        ))),
+        None => Ok(told.sums()),
     }
-    Ok(sums)
+}
+
+impl Told {
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for Lane { scrub, .. } in &self.lanes {
+            sums.segments_asked += scrub.segments_asked;
+            sums.segments_checked += scrub.segments_checked;
+            sums.bytes_read += scrub.bytes_read;
+            sums.flushes_mended += scrub.flushes_mended;
+            sums.flushes_not_mended += scrub.flushes_not_mended;
+            sums.units_lost += scrub.units_lost;
+        }
+        sums
+    }
+
+    /// Drives that do not answer and on which something lives.
+    fn needed_and_away(&self) -> Vec<u16> {
+        let away = self.drives.iter().filter(|drive| matches!(drive.state.as_str(), "absent" | "failed"));
+        let lives = |number: &u16| {
+            let mut health = self.lanes.iter().flat_map(|lane| &lane.drive_health);
+            health.any(|health| health.drive == *number && health.segments_alive > 0)
+        };
+        away.map(|drive| drive.number).filter(lives).collect()
+    }
 }
