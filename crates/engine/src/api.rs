@@ -392,7 +392,7 @@ pub struct LaneCounters {
     pub fragments_lost: u64,
     /// Reads of a drive that failed; the other drives stood in as far as they could.
     pub reads_failed: u64,
-    /// Units that were found damaged and put right from the others.
+    /// Units that were found damaged, those that stay so once more whenever they are met.
     pub units_damaged: u64,
     /// The same by the number of the drive, of those that had any.
     pub units_damaged_by_drive: BTreeMap<u16, u64>,
@@ -467,6 +467,17 @@ pub struct CompactionStatus {
     pub segments_stuck: u64,
 }
 
+/// What is stored and cannot be read now, as too few of its drives answer. Nothing is known to be wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OutOfReach {
+    /// Segments in which something lives, without those that could not be read at the start.
+    pub segments: u64,
+    /// Bytes of the fragments in them.
+    pub bytes: u64,
+    /// Drives that do not answer and hold shards of them, or of what the start could not read: these would bring it back.
+    pub drives: Vec<u16>,
+}
+
 /// What a lane knows of a drive: what it has there, and what was found wrong since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriveHealth {
@@ -533,16 +544,26 @@ pub struct LaneStatus {
     pub index_bytes_max: u64,
     /// What `cache_bytes` may become.
     pub cache_bytes_max: u64,
-    /// Data and parity shards of new segments; absent when nothing can be written.
+    /// Drives that it writes to.
+    pub drives_written: Vec<u16>,
+    /// Drives that it reads from, those that it writes to among them.
+    pub drives_read: Vec<u16>,
+    /// Data and parity shards of new segments; absent when nothing can be written, and when nothing is, as the lane was started for reading alone.
     pub width: Option<(u8, u8)>,
     /// How many more drives may fail before something acknowledged is out of reach; absent when nothing is stored.
     pub failures_left: Option<u8>,
+    /// What is stored and cannot be read now, as too few of its drives answer.
+    pub out_of_reach: OutOfReach,
     /// Flushes that were found after an unclean stop and could not be put together because drives were absent: perhaps acknowledged.
     pub flushes_possibly_lost: u64,
+    /// Flushes that were acknowledged and that the start could not put together because drives were absent: out of reach, and not lost.
+    pub flushes_unavailable: u64,
     /// Flushes that were acknowledged and are damaged on more drives than parity can mend: what they held is lost.
     pub flushes_lost: u64,
     /// Segments that could not be read at start: all of their records are lost or out of reach.
     pub segments_unreadable: u64,
+    /// Of these, segments of which drives were absent: out of reach, and not lost as far as that can be known.
+    pub segments_unavailable: u64,
     /// Fragments that are known to be lost, of events that are not over; [`Lane::losses`](crate::Lane::losses) names them.
     pub fragments_known_lost: u64,
     /// The event that has waited longest for a decision was whole at least so long ago, in seconds; absent when there is none, or when it was

@@ -50,7 +50,7 @@ mod whole;
 
 pub use api::{
     AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventPart,
-    EventView, Fetch, FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, Put,
+    EventView, Fetch, FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, OutOfReach, Put,
     RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
@@ -63,7 +63,7 @@ pub use lane::{
     ShardTrace, StoredEvent, StoredFragment, StoredSegment, StoredWhole, StreamTrace, TraceState,
 };
 pub use losses::{FoundBy, Loss, LossKind, LossPage, LostPart};
-pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
+pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, members_needed, plan_open};
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};
 pub use recovery::RecoveryError;

@@ -105,7 +105,7 @@ pub enum OpenError {
 }
 
 /// Members that writing needs, of a list of so many.
-pub(crate) fn members_needed(members: usize, parity_shards: u8) -> usize {
+pub fn members_needed(members: usize, parity_shards: u8) -> usize {
     if planted(Planted::HalfIsEnough) {
         return 1;
     }
@@ -211,22 +211,21 @@ fn warnings(
     parity_shards: usize,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    // Drives that were taken out earlier hold pieces of what was stored before, too.
-    let gone: Vec<String> = drives.iter().filter(|d| !d.present).map(|d| d.number.to_string()).collect();
-    if gone.len() > parity_shards {
+    if absent_members.len() > parity_shards {
+        let absent: Vec<String> = absent_members.iter().map(ToString::to_string).collect();
         warnings.push(format!(
-            "drives {} were not found: {} of {}, and parity makes up for {parity_shards}. What has pieces on more than {parity_shards} of them \
-             cannot be read while they are missing, and is answered with `unavailable`; the rest can. Nothing is lost if they come back: \
+            "drives {} were not found: {} of {}, and parity makes up for {parity_shards}. What has pieces on more than {parity_shards} of \
+             them cannot be read while they are missing, and is answered with `unavailable`; the rest can. Nothing is lost if they come back: \
              attach them and start again",
-            gone.join(", "),
-            gone.len(),
-            drives.len()
+            absent.join(", "),
+            absent.len(),
+            drives.iter().filter(|drive| drive.member).count()
         ));
     } else {
         warnings.extend(absent_members.iter().map(|number| {
             format!(
-                "drive {number} is a member and was not found: what lies on it is computed from the others, and when it comes back it must \
-                 be taken in anew"
+                "drive {number} is a member and was not found: what lies on it is computed from the others as far as they suffice, and when it \
+                 comes back it must be taken in anew"
             )
         }));
     }

@@ -288,6 +288,18 @@ impl Segments {
         segments
     }
 
+    /// Segments in which something lives and of which too few drives answer. They are looked for only when there are some.
+    pub(crate) fn out_of_reach(&self, answers: impl Fn(DriveNumber) -> bool) -> impl Iterator<Item = &Segment> + '_ {
+        let lack = |(data_shards, drives): &(u8, Vec<DriveNumber>)| {
+            drives.iter().filter(|drive| answers(**drive)).count() < usize::from(*data_shards)
+        };
+        let lacking: BTreeSet<(u8, Vec<DriveNumber>)> =
+            self.alive.keys().filter(|needs| lack(needs)).cloned().collect();
+        let table = if lacking.is_empty() { None } else { Some(self.table.values()) };
+        let is_among = move |segment: &&Segment| segment.live_records > 0 && lacking.contains(&segment.needs());
+        table.into_iter().flatten().filter(is_among)
+    }
+
     /// How many more drives may fail before an acknowledged record is out of reach, given the drives that answer.
     pub(crate) fn failures_left(&self, answers: impl Fn(DriveNumber) -> bool) -> Option<u8> {
         let left = |(data_shards, drives): &(u8, Vec<DriveNumber>)| {
@@ -345,6 +357,13 @@ mod tests {
         assert_eq!((segments.droppable(), segments.droppable_count()), (vec![c], 1));
         assert_eq!(segments.failures_left(|_| true), Some(1));
         assert_eq!(segments.failures_left(|drive| drive.0 != 3), Some(1), "nothing lives there");
+        let out_of_reach = |segments: &Segments, gone: &[u16]| {
+            let answers = |drive: DriveNumber| !gone.contains(&drive.0);
+            segments.out_of_reach(answers).map(|segment| segment.live_bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(out_of_reach(&segments, &[0]), [0; 0], "one may be missing");
+        assert_eq!(out_of_reach(&segments, &[0, 1]), [10, 5]);
+        assert_eq!(out_of_reach(&segments, &[2, 3]), [0; 0], "nothing lives in the third");
         segments.revive(c, 1);
         assert_eq!(segments.failures_left(|drive| drive.0 != 3), Some(0));
         segments.bury(c, 1);

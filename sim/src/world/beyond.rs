@@ -233,7 +233,8 @@ impl World {
     fn compare_counts(&self, truth: &Truth, when: &str) {
         let status = self.process.as_ref().expect("it serves").status();
         for (lane, truth) in status.iter().zip(&truth.lanes).filter(|(_, truth)| !truth.is_gone && !truth.is_old) {
-            let said = lane.flushes_lost + lane.flushes_possibly_lost + lane.segments_unreadable;
+            let said =
+                lane.flushes_lost + lane.flushes_possibly_lost + lane.flushes_unavailable + lane.segments_unreadable;
             let missing = &truth.flushes_missing;
             assert!(said > 0 || missing.is_empty(), "{when}: {missing:?} are lost, and that is not said: {lane:?}");
             let silent = lane.flushes_lost + lane.segments_unreadable;

@@ -13,6 +13,7 @@ use forebay_types::{DriveNumber, EventKey, FragmentId, SourceId};
 
 use super::Lane;
 use super::background::Stepped;
+use crate::api::OutOfReach;
 use crate::check::{FlushCheck, FlushPlace, HeaderCheck};
 use crate::index::FragmentEntry;
 use crate::losses::{FoundBy, Loss, LossKind, LossPage, Losses, LostPart};
@@ -41,6 +42,9 @@ struct Suspect {
 #[derive(Default)]
 pub(super) struct KnownLosses {
     pub(super) known: Losses,
+    /// Of the flushes, and of the segments, that the start could not read, those that were acknowledged and that absent drives would bring.
+    pub(super) flushes_unavailable: u64,
+    pub(super) segments_unavailable: u64,
     suspects: BTreeMap<(SegmentIndex, u32), Suspect>,
     /// Those that the walk under way is for, and where it goes on.
     walked: BTreeMap<(SegmentIndex, u32), Suspect>,
@@ -82,6 +86,7 @@ impl Lane {
 
     fn note_segment(&mut self, segment: &SegmentFound, missing: &[DriveNumber]) {
         let wall = self.wall;
+        self.count_unavailable(segment, missing);
         let mut note = |kind, part| {
             self.losses.known.insert(Loss::new(kind, segment.id, part, FoundBy::Start, wall).on(&[], missing));
         };
@@ -105,6 +110,17 @@ impl Lane {
         }
         if segment.flushes_without_header > 0 {
             note(unsure, LostPart::Flushes { flushes: segment.flushes_without_header });
+        }
+    }
+
+    /// What was acknowledged and is not lost, as only drives are missing, is told apart from what was perhaps never acknowledged.
+    fn count_unavailable(&mut self, segment: &SegmentFound, missing: &[DriveNumber]) {
+        let acknowledged = segment.flushes.iter().filter(|flush| flush.durable && flush.fate == FlushFate::Unavailable);
+        let losses = &mut self.losses;
+        losses.flushes_unavailable += acknowledged.count() as u64;
+        if !missing.is_empty() {
+            losses.flushes_unavailable += segment.flushes_without_header;
+            losses.segments_unavailable += u64::from(segment.found == Found::Unreadable);
         }
     }
 
@@ -306,15 +322,28 @@ impl Lane {
     /// Segments of which too few drives answer.
     fn out_of_reach(&self) -> Vec<Loss> {
         let mut found = Vec::new();
-        for (_, segment) in self.segments.iter().filter(|(_, segment)| segment.live_records > 0) {
-            let missing = self.missing_drives(&segment.shards);
-            // What has no flush that is known is told as recovery found it.
-            if missing.len() + usize::from(segment.data_shards) > segment.shards.len() && !segment.flushes.is_empty() {
-                let part = LostPart::Live { records: segment.live_records, bytes: segment.live_bytes };
-                let loss = Loss::new(LossKind::Unavailable, segment.id, part, FoundBy::Look, self.wall);
-                found.push(loss.on(&[], &missing));
-            }
+        // What has no flush that is known is told as recovery found it.
+        for segment in self.segments.out_of_reach(|drive| self.answers(drive)).filter(|s| !s.flushes.is_empty()) {
+            let part = LostPart::Live { records: segment.live_records, bytes: segment.live_bytes };
+            let loss = Loss::new(LossKind::Unavailable, segment.id, part, FoundBy::Look, self.wall);
+            found.push(loss.on(&[], &self.missing_drives(&segment.shards)));
         }
         found
+    }
+
+    /// How much that is, and which drives would bring it.
+    pub(super) fn out_of_reach_status(&self) -> OutOfReach {
+        let mut status = OutOfReach::default();
+        let mut drives = BTreeSet::new();
+        for segment in self.segments.out_of_reach(|drive| self.answers(drive)) {
+            status.segments += u64::from(!segment.flushes.is_empty());
+            status.bytes += segment.live_bytes;
+            drives.extend(self.missing_drives(&segment.shards));
+        }
+        let unavailable = self.losses.known.iter().filter(|loss| loss.kind == LossKind::Unavailable);
+        let missing = unavailable.flat_map(|loss| loss.drives_missing.iter().map(|drive| DriveNumber(*drive)));
+        drives.extend(missing.filter(|drive| !self.answers(*drive)));
+        status.drives = drives.into_iter().map(|drive| drive.0).collect();
+        status
     }
 }

@@ -45,11 +45,23 @@ impl Lane {
             free_bytes: room.free.saturating_mul(room.segment_bytes),
             index_bytes_max: self.config.index_bytes as u64,
             cache_bytes_max: self.config.cache_bytes as u64,
-            width: self.width().map(|width| (width.data, width.parity)),
+            drives_written: self.members().into_iter().map(|drive| drive.0).collect(),
+            drives_read: self
+                .config
+                .drives
+                .iter()
+                .map(|d| d.number)
+                .filter(|d| self.answers(*d))
+                .map(|d| d.0)
+                .collect(),
+            width: self.width().filter(|_| !self.config.read_only).map(|width| (width.data, width.parity)),
             failures_left: self.segments.failures_left(|drive| self.answers(drive)),
-            flushes_possibly_lost: self.flushes_possibly_lost,
+            out_of_reach: self.out_of_reach_status(),
+            flushes_possibly_lost: self.flushes_possibly_lost.saturating_sub(self.losses.flushes_unavailable),
+            flushes_unavailable: self.losses.flushes_unavailable,
             flushes_lost: self.flushes_lost,
             segments_unreadable: self.segments_unreadable,
+            segments_unavailable: self.losses.segments_unavailable,
             fragments_known_lost: self.losses.known.fragments(),
             oldest_undecided_s: self.age_of(self.index.undecided_floor()),
             oldest_accepted_s: self.age_of(self.accepted.first()),

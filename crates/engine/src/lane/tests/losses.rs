@@ -7,6 +7,7 @@ use forebay_media::{Media, MemoryMedia, Operation};
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
 
 use super::{DRIVE_BYTES, Driven};
+use crate::api::OutOfReach;
 use crate::lane::Lane;
 use crate::losses::{FoundBy, Loss, LossKind, LostPart};
 
@@ -151,6 +152,44 @@ fn what_only_lacks_drives_is_told_apart() {
         assert!(apart && loss.drives_missing == [0, 1] && loss.drives_damaged.is_empty(), "{loss:?}");
     }
     assert!(losses.iter().any(|loss| loss.kind == LossKind::Unavailable));
+    // The numbers say the same.
+    let count = |is: fn(&Loss) -> u64| losses.iter().map(is).sum::<u64>();
+    let flushes = |loss: &Loss| match loss.part {
+        LostPart::Flush { .. } => 1,
+        LostPart::Flushes { flushes } => flushes,
+        _ => 0,
+    };
+    let acknowledged: u64 = losses.iter().filter(|loss| loss.kind == LossKind::Unavailable).map(flushes).sum();
+    let perhaps: u64 = losses.iter().filter(|loss| loss.kind == LossKind::PossiblyAcknowledged).map(flushes).sum();
+    let status = driven.lane.status();
+    assert_eq!((status.flushes_unavailable, status.flushes_possibly_lost), (acknowledged, perhaps));
+    assert_eq!(status.segments_unavailable, count(|loss| u64::from(loss.part == LostPart::Segment)));
+    assert_eq!((status.segments_unavailable, status.flushes_lost), (status.segments_unreadable, 0));
+    assert_eq!(status.out_of_reach.segments, count(|loss| u64::from(matches!(loss.part, LostPart::Live { .. }))));
+    assert_eq!((status.out_of_reach.drives, status.width), (vec![0, 1], None));
+    assert_eq!((status.drives_written, status.drives_read), (vec![2], vec![2]));
+}
+
+#[test]
+fn what_comes_out_of_reach_while_a_lane_serves_is_counted_at_once() {
+    let mut driven = filled();
+    assert_eq!(driven.lane.status().out_of_reach, OutOfReach::default());
+    driven.lane.failing.insert(DriveNumber(0));
+    assert_eq!(driven.lane.status().out_of_reach, OutOfReach::default(), "one may fail");
+    driven.lane.failing.insert(DriveNumber(1));
+    let status = driven.lane.status();
+    let live: Vec<u64> = driven
+        .losses()
+        .iter()
+        .filter_map(|loss| match loss.part {
+            LostPart::Live { bytes, .. } => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    assert!(!live.is_empty());
+    let OutOfReach { segments, bytes, drives } = status.out_of_reach;
+    assert_eq!((segments, bytes, drives), (live.len() as u64, live.iter().sum(), vec![0, 1]));
+    assert_eq!((status.flushes_unavailable, status.flushes_possibly_lost), (0, 0));
 }
 
 #[test]
