@@ -141,6 +141,14 @@ impl Alarm {
         }
     }
 
+    /// What to type first on this server; one that only reads has nothing to ship.
+    pub fn command(self, read_only: bool) -> &'static str {
+        match self {
+            Alarm::ProtectionCritical if read_only => Alarm::DriveLost.info().command,
+            alarm => alarm.info().command,
+        }
+    }
+
     /// Where the runbook tells what to do.
     pub fn runbook(self) -> String {
         let AlarmInfo { code, name, .. } = self.info();

@@ -20,6 +20,7 @@
 //! It knows nobody: until clients are authenticated it listens on loopback, or elsewhere only when told which networks to trust.
 
 pub mod alarm;
+mod changes;
 mod config;
 mod connection;
 #[expect(

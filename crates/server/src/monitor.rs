@@ -7,6 +7,7 @@ mod clients;
 mod drives;
 mod history;
 pub(crate) mod limits;
+mod losses;
 mod observation;
 mod protection;
 mod space;
@@ -107,7 +108,7 @@ impl Monitor {
         self.drives.judge(now, seen, &mut wanted);
         let changes = self.changes(now, wanted);
         self.findings = Findings {
-            alarms: self.raised_at(now),
+            alarms: self.raised_at(now, seen.read_only),
             oldest_undecided: self.clients.oldest_undecided(),
             oldest_accepted: self.clients.oldest_accepted(),
             drives: self.drives.findings().clone(),
@@ -139,7 +140,7 @@ impl Monitor {
         changes
     }
 
-    fn raised_at(&self, now: Time) -> Vec<RaisedAlarm> {
+    fn raised_at(&self, now: Time, read_only: bool) -> Vec<RaisedAlarm> {
         let raised = |(alarm, (since, words)): (&Alarm, &(Time, String))| {
             let info = alarm.info();
             RaisedAlarm {
@@ -148,7 +149,7 @@ impl Monitor {
                 severity: info.severity,
                 effect: info.effect,
                 words: words.clone(),
-                command: info.command,
+                command: alarm.command(read_only),
                 runbook: alarm.runbook(),
                 raised_s: now.since(*since).as_secs_f64(),
             }

@@ -35,7 +35,9 @@ impl Rates {
     /// Seconds until all that can be made anew is, at this rate; absent when nothing is made now, whatever was a while ago.
     pub(crate) fn rebuild_left_s(&self, status: &LaneStatus) -> Option<f64> {
         let rebuild = &status.rebuild;
-        let goes_on = rebuild.bytes_left > 0 && rebuild.waits_for.is_none() && self.rebuilt_bytes_per_s > 0;
+        // What is left beside those that wait cannot be made now.
+        let works = rebuild.segments_waiting > 0 && rebuild.waits_for.is_none();
+        let goes_on = works && rebuild.bytes_left > 0 && self.rebuilt_bytes_per_s > 0;
         goes_on.then(|| rebuild.bytes_left as f64 / self.rebuilt_bytes_per_s as f64)
     }
 }
@@ -163,11 +165,16 @@ pub(crate) mod tests {
             free_bytes: segments_free * 1000,
             index_bytes_max: 0,
             cache_bytes_max: 0,
+            drives_written: Vec::new(),
+            drives_read: Vec::new(),
             width: Some((4, 1)),
             failures_left: None,
+            out_of_reach: Default::default(),
             flushes_possibly_lost: 0,
+            flushes_unavailable: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
+            segments_unavailable: 0,
             fragments_known_lost: 0,
             oldest_undecided_s: None,
             oldest_accepted_s: None,
@@ -210,6 +217,9 @@ pub(crate) mod tests {
         let mut status = status(0, 0, 50);
         assert_eq!(rates.rebuild_left_s(&status), None, "nothing is missing");
         status.rebuild.bytes_left = 5000;
+        (status.rebuild.segments_waiting, status.rebuild.segments_stuck) = (0, 14);
+        assert_eq!(rates.rebuild_left_s(&status), None, "what is left needs drives that are out");
+        status.rebuild.segments_waiting = 1;
         assert_eq!(rates.rebuild_left_s(&status), Some(5.0));
         status.rebuild.waits_for = Some("a drive");
         assert_eq!(rates.rebuild_left_s(&status), None);

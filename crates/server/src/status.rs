@@ -71,6 +71,11 @@ impl LaneReport {
         self.status.lane
     }
 
+    /// Whether the lane has found out what it holds.
+    pub(crate) fn knows_what_is_stored(&self) -> bool {
+        !matches!(self.status.state, "recovering" | "stopped")
+    }
+
     /// Whether something that is stored comes out of reach without this drive.
     pub(crate) fn needs_drive(&self, drive: DriveNumber) -> bool {
         let lives_there = |health: &DriveHealth| health.drive == drive.0 && health.segments_alive > 0;
@@ -132,6 +137,22 @@ impl Snapshot {
     pub(crate) fn units_damaged(&self, drive: u16) -> u64 {
         let on = |report: &LaneReport| report.status.counters.units_damaged_by_drive.get(&drive).copied();
         self.lanes.iter().flatten().filter_map(on).sum()
+    }
+
+    /// Of the units that were found damaged on a drive, those that were written again.
+    pub(crate) fn units_mended(&self, drive: u16) -> u64 {
+        self.health(drive).map(|health| health.mended).sum()
+    }
+
+    /// Segments that have a shard on a drive; `None` as long as a lane has not said what it holds.
+    pub(crate) fn segments_alive(&self, drive: u16) -> Option<u64> {
+        let known = self.lanes.iter().all(|lane| lane.as_ref().is_some_and(LaneReport::knows_what_is_stored));
+        known.then(|| self.health(drive).map(|health| health.segments_alive).sum())
+    }
+
+    fn health(&self, drive: u16) -> impl Iterator<Item = &DriveHealth> + '_ {
+        let health = self.lanes.iter().flatten().flat_map(|lane| &lane.status.drive_health);
+        health.filter(move |health| health.drive == drive)
     }
 
     /// Bytes that were written to a drive for each byte of payload that became durable, both since the start.
@@ -206,6 +227,8 @@ fn drives(snapshot: &Snapshot) -> Vec<Value> {
         described.extend(object(&snapshot.counts.get(&drive.number).copied().unwrap_or_default()));
         described.extend(object(&snapshot.findings.drives.get(&drive.number).cloned().unwrap_or_default()));
         described.insert("units_damaged".to_owned(), json!(snapshot.units_damaged(drive.number)));
+        described.insert("units_mended".to_owned(), json!(snapshot.units_mended(drive.number)));
+        described.insert("segments_alive".to_owned(), json!(snapshot.segments_alive(drive.number)));
         let ratio = snapshot.written_per_payload_byte(drive.number);
         described.insert("written_per_payload_byte".to_owned(), json!(ratio));
         Value::Object(described)
@@ -268,6 +291,30 @@ fn add_numbers(sums: &mut Map<String, Value>, values: &Map<String, Value>) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A lane of which nothing but its state is told.
+    pub(crate) fn report(status: LaneStatus) -> LaneReport {
+        LaneReport {
+            status,
+            time_left_s: None,
+            rebuild_left_s: None,
+            rates: Rates::default(),
+            pressure: Pressure::default(),
+            put_wait_ms: 0,
+            put_replies_busy: 0,
+            connections: ClassCounts::default(),
+            events_leased: 0,
+            streams: Vec::new(),
+            staging_bytes: 0,
+            staging_bytes_max: 0,
+            reply_bytes: 0,
         }
     }
 }

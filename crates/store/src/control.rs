@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan};
+use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan, members_needed};
 use forebay_format::Geometry;
 use forebay_media::{DriveIdentity, FaultSwitch, Media, MediaConfig};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::config::StoreConfig;
 use crate::drives::{Command, Ordered, Replacement};
+use crate::open::parity_min;
 use crate::runner::{Mailbox, Message};
 
 /// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up.
@@ -32,7 +33,8 @@ pub struct DriveStatus {
     /// Where it was found; absent when it was not.
     pub path: Option<String>,
     /// One of `member`, `failed` (taken out since the start), `retired` (taken out since the start by an operator, and read as long as
-    /// something lives on it), `out` (taken out earlier), `absent`.
+    /// something lives on it), `out` (taken out earlier, and there), `absent` (a member that was not found at the start), `gone` (taken out earlier,
+    /// and not there).
     pub state: &'static str,
     /// Its size in bytes.
     pub bytes: u64,
@@ -61,8 +63,10 @@ pub struct ControlStatus {
     pub parity_shards: u8,
     /// Its drives.
     pub drives: Vec<DriveStatus>,
-    /// Drives that failed since the start.
+    /// Drives that failed since the start, or were given up by an operator.
     pub drives_failed: u64,
+    /// The store is open for reading alone.
+    pub read_only: bool,
     /// Lanes that serve.
     pub lanes_serving: u16,
     /// Lanes that have stopped.
@@ -90,6 +94,8 @@ pub(crate) struct Shared {
     pub(crate) geometry: Geometry,
     pub(crate) media: MediaConfig,
     pub(crate) read_only: bool,
+    /// Drives without which nothing can be written: for the least data shards, and the parity that an operator asks for.
+    width_min: usize,
 }
 
 impl Shared {
@@ -116,6 +122,13 @@ impl ControlHandle {
     /// The state now.
     pub fn status(&self) -> ControlStatus {
         lock(&self.0.status).clone()
+    }
+
+    /// Whether writing goes on when one more member leaves.
+    pub fn may_lose_a_member(&self) -> bool {
+        let listed = lock(&self.0.status).drives.iter().filter(|drive| drive.state == "member").count();
+        let needed = members_needed(listed, self.0.geometry.parity_shards).max(self.0.width_min);
+        listed > needed
     }
 
     /// Makes every operation on a drive fail from now on.
@@ -190,9 +203,10 @@ impl ControlThread {
             uuid: info.uuid,
             path: path(info),
             state: match (info.member, info.present) {
-                (_, false) => "absent",
                 (true, true) => "member",
+                (true, false) => "absent",
                 (false, true) => "out",
+                (false, false) => "gone",
             },
             bytes: entry(info).map_or(0, |entry| entry.bytes),
             slots: info.slots,
@@ -207,6 +221,7 @@ impl ControlThread {
             parity_shards: plan.superblock.geometry.parity_shards,
             drives: drives.collect(),
             drives_failed: 0,
+            read_only: config.read_only,
             lanes_serving: 0,
             lanes_stopped: 0,
             replacement: None,
@@ -216,6 +231,7 @@ impl ControlThread {
             failure: None,
             ended: false,
         };
+        let parity_min = parity_min(config, &plan.superblock.geometry);
         let shared = Shared {
             status: Mutex::new(status),
             changed: Condvar::new(),
@@ -224,6 +240,7 @@ impl ControlThread {
             geometry: plan.superblock.geometry,
             media: config.media,
             read_only: config.read_only,
+            width_min: usize::from(plan.superblock.geometry.data_shards_min) + usize::from(parity_min),
         };
         // While lanes wait for it, a superblock is in no hurry: a drive is given up later than by a lane.
         let (drives, timeout) = (plan.drives.clone(), config.drive_timeout() * 5);
@@ -459,6 +476,7 @@ impl ControlThread {
 
 /// What the drives that are gone mean for the data.
 fn what_is_left(status: &ControlStatus) -> String {
+    // Of those that left before this start, what they held may lie elsewhere by now: the alarms tell when it does not.
     let gone = status.drives.iter().filter(|drive| matches!(drive.state, "absent" | "failed")).count();
     let parity = status.parity_shards;
     if gone > usize::from(parity) {
@@ -474,6 +492,7 @@ fn what_is_left(status: &ControlStatus) -> String {
 /// Says what became of a drive by the word of an operator.
 fn mark(status: &mut ControlStatus, drive: DriveNumber, state: &'static str, reason: &str) {
     if let Some(entry) = status.drives.iter_mut().find(|d| d.number == drive.0) {
+        status.drives_failed += u64::from(state == "failed" && entry.state != "failed");
         (entry.state, entry.reason) = (state, Some(reason.to_owned()));
     }
 }

@@ -242,7 +242,7 @@ pub(crate) fn lane_config(
 }
 
 /// Parities that new data get at least.
-fn parity_min(config: &StoreConfig, geometry: &Geometry) -> u8 {
+pub(crate) fn parity_min(config: &StoreConfig, geometry: &Geometry) -> u8 {
     config.parity_min.unwrap_or(geometry.parity_shards)
 }
 

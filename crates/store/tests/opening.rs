@@ -64,8 +64,8 @@ fn a_missing_drive_is_warned_about_and_two_are_refused() {
     let beyond_parity = "drives 0, 1 were not found: 2 of 5, and parity makes up for 1. What has pieces on more than 1 of them cannot be read \
                          while they are missing, and is answered with `unavailable`; the rest can. Nothing is lost if they come back: attach \
                          them and start again";
-    let within_parity = "drive 0 is a member and was not found: what lies on it is computed from the others, and when it comes back it must be \
-                         taken in anew";
+    let within_parity = "drive 0 is a member and was not found: what lies on it is computed from the others as far as they suffice, and \
+                         when it comes back it must be taken in anew";
     for (first, warning) in [(1, within_parity), (2, beyond_parity)] {
         let mut lane = store.open_paths(&store.paths[first..], |config| config.read_only = true);
         assert_eq!(lane.control().status().warnings, [warning]);
@@ -80,6 +80,25 @@ fn a_missing_drive_is_warned_about_and_two_are_refused() {
     assert!(lane.control().status().warnings.iter().any(|w| w.contains("taken out of the store earlier")));
     assert_eq!(lane.get(id), (ReadOutcome::Found, b"there".to_vec()));
     assert_eq!(lane.get(FragmentId::new(1, 2, 1)), (ReadOutcome::Found, b"without it".to_vec()));
+}
+
+#[test]
+fn drives_that_left_earlier_are_no_reason_for_a_warning() {
+    let store = TestStore::new(5, 4, 1);
+    for (first, warnings) in [(1, 1), (1, 0), (2, 1), (2, 0)] {
+        let lane = store.open_paths(&store.paths[first..], |_| {});
+        let status = lane.control().status();
+        // More of them than parity makes up for, in the end, and all that is stored lies on the others.
+        assert_eq!(status.warnings.len(), warnings, "{first}: {:?}", status.warnings);
+        let gone: Vec<&str> = status.drives[..first].iter().map(|drive| drive.state).collect();
+        let expected = match (first, warnings) {
+            (1, 1) => vec!["absent"],
+            (1, _) => vec!["gone"],
+            (_, 1) => vec!["gone", "absent"],
+            _ => vec!["gone", "gone"],
+        };
+        assert_eq!(gone, expected);
+    }
 }
 
 #[test]

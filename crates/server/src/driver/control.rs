@@ -22,6 +22,7 @@ use mio::{Events, Poll};
 use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message};
 use super::look::Looker;
 use super::socket::{Got, Socket};
+use crate::changes;
 use crate::limits::{CONTROL_FRAME_BYTES_MAX, CONTROL_OUT_BYTES_MAX, CONTROL_TURN_REQUESTS, LINGER, UNREAD_TIMES};
 use crate::schedule::class_place;
 use crate::service::{greeted_already, unknown_kind};
@@ -257,13 +258,18 @@ impl Control {
 
     fn answer_frame(&self, frame: &Frame<'_>, peer: &mut Peer) {
         let request = frame.header.request;
-        match self.answer_request(frame, peer.class, &mut peer.out) {
+        match self.answer_request(frame, (&peer.client, peer.class), &mut peer.out) {
             Ok(()) => {}
             Err(error) => error.encode(request, &mut peer.out),
         }
     }
 
-    fn answer_request(&self, frame: &Frame<'_>, class: Class, out: &mut Vec<u8>) -> Result<(), ErrorReply> {
+    fn answer_request(
+        &self,
+        frame: &Frame<'_>,
+        (client, class): (&ClientName, Class),
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorReply> {
         let Frame { header, table, payload } = frame;
         let request = header.request;
         let of_frame = |error: FrameError| ErrorReply::from(&error);
@@ -285,8 +291,7 @@ impl Control {
             }
             Some(Kind::ChangeDrive) => {
                 let ChangeDrive { drive, change } = ChangeDrive::decode(table, payload).map_err(of_frame)?;
-                let refused = |sentence| ErrorReply { code: ErrorCode::Refused, retryable: false, sentence };
-                self.change_drive(drive, change).map_err(refused)?;
+                self.change_drive(client, drive, change)?;
                 Done.encode(request, out);
             }
             Some(Kind::Scrub) => {
@@ -321,25 +326,35 @@ impl Control {
         server_status(&self.thread.looker.look(connections))
     }
 
-    /// Does what an operator wants with a drive.
-    fn change_drive(&self, drive: DriveNumber, change: DriveChange) -> Result<(), String> {
-        tracing::warn!(%drive, ?change, "an operator changes a drive");
-        let store = &self.thread.looker.store;
-        match change {
-            DriveChange::Fail { force } => {
-                if !force && self.thread.looker.ask().iter().any(|report| report.needs_drive(drive)) {
-                    return Err(format!(
-                        "something that is stored would come out of reach without drive {drive}; nothing was changed. `forebay drive retire` \
-                         takes it out of use and goes on reading it; --force gives it up all the same"
-                    ));
-                }
-                store.fail_drive(drive)
-            }
-            DriveChange::Retire => store.retire_drive(drive),
-            DriveChange::Replace { path, force } => {
-                store.replace_drive(drive, Path::new(&path), force, self.thread.looker.drives_to_keep())
+    /// Does what an operator wants with a drive, and tells the log who wanted it and what came of it.
+    fn change_drive(&self, client: &ClientName, drive: DriveNumber, change: DriveChange) -> Result<(), ErrorReply> {
+        let wanted = changes::words(&change);
+        let done = self.try_to_change(drive, change);
+        match &done {
+            Ok(()) => tracing::warn!(%drive, "an operator changes a drive: {wanted}, as {client} asked"),
+            Err(ErrorReply { sentence, .. }) => {
+                tracing::info!(%drive, "an operator wanted to change a drive ({wanted}), as {client} asked, and was refused: {sentence}");
             }
         }
+        done
+    }
+
+    fn try_to_change(&self, drive: DriveNumber, change: DriveChange) -> Result<(), ErrorReply> {
+        let looker = &self.thread.looker;
+        changes::may_be_tried(&looker.store.status(), drive, &change)?;
+        let done = match change {
+            DriveChange::Fail { force } => {
+                if !force {
+                    changes::may_be_given_up(drive, looker.ask_all(), looker.store.may_lose_a_member())?;
+                }
+                looker.store.fail_drive(drive)
+            }
+            DriveChange::Retire => looker.store.retire_drive(drive),
+            DriveChange::Replace { path, force } => {
+                looker.store.replace_drive(drive, Path::new(&path), force, looker.drives_to_keep())
+            }
+        };
+        done.map_err(changes::refused)
     }
 
     fn connections(&self) -> [usize; 4] {

@@ -113,7 +113,7 @@ impl Looker {
         let seen = Observation::of(&control, &lanes, &known, uptime, stopping);
         let now = Time(u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX));
         let mut monitor = self.monitor.borrow_mut();
-        monitor.observe(now, &seen).into_iter().for_each(tell);
+        monitor.observe(now, &seen).into_iter().for_each(|change| tell(change, seen.read_only));
         let findings = monitor.findings().clone();
         let snapshot =
             Snapshot { uptime, stopping, control, control_connections, lanes, counts: known.counts, findings };
@@ -133,17 +133,23 @@ impl Looker {
     /// Drives that do not answer and may be all that brings back what is out of reach: nobody is to overwrite them.
     pub(super) fn drives_to_keep(&self) -> Vec<DriveNumber> {
         let control = self.store.status();
-        let away = control.drives.iter().filter(|drive| matches!(drive.state, "absent" | "failed"));
+        let away = control.drives.iter().filter(|drive| matches!(drive.state, "absent" | "failed" | "gone"));
         let away: Vec<DriveNumber> = away.map(|drive| DriveNumber(drive.number)).collect();
-        let reports = self.ask();
-        if reports.len() < self.lanes.len() {
-            return away;
-        }
+        let Ok(reports) = self.ask_all() else { return away };
         reports.iter().flat_map(|report| report.drives_to_keep(&away, control.parity_shards)).collect()
     }
 
+    /// What every lane tells, or which of them does not answer.
+    pub(super) fn ask_all(&self) -> Result<Vec<LaneReport>, Vec<usize>> {
+        let told = self.ask();
+        let silent =
+            (0..self.lanes.len()).filter(|lane| !told.iter().any(|report| usize::from(report.lane()) == *lane));
+        let silent: Vec<usize> = silent.collect();
+        if silent.is_empty() { Ok(told) } else { Err(silent) }
+    }
+
     /// What the lanes tell that answer in time.
-    pub(super) fn ask(&self) -> Vec<LaneReport> {
+    fn ask(&self) -> Vec<LaneReport> {
         let lanes = self.lanes.len();
         let mut told = Vec::with_capacity(lanes);
         if self.is_late.get() {
@@ -170,8 +176,9 @@ impl Looker {
 }
 
 /// An alarm came or went.
-fn tell(Change { alarm, words }: Change) {
-    let AlarmInfo { code, name, severity, effect, command } = alarm.info();
+fn tell(Change { alarm, words }: Change, read_only: bool) {
+    let AlarmInfo { code, name, severity, effect, .. } = alarm.info();
+    let command = alarm.command(read_only);
     match (words, severity) {
         (Some(words), Severity::Critical) => {
             tracing::error!(code, name, data = effect.word(), command, runbook = alarm.runbook(), "{words}");

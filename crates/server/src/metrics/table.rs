@@ -156,20 +156,33 @@ metrics! {
 
     "forebay_parity_shards" Gauge &[], "Drives that may fail when all are well" => |seen| one(f64::from(seen.snapshot.control.parity_shards));
     "forebay_failures_left" Gauge LANE, "Drives that may still fail before something stored is out of reach; absent while nothing is stored" => |seen| lanes(seen, |lane| lane.status.failures_left.map(f64::from));
-    "forebay_drives" Gauge &["state"], "Drives by state: member, failed, out, absent" => drive_states;
+    "forebay_drives" Gauge &["state"], "Drives by state: member, failed, retired, out (left earlier, and there), absent (a member that was not found), gone (left earlier, and not there)" => drive_states;
     "forebay_lanes" Gauge &["state"], "Lanes by state; all should be serving" => lane_states;
-    "forebay_flushes_possibly_lost" Gauge LANE, "Flushes of the last moments before an unclean stop that need absent drives" => |seen| states(seen, |status| status.flushes_possibly_lost);
+    "forebay_flushes_possibly_lost" Gauge LANE, "Flushes of the last moments before an unclean stop that need absent drives: perhaps acknowledged" => |seen| states(seen, |status| status.flushes_possibly_lost);
     "forebay_flushes_lost" Gauge LANE, "Acknowledged flushes that are damaged on more drives than parity can mend" => |seen| states(seen, |status| status.flushes_lost);
-    "forebay_segments_unreadable" Gauge LANE, "Segments that could not be read at the start" => |seen| states(seen, |status| status.segments_unreadable);
+    "forebay_flushes_unavailable" Gauge LANE, "Acknowledged flushes that the start could not read because drives were absent: out of reach, not lost" => |seen| states(seen, |status| status.flushes_unavailable);
+    "forebay_segments_out_of_reach" Gauge LANE, "Segments with something alive of which too few drives answer now: out of reach, not lost" => |seen| states(seen, |status| status.out_of_reach.segments);
+    "forebay_out_of_reach_bytes" Gauge LANE, "Payload in them" => |seen| states(seen, |status| status.out_of_reach.bytes);
+    "forebay_segments_unreadable" Gauge LANE, "Segments that could not be read at the start, for want of drives or because they are damaged" => |seen| states(seen, |status| status.segments_unreadable);
     "forebay_fragments_lost" Counter LANE, "Fragments found damaged beyond repair" => |seen| counts(seen, |c| c.fragments_lost);
     "forebay_fragments_known_lost" Gauge LANE, "Fragments that are known to be lost, of events that are not over; `forebay lost` names them" => |seen| states(seen, |status| status.fragments_known_lost);
     "forebay_rebuild_shards_missing" Gauge LANE, "Shards that lie on no member" => |seen| states(seen, |status| status.rebuild.shards_missing);
     "forebay_rebuild_left_bytes" Gauge LANE, "Bytes that are to be written to make them anew, about" => |seen| states(seen, |status| status.rebuild.bytes_left);
     "forebay_rebuild_written_bytes" Counter LANE, "Bytes written to make shards anew" => |seen| states(seen, |status| status.rebuild.bytes_written);
+    "forebay_rebuild_left_seconds" Gauge LANE, "Time until all that can be made anew is, at the rate of the last minute; absent while nothing is made" => |seen| lanes(seen, |lane| lane.rebuild_left_s);
+    "forebay_rebuild_segments_stuck" Gauge LANE, "Segments of which something is missing that the drives that answer do not give" => |seen| states(seen, |status| status.rebuild.segments_stuck);
     "forebay_scrub_read_bytes" Counter LANE, "Bytes read to look at what is stored" => |seen| states(seen, |status| status.scrub.bytes_read);
     "forebay_scrub_round_segments" Gauge LANE, "Closed segments that this round looks at" => |seen| states(seen, |status| status.scrub.round_segments);
     "forebay_scrub_round_segments_checked" Gauge LANE, "Those of them that were looked at in this round, or written since it began" => |seen| states(seen, |status| status.scrub.round_segments_checked);
     "forebay_scrub_round_ended_seconds" Gauge LANE, "Time since the last whole round; absent when none has ended since the start" => |seen| lanes(seen, |lane| lane.status.scrub.round_ended_s);
+
+    "forebay_flushes_mended" Counter LANE, "Flushes in which everything damaged was written again" => |seen| states(seen, |status| status.scrub.flushes_mended);
+    "forebay_flushes_not_mended" Counter LANE, "Times that something damaged in a flush could not be written again" => |seen| states(seen, |status| status.scrub.flushes_not_mended);
+    "forebay_compaction_running" Gauge LANE, "1 while a segment is emptied to make room" => |seen| states(seen, |status| status.compaction.is_running.into());
+    "forebay_compaction_moved_bytes" Counter LANE, "Bytes written elsewhere to make room" => |seen| states(seen, |status| status.compaction.bytes_moved);
+    "forebay_compaction_fragments_moved" Counter LANE, "Fragments that were written elsewhere, as records of their own" => |seen| states(seen, |status| status.compaction.fragments_moved);
+    "forebay_compaction_events_joined" Counter LANE, "Accepted events that were written elsewhere, each as one record" => |seen| states(seen, |status| status.compaction.events_joined);
+    "forebay_compaction_segments_stuck" Gauge LANE, "Segments that are not emptied because something in them cannot be read" => |seen| states(seen, |status| status.compaction.segments_stuck);
 
     "forebay_capacity_bytes" Gauge LANE, "Payload that fits, about" => |seen| states(seen, |status| status.capacity_bytes);
     "forebay_free_bytes" Gauge LANE, "Payload that still fits, about" => |seen| states(seen, |status| status.free_bytes);
@@ -205,7 +218,7 @@ metrics! {
     "forebay_fragments_read" Counter LANE, "Fragments read" => |seen| counts(seen, |c| c.fragments_read);
     "forebay_fragments_read_cached" Counter LANE, "Of these, from memory" => |seen| counts(seen, |c| c.fragments_read_cached);
     "forebay_fragments_read_degraded" Counter LANE, "Of these, with the help of parity" => |seen| counts(seen, |c| c.fragments_read_degraded);
-    "forebay_units_damaged" Counter LANE, "Units that were found damaged and put right from the other drives" => |seen| counts(seen, |c| c.units_damaged);
+    "forebay_units_damaged" Counter LANE, "Units that were found damaged, those that stay so once more whenever they are met" => |seen| counts(seen, |c| c.units_damaged);
     "forebay_reads_failed" Counter LANE, "Reads of a drive that failed; the other drives stood in" => |seen| counts(seen, |c| c.reads_failed);
     "forebay_flushes" Counter LANE, "Flushes written" => |seen| counts(seen, |c| c.flushes);
     "forebay_checkpoints" Counter LANE, "Checkpoints written" => |seen| counts(seen, |c| c.checkpoints);
@@ -220,8 +233,11 @@ metrics! {
     "forebay_drive_operation_seconds" Counter &["drive", "operation"], "Time that these operations took, added up" => |seen| drive_operations(seen, [|c| seconds(c.write_ns), |c| seconds(c.read_ns)]);
     "forebay_drive_errors" Counter &["drive", "operation"], "Operations that failed" => |seen| drive_operations(seen, [|c| c.write_errors as f64, |c| c.read_errors as f64]);
     "forebay_drive_operations_slow" Counter DRIVE, "Operations that took longer than 250 ms" => |seen| drives(seen, |c| c.operations_slow as f64);
-    "forebay_drive_units_damaged" Counter DRIVE, "Units that were found damaged on the drive and put right from the others" => |seen| {
+    "forebay_drive_units_damaged" Counter DRIVE, "Units that were found damaged on the drive, those that stay so once more whenever they are met" => |seen| {
         seen.snapshot.control.drives.iter().map(|drive| sample(drive.number, seen.snapshot.units_damaged(drive.number) as f64)).collect()
+    };
+    "forebay_drive_units_mended" Counter DRIVE, "Damaged units and headers on the drive that were written again" => |seen| {
+        seen.snapshot.control.drives.iter().map(|drive| sample(drive.number, seen.snapshot.units_mended(drive.number) as f64)).collect()
     };
     "forebay_drive_lifetime_written_bytes" Gauge DRIVE, "Bytes ever written to the drive, as it says itself; absent when it does not" => |seen| findings(seen, |drive| drive.is_lifetime_known.then_some(drive.lifetime_written_bytes as f64));
     "forebay_drive_rated_bytes" Gauge DRIVE, "Bytes that may be written to the drive in its life, as configured" => |seen| findings(seen, |drive| drive.rated_bytes.map(|bytes| bytes as f64));

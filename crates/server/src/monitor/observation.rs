@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use forebay_engine::OutOfReach;
 use forebay_store::{ControlStatus, DriveCounts};
 
 use super::limits::UNCLEAN_START_TOLD;
@@ -18,6 +19,10 @@ pub(crate) struct SeenDrive {
     pub(crate) path: Option<String>,
     /// It is written to and trusted.
     pub(crate) in_use: bool,
+    /// It was taken out before this start.
+    pub(crate) left_earlier: bool,
+    /// Segments that have a shard on it, as far as lanes know.
+    pub(crate) segments_alive: u64,
     pub(crate) counts: DriveCounts,
     pub(crate) units_damaged: u64,
     /// What it says of itself, and what it was made for.
@@ -34,14 +39,27 @@ pub(crate) struct SeenStream {
     pub(crate) released: u64,
 }
 
+impl SeenDrive {
+    /// Whether it is missed: it is not in use, and it left since the start, or something lies on it still.
+    pub(crate) fn is_missed(&self) -> bool {
+        !self.in_use && (!self.left_earlier || self.segments_alive > 0)
+    }
+}
+
 /// What is lost or out of reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenLosses {
     pub(crate) flushes: u64,
+    /// Segments that the start could not read though all of their drives are there.
     pub(crate) segments: u64,
     pub(crate) fragments: u64,
     /// Flushes that were perhaps acknowledged.
     pub(crate) flushes_possibly: u64,
+    /// Segments and flushes that the start could not read for want of drives.
+    pub(crate) segments_unavailable: u64,
+    pub(crate) flushes_unavailable: u64,
+    /// What is out of reach now beside these, and the drives that would bring all of it.
+    pub(crate) out_of_reach: OutOfReach,
 }
 
 /// What a lane says of itself.
@@ -76,6 +94,8 @@ pub(crate) struct SeenLane {
     pub(crate) leased_since: u64,
     pub(crate) streams: BTreeMap<String, SeenStream>,
     pub(crate) units_damaged: u64,
+    /// Of the damaged units, those that were written again.
+    pub(crate) units_mended: u64,
     pub(crate) lost: SeenLosses,
 }
 
@@ -90,6 +110,8 @@ pub(crate) struct Observation {
     pub(crate) uptime: Duration,
     /// The server is being stopped: what stands still does so on purpose.
     pub(crate) stopping: bool,
+    /// The server was started for reading alone.
+    pub(crate) read_only: bool,
     /// Why nothing can be written.
     pub(crate) failure: Option<String>,
     pub(crate) drives: Vec<SeenDrive>,
@@ -132,11 +154,15 @@ impl SeenLane {
             leased_since: report.events_leased,
             streams: report.streams.iter().map(|one| (one.name.to_string(), stream(one))).collect(),
             units_damaged: counters.units_damaged,
+            units_mended: status.drive_health.iter().map(|health| health.mended).sum(),
             lost: SeenLosses {
                 flushes: status.flushes_lost,
-                segments: status.segments_unreadable,
+                segments: status.segments_unreadable.saturating_sub(status.segments_unavailable),
                 fragments: status.fragments_known_lost,
                 flushes_possibly: status.flushes_possibly_lost,
+                segments_unavailable: status.segments_unavailable,
+                flushes_unavailable: status.flushes_unavailable,
+                out_of_reach: status.out_of_reach.clone(),
             },
         }
     }
@@ -163,10 +189,16 @@ impl Observation {
             let on = |report: &LaneReport| report.status.counters.units_damaged_by_drive.get(&number).copied();
             lanes.iter().flatten().filter_map(on).sum()
         };
+        let alive = |number: u16| {
+            let health = lanes.iter().flatten().flat_map(|report| &report.status.drive_health);
+            health.filter(|health| health.drive == number).map(|health| health.segments_alive).sum()
+        };
         let drive = |drive: &forebay_store::DriveStatus| SeenDrive {
             number: drive.number,
             path: drive.path.clone(),
             in_use: drive.state == "member",
+            left_earlier: matches!(drive.state, "out" | "gone"),
+            segments_alive: alive(drive.number),
             counts: known.counts.get(&drive.number).copied().unwrap_or_default(),
             units_damaged: damaged(drive.number),
             smart: known.smart.get(&drive.number).cloned(),
@@ -179,6 +211,7 @@ impl Observation {
             started_clean: control.started_clean,
             uptime,
             stopping,
+            read_only: control.read_only,
             failure: control.failure.clone(),
             drives: control.drives.iter().map(drive).collect(),
             lanes: lanes.iter().flatten().map(SeenLane::of).collect(),

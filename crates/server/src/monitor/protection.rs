@@ -5,7 +5,8 @@ use std::time::Duration;
 use forebay_types::Time;
 
 use super::limits::DAMAGE_TOLD;
-use super::observation::{Observation, SeenDrive};
+use super::losses::data_lost;
+use super::observation::{Observation, SeenDrive, SeenLane};
 use super::{Wanted, list};
 use crate::alarm::Alarm;
 
@@ -38,17 +39,20 @@ impl Protection {
         }
         // A lane that does not answer has not forgotten what it found.
         self.units_damaged = self.units_damaged.max(units);
-        let found = self.damage_found.filter(|found| now.since(*found) < DAMAGE_TOLD);
-        found.map(|_| {
-            let on = seen.drives.iter().filter(|drive| drive.units_damaged > 0);
-            let on: Vec<String> = on.map(|drive| format!("{} of them on {}", drive.units_damaged, name(drive))).collect();
-            let on = if on.is_empty() { String::new() } else { format!(", {}", on.join(", ")) };
-            format!(
-                "{} damaged units were found since the start and put right from the other drives{on}: a drive that gives back other bytes than \
-                 it was given is to be replaced",
-                self.units_damaged
-            )
-        })
+        self.damage_found.filter(|found| now.since(*found) < DAMAGE_TOLD)?;
+        let on = seen.drives.iter().filter(|drive| drive.units_damaged > 0);
+        let on: Vec<String> = on.map(|drive| format!("{} of them on {}", drive.units_damaged, name(drive))).collect();
+        let on = if on.is_empty() { String::new() } else { format!(", {}", on.join(", ")) };
+        let mended = seen.sum(|lane| lane.units_mended);
+        let stays = match seen.sum(|lane| lane.lost.fragments.saturating_add(lane.lost.flushes)) {
+            0 => "",
+            _ => ", and what is damaged on more drives than parity makes up for cannot be (FB-106)",
+        };
+        Some(format!(
+            "damaged units were met {} times since the start{on}; {mended} units were written again{stays}. What stays damaged counts whenever it \
+             is met, and nobody gets wrong bytes; a drive that gives back other bytes than it was given is to be replaced",
+            self.units_damaged
+        ))
     }
 
     fn writing_stopped(&mut self, now: Time, seen: &Observation) -> Option<String> {
@@ -93,8 +97,18 @@ fn knows_what_is_stored(seen: &Observation) -> bool {
     seen.silent_lanes.is_empty() && seen.lanes.iter().all(|lane| matches!(lane.state, "serving" | "read-only"))
 }
 
-fn what_may_fail(left: u8) -> String {
+/// Whether something cannot be read now for want of drives.
+fn is_out_of_reach(seen: &Observation) -> bool {
+    let lost = |lane: &SeenLane| {
+        let lost = &lane.lost;
+        lost.out_of_reach.segments + lost.segments_unavailable + lost.flushes_unavailable
+    };
+    seen.sum(lost) > 0
+}
+
+fn what_may_fail(seen: &Observation, left: u8) -> String {
     match left {
+        0 if is_out_of_reach(seen) => "part of what is stored is out of reach already (FB-106)".to_owned(),
         0 => "the loss of one more drive would put data out of reach".to_owned(),
         1 => "1 more drive may fail".to_owned(),
         left => format!("{left} more drives may fail"),
@@ -102,18 +116,21 @@ fn what_may_fail(left: u8) -> String {
 }
 
 fn drive_lost(seen: &Observation) -> Option<String> {
-    let gone: Vec<&SeenDrive> = seen.drives.iter().filter(|drive| !drive.in_use).collect();
+    let missed: Vec<&SeenDrive> = seen.drives.iter().filter(|drive| drive.is_missed()).collect();
+    let in_use = seen.drives.iter().filter(|drive| drive.in_use).count();
+    let too_few = in_use < usize::from(seen.shards);
     let left = failures_left(seen);
     let less = left.is_some_and(|left| left < seen.parity_shards);
-    if !less && (gone.is_empty() || are_made_up_for(seen)) {
+    if !less && (missed.is_empty() && !too_few || are_made_up_for(seen, too_few)) {
         return None;
     }
-    let what = match gone.len() {
+    let what = match missed.len() {
+        0 if too_few => format!("{} in use, and a segment at full width takes {}", drives_are(in_use), seen.shards),
         0 => "all drives are in use, but part of what is stored has not all of its shards".to_owned(),
         count => {
-            let names: Vec<String> = gone.iter().map(|drive| name(drive)).collect();
+            let names: Vec<String> = missed.iter().map(|drive| name(drive)).collect();
             let are = if count == 1 { "is" } else { "are" };
-            format!("{count} of {} drives {are} not in use: {}", seen.drives.len(), names.join(", "))
+            format!("{count} of {} drives {are} not in use: {}", in_use + count, names.join(", "))
         }
     };
     let left = match left {
@@ -121,50 +138,38 @@ fn drive_lost(seen: &Observation) -> Option<String> {
             "how much may still fail is known when all lanes have recovered".to_owned()
         }
         None => "nothing is stored that could be concerned".to_owned(),
-        Some(left) if !less => format!("all that is stored is whole, {}", what_may_fail(left)),
-        Some(left) => format!("{} (the store was made for the loss of {})", what_may_fail(left), seen.parity_shards),
+        Some(left) if !less => format!("all that is stored is whole, {}", what_may_fail(seen, left)),
+        Some(left) => {
+            format!("{} (the store was made for the loss of {})", what_may_fail(seen, left), seen.parity_shards)
+        }
     };
     Some(format!("{what}; {left}"))
 }
 
+fn drives_are(count: usize) -> String {
+    if count == 1 { "1 drive is".to_owned() } else { format!("{count} drives are") }
+}
+
 /// Whether nothing is missing for the drives that are out: there are enough others, and what is stored lies on them alone.
-fn are_made_up_for(seen: &Observation) -> bool {
-    let in_use = seen.drives.iter().filter(|drive| drive.in_use).count();
+fn are_made_up_for(seen: &Observation, too_few: bool) -> bool {
     let whole = !seen.lanes.is_empty() && seen.silent_lanes.is_empty() && seen.lanes.iter().all(|lane| lane.is_whole);
-    whole && seen.shards > 0 && in_use >= usize::from(seen.shards)
+    whole && seen.shards > 0 && !too_few
 }
 
 fn protection_critical(seen: &Observation) -> Option<String> {
     let left = failures_left(seen)?;
     let lost = seen.parity_shards.saturating_sub(left);
+    let advice = match seen.read_only {
+        true => "this server only reads; see to the drives before anything else",
+        false => "ship what is accepted, and replace drives before anything else",
+    };
     (lost >= 2 || lost > 0 && left == 0).then(|| {
         format!(
-            "the protection against the loss of {lost} of {} drives is used up; {}: ship what is accepted, and replace drives before anything else",
+            "the protection against the loss of {lost} of {} drives is used up; {}: {advice}",
             seen.parity_shards,
-            what_may_fail(left)
+            what_may_fail(seen, left)
         )
     })
-}
-
-fn data_lost(seen: &Observation) -> Option<String> {
-    let counts = [
-        (
-            seen.sum(|lane| lane.lost.flushes),
-            "acknowledged flushes are damaged on more drives than parity can mend: what they held is lost",
-        ),
-        (
-            seen.sum(|lane| lane.lost.segments),
-            "segments could not be read at start: their fragments are lost or out of reach",
-        ),
-        (seen.sum(|lane| lane.lost.fragments), "fragments are damaged beyond repair"),
-        (
-            seen.sum(|lane| lane.lost.flushes_possibly),
-            "flushes of the last moments before an unclean stop need drives that are absent: perhaps acknowledged",
-        ),
-    ];
-    let told = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-    let told: Vec<String> = told.collect();
-    (!told.is_empty()).then(|| format!("{}; `forebay lost` names what can be named; wipe no drive", told.join("; ")))
 }
 
 fn unclean_start(seen: &Observation) -> Option<String> {

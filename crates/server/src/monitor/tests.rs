@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use forebay_engine::OutOfReach;
 use forebay_store::DriveCounts;
 use forebay_types::Time;
 
@@ -151,7 +152,13 @@ fn damage_is_told_for_a_day_after_the_last() {
     world.seen.lanes[0].units_damaged = 3;
     world.seen.drives[2].units_damaged = 3;
     assert_eq!(world.after(1), [Alarm::DamageFound]);
-    assert!(world.words(Alarm::DamageFound).contains("3 of them on drive 2 (/d2)"));
+    assert!(world.words(Alarm::DamageFound).contains("3 of them on drive 2 (/d2); 0 units were written again."));
+    // What stays damaged is met again and again, and it is not said to be right.
+    (world.seen.lanes[0].units_mended, world.seen.lanes[0].lost.fragments) = (2, 1);
+    assert_eq!(world.after(0), [Alarm::DamageFound, Alarm::DataLost]);
+    let words = world.words(Alarm::DamageFound);
+    assert!(words.contains("2 units were written again, and what is damaged on more drives than parity"), "{words}");
+    world.seen.lanes[0].lost.fragments = 0;
     assert_eq!(world.after(DAY - 10), [Alarm::DamageFound]);
     world.seen.lanes[1].units_damaged = 1;
     assert_eq!(world.after(5), [Alarm::DamageFound]);
@@ -170,6 +177,77 @@ fn losses_are_told_as_long_as_they_last() {
         world.seen.lanes[0].lost = SeenLosses::default();
         assert_eq!(world.after(1), []);
     }
+}
+
+#[test]
+fn what_is_out_of_reach_is_told_apart_from_what_is_lost_with_the_drives_that_bring_it() {
+    let mut world = World::new();
+    world.seen.lanes.iter_mut().for_each(|lane| lane.failures_left = Some(0));
+    world.seen.drives[2].in_use = false;
+    world.seen.drives[3].in_use = false;
+    let lost = &mut world.seen.lanes[0].lost;
+    lost.out_of_reach = OutOfReach { segments: 7, bytes: 20 << 20, drives: vec![2] };
+    world.seen.lanes[1].lost.out_of_reach = OutOfReach { segments: 1, bytes: 5 << 20, drives: vec![2, 3] };
+    assert_eq!(world.after(1), [Alarm::DriveLost, Alarm::ProtectionCritical, Alarm::DataLost]);
+    assert_eq!(
+        world.words(Alarm::DataLost),
+        "out of reach, and not lost: 8 segments with 25 MiB: put back drives 2, 3, as they are, and start the server with them; `forebay lost` \
+         names what can be named; wipe no drive"
+    );
+    for alarm in [Alarm::DriveLost, Alarm::ProtectionCritical] {
+        let words = world.words(alarm);
+        assert!(words.contains("out of reach already") && !words.contains("would put"), "{words}");
+    }
+    // What the start could not read was acknowledged: nothing is perhaps.
+    world.seen.lanes[0].lost = SeenLosses { flushes_unavailable: 13, ..SeenLosses::default() };
+    world.seen.lanes[1].lost =
+        SeenLosses { out_of_reach: OutOfReach { drives: vec![3], ..OutOfReach::default() }, ..SeenLosses::default() };
+    assert!(world.after(1).contains(&Alarm::DataLost));
+    let words = world.words(Alarm::DataLost);
+    assert!(words.contains("13 flushes that the start could not read: put back drive 3, as it is"), "{words}");
+    assert!(!words.contains("perhaps") && !words.contains("unclean"), "{words}");
+}
+
+#[test]
+fn drives_that_left_long_ago_are_missed_only_when_something_lies_on_them() {
+    let mut world = World::new();
+    world.seen.shards = 4;
+    for drive in 0..2 {
+        (world.seen.drives[drive].in_use, world.seen.drives[drive].left_earlier) = (false, true);
+        world.seen.drives[drive].path = None;
+    }
+    // As at every start of such a store: its lanes have not found out what they hold.
+    for lane in &mut world.seen.lanes {
+        (lane.state, lane.failures_left) = ("recovering", None);
+    }
+    assert_eq!(world.after(1), []);
+    for lane in &mut world.seen.lanes {
+        (lane.state, lane.failures_left, lane.is_whole) = ("serving", Some(2), true);
+    }
+    assert_eq!(world.after(1), []);
+    world.seen.lanes[0].is_whole = false;
+    world.seen.drives[1].segments_alive = 3;
+    assert_eq!(world.after(1), [Alarm::DriveLost]);
+    let words = world.words(Alarm::DriveLost);
+    assert!(words.starts_with("1 of 5 drives is not in use: drive 1 (not found); "), "{words}");
+    // Nothing lies on them, and there are too few others.
+    world.seen.drives[1].segments_alive = 0;
+    world.seen.shards = 6;
+    assert_eq!(world.after(1), [Alarm::DriveLost]);
+    let words = world.words(Alarm::DriveLost);
+    assert!(words.starts_with("4 drives are in use, and a segment at full width takes 6; "), "{words}");
+}
+
+#[test]
+fn a_server_that_only_reads_is_not_asked_to_ship() {
+    let mut world = World::new();
+    (world.seen.read_only, world.seen.lanes[0].failures_left) = (true, Some(0));
+    world.after(1);
+    let words = world.words(Alarm::ProtectionCritical);
+    assert!(words.contains("this server only reads") && !words.contains("ship"), "{words}");
+    let raised = &world.monitor.findings().alarms;
+    let critical = raised.iter().find(|raised| raised.code == "FB-102").expect("raised");
+    assert!(critical.command.starts_with("dmesg"), "{}", critical.command);
 }
 
 #[test]
