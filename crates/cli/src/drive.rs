@@ -1,5 +1,6 @@
 //! `forebay drive`: the drives of a server that runs.
 
+mod leave;
 mod list;
 mod scrub;
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use forebay_client::{ChangeDrive, Class, Client, DriveChange};
 use forebay_types::DriveNumber;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::connect::AskOptions;
 use crate::failure::Failure;
@@ -31,7 +32,7 @@ then, unless there are more drives than a segment has shards: what it held is th
 `forebay status` shows how far that is.
 
 Exit codes: 1 when a scrub found what cannot be mended; 2 when the server refuses (it says why, and nothing was changed); 3 when it does not answer, or a new drive cannot
-be put in for now.";
+be put in for now, as another one is being put in.";
 
 /// The options of `drive`.
 #[derive(Debug, Args)]
@@ -96,7 +97,7 @@ struct Progress {
 }
 
 /// As the server tells it.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Replacement {
     drive: u16,
@@ -125,26 +126,13 @@ pub fn run(command: &DriveCommand, output: &Output) -> Result<(), Failure> {
     let mut client = command.ask.connect(Class::Monitor)?;
     match &command.command {
         DriveSubcommand::List => list::list(&mut client, output),
-        DriveSubcommand::Fail { drive, force } => {
-            change(&mut client, *drive, DriveChange::Fail { force: *force })?;
-            output.object(&serde_json::json!({ "drive": drive, "done": "failed" }));
-            output.line(&format!(
-                "drive {drive} is given up: it is neither written to nor read any more. What it held is computed from the other drives. \
-                 `forebay drive replace {drive} PATH` puts a new one in"
-            ));
-            Ok(())
-        }
-        DriveSubcommand::Retire { drive } => {
-            change(&mut client, *drive, DriveChange::Retire)?;
-            output.object(&serde_json::json!({ "drive": drive, "done": "retired" }));
-            output.line(&format!(
-                "drive {drive} is taken out of use: nothing more is written to it. Leave it in until `forebay drive list` shows that nothing \
-                 lives on it any more"
-            ));
-            Ok(())
-        }
+        DriveSubcommand::Fail { drive, force } => leave::fail(&mut client, *drive, *force, output),
+        DriveSubcommand::Retire { drive } => leave::retire(&mut client, *drive, output),
         DriveSubcommand::Scrub { no_wait } => scrub::scrub(&mut client, *no_wait, output),
         DriveSubcommand::Replace { drive, path, force, no_wait } => {
+            if let Some(failure) = under_way(parse(&client.status()?)?) {
+                return Err(failure);
+            }
             let change_to = DriveChange::Replace { path: path.clone(), force: *force };
             change(&mut client, *drive, change_to)?;
             if *no_wait {
@@ -161,6 +149,16 @@ pub fn run(command: &DriveCommand, output: &Output) -> Result<(), Failure> {
 
 fn change(client: &mut Client, drive: u16, change: DriveChange) -> Result<(), Failure> {
     Ok(client.change_drive(ChangeDrive { drive: DriveNumber(drive), change })?)
+}
+
+/// One drive is replaced at a time.
+fn under_way(progress: Progress) -> Option<Failure> {
+    let found = progress.replacement.filter(|found| !matches!(found.state.as_str(), "done" | "failed"))?;
+    Some(Failure::retry(format!(
+        "another drive is being replaced now ({} for drive {}: {}); nothing was changed. Type it again when that is over: `forebay drive list` shows \
+         how far it is",
+        found.path, found.drive, found.state
+    )))
 }
 
 /// Waits until the new drive is a member, and says what comes next.
@@ -196,5 +194,22 @@ fn wait(client: &mut Client, drive: u16, path: &str, output: &Output) -> Result<
                 std::thread::sleep(LOOK);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn a_replacement_that_has_to_wait_for_another_may_succeed_later() {
+        let of = |state: &str| {
+            let replacement = Replacement { state: state.to_owned(), ..Replacement::default() };
+            under_way(Progress { replacement: Some(replacement) }).map(|failure| failure.exit)
+        };
+        assert_eq!(["looking", "zeroing", "joining"].map(of), [Some(Exit::Retry); 3]);
+        assert_eq!(["done", "failed"].map(of), [None; 2]);
+        assert_eq!(under_way(Progress::default()), None);
     }
 }

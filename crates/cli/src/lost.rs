@@ -8,16 +8,18 @@ use serde_json::{Value, json};
 use crate::connect::AskOptions;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size::{date_time, human_bytes, human_count};
+use crate::size::{date_time, human_bytes, human_count, started};
 use crate::status::parse;
+use crate::status::report::Scrub;
 
 const AFTER_HELP: &str = "\
 Examples:
-  forebay lost                                   what the store knows to be lost or out of reach
+  forebay lost                                   what the server has found to be lost since it started, and what is out of reach now
   forebay lost --json | jq -r '.losses[] | select(.what == \"fragment\") | \"\\(.run)/\\(.event)/\\(.source)\"'
 
 Listed is what was found since the server started: by recovery at the start, by reads, by scrubs (`forebay drive scrub` looks at everything now) and by
-rebuilds. There are four kinds:
+rebuilds. A list that is empty after a start does not say that nothing is lost: what a read or a scrub found before it is found again only when it is
+looked at again. How much has been looked at stands in the last line. There are four kinds:
   lost                   damaged on more drives than parity makes up for
   lost-or-unknown        the same, and what would name it is gone too: the runs and events of the flush are told
   possibly-acknowledged  of the last moments before an unclean stop; drives that are missing could tell
@@ -25,7 +27,7 @@ rebuilds. There are four kinds:
 What a fragment is missed for no more (its event was rejected, deleted or released) is not listed. Each lane remembers 4096 losses, and how many more
 it found.
 
-Exit codes: 0 when nothing is lost and all is within reach; 1 when something is lost, perhaps or for certain; 3 when something is only out of
+Exit codes: 0 when nothing was found to be lost and all is within reach; 1 when something is lost, perhaps or for certain; 3 when something is only out of
 reach, or the server does not answer.";
 
 /// The options of `lost`.
@@ -68,6 +70,54 @@ struct Loss {
     found_unix_ms: Option<u64>,
 }
 
+/// How much was looked at since the start.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Looked {
+    uptime_s: f64,
+    read_only: bool,
+    lanes: Vec<LaneLooked>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LaneLooked {
+    scrub: Scrub,
+}
+
+impl Looked {
+    /// Closed segments.
+    fn segments(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.scrub.round_segments).sum()
+    }
+
+    /// Of these, looked at, or written, since the start. A round that has ended looked at all.
+    fn segments_looked_at(&self) -> u64 {
+        let looked_at =
+            |Scrub { round_ended_s, round_segments, round_segments_checked, .. }: &Scrub| match round_ended_s {
+                Some(_) => *round_segments,
+                None => *round_segments_checked,
+            };
+        self.lanes.iter().map(|lane| looked_at(&lane.scrub)).sum()
+    }
+
+    fn words(&self) -> String {
+        let (all, looked_at) = (self.segments(), self.segments_looked_at());
+        let since = format!("since this start ({})", started(self.uptime_s));
+        match (self.read_only, looked_at >= all) {
+            (true, _) => format!(
+                "{since}; a server that only reads looks at nothing by itself: `forebay doctor` does, when the server is stopped"
+            ),
+            (false, true) => format!("{since}; all {} full segments were looked at or written since", human_count(all)),
+            (false, false) => format!(
+                "{since}; {} of {} full segments were looked at or written since: `forebay drive scrub` looks at all",
+                human_count(looked_at),
+                human_count(all)
+            ),
+        }
+    }
+}
+
 /// Asks every lane and tells.
 ///
 /// # Errors
@@ -88,11 +138,20 @@ pub fn run(command: &LostCommand, output: &Output) -> Result<(), Failure> {
             }
         })?;
     }
-    output.object(&json!({ "losses": told, "not_remembered": not_remembered, "lost": counts.lost, "unavailable": counts.unavailable }));
+    let looked: Looked = parse(&client.status()?)?;
+    output.object(&json!({
+        "losses": told,
+        "not_remembered": not_remembered,
+        "lost": counts.lost,
+        "unavailable": counts.unavailable,
+        "uptime_s": looked.uptime_s,
+        "segments": looked.segments(),
+        "segments_looked_at": looked.segments_looked_at(),
+    }));
     if not_remembered > 0 {
         output.line(&format!("and {} more that are not remembered one by one", human_count(not_remembered)));
     }
-    counts.end(not_remembered, output)
+    counts.end(not_remembered, &looked, output)
 }
 
 /// What a lane knows, page by page; how many more it found.
@@ -124,19 +183,27 @@ impl Counts {
         }
     }
 
-    fn end(&self, not_remembered: u64, output: &Output) -> Result<(), Failure> {
+    fn end(&self, not_remembered: u64, looked: &Looked, output: &Output) -> Result<(), Failure> {
         let Counts { lost, possibly, unavailable } = self;
         let lost = lost + not_remembered;
         let failure = match (lost + possibly, *unavailable) {
             (0, 0) => {
-                output.line("nothing is known to be lost, and all that is stored is within reach");
+                output.line(&format!(
+                    "all that is stored is within reach, and nothing was found to be lost {}",
+                    looked.words()
+                ));
                 return Ok(());
             }
             (0, _) => Failure::retry(format!(
-                "nothing is known to be lost; {unavailable} parts of what is stored are out of reach: put back the drives that are missing, as they are"
+                "{} of what is stored out of reach: put back the drives that are missing, as they are, and start the server with them. Nothing was \
+                 found to be lost {}",
+                if *unavailable == 1 { "1 part is".to_owned() } else { format!("{unavailable} parts are") },
+                looked.words()
             )),
             (_, _) => Failure::data(format!(
-                "{lost} parts of what was stored are lost, {possibly} perhaps, and {unavailable} out of reach; wipe no drive: docs/runbook.md, FB-106"
+                "of what was stored, parts that are lost: {lost}, perhaps: {possibly}, out of reach: {unavailable}; found {}; wipe no drive: \
+                 docs/runbook.md, FB-106",
+                looked.words()
             )),
         };
         Err(Failure { told_json: true, ..failure })
@@ -161,8 +228,11 @@ fn words(lane: u16, loss: &Loss) -> String {
             range((loss.runs.0.into(), loss.runs.1.into())),
             range(loss.events)
         ),
+        "flushes" if loss.flushes == 1 => {
+            format!("1 flush of segment {segment}, of which no header can be read: nobody knows what it held")
+        }
         "flushes" => format!(
-            "{} flushes of segment {segment}, of which no header is left: nobody knows what they held",
+            "{} flushes of segment {segment}, of which no header can be read: nobody knows what they held",
             loss.flushes
         ),
         "live" => {
@@ -176,13 +246,17 @@ fn words(lane: u16, loss: &Loss) -> String {
         "possibly-acknowledged" => "POSSIBLY ACKNOWLEDGED",
         _ => "OUT OF REACH",
     };
-    let drives = |drives: &[u16]| drives.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let drives = |drives: &[u16]| match drives {
+        [drive] => format!("drive {drive}"),
+        drives => format!("drives {}", drives.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    };
     let mut why = Vec::new();
     if !loss.drives_damaged.is_empty() {
-        why.push(format!("damaged on drives {}", drives(&loss.drives_damaged)));
+        why.push(format!("damaged on {}", drives(&loss.drives_damaged)));
     }
     if !loss.drives_missing.is_empty() {
-        why.push(format!("drives {} are missing", drives(&loss.drives_missing)));
+        let are = if loss.drives_missing.len() == 1 { "is" } else { "are" };
+        why.push(format!("{} {are} missing", drives(&loss.drives_missing)));
     }
     why.push(match loss.found_by.as_str() {
         "start" => "found at the start".to_owned(),

@@ -1,5 +1,7 @@
 //! Sizes as people write them: `1GiB`, `512MiB`, `10GB`, `4096`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// The units that are understood, in small letters.
 const UNITS: [(&str, u64); 10] = [
     ("", 1),
@@ -68,6 +70,12 @@ pub fn date_time(unix_ms: u64) -> String {
     let Some(moment) = moment else { return format!("{unix_ms} ms after 1970") };
     let (date, (hour, minute, second)) = (moment.date(), moment.to_hms());
     format!("{date} {hour:02}:{minute:02}:{second:02}.{:03} UTC", unix_ms % 1000)
+}
+
+/// When a server that has run for so many seconds was started, for a person.
+pub fn started(uptime_s: f64) -> String {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    date_time(((now_s - uptime_s).max(0.0) * 1000.0) as u64)
 }
 
 /// A count for a person: `1,234,567`.

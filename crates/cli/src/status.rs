@@ -2,6 +2,7 @@
 
 mod health;
 pub(crate) mod report;
+mod safety;
 mod screen;
 
 use std::io::{self, IsTerminal};
@@ -30,13 +31,13 @@ Examples:
 The first lines tell the store and its health, with every reason:
   OK    nothing is to be done
   WARN  nothing is lost and everything is served; something is to be done (a drive is out, space runs short, ...)
-  ERR   data are lost, or nothing can be written for now
+  ERR   data are lost or out of reach, or nothing can be written for now
 Reasons that begin with a code (FB-101) are alarms, with the command to type first and the section of docs/runbook.md; the same
 codes are in the server's log and its metrics. With --json the server's object has them under `alarms`, and `health` and
 `health_reasons` besides; sizes are bytes, `time_left_s` is null while the store does not fill.
 
 Exit codes: 0 for OK and WARN; 1 for ERR when data are lost or damaged; 3 for ERR when nothing can be written for now (full,
-unavailable, too few drives), and when the server does not answer. With --watch only the answers count: Ctrl-C ends it.
+unavailable, too few drives) or something is only out of reach, and when the server does not answer. With --watch only the answers count: Ctrl-C ends it.
 With --watch --json there is one object on one line each second.";
 
 /// The options of `status`.

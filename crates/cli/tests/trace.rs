@@ -122,7 +122,7 @@ fn what_is_rejected_deleted_incomplete_or_unknown_is_told_so() {
     );
     let unknown = server.run(&["trace", "5/4"]).expect(1);
     unknown.says("nothing of event 5/4 was ever seen here");
-    has(&text(&unknown), &["of run 5 this lane has 1 events, from 3 to 3, 1 of them undecided; 2 more are over"]);
+    has(&text(&unknown), &["of run 5 this lane has 1 event, from 3 to 3, 1 of them undecided; 2 more are over"]);
     has(&text(&server.run(&["trace", "6/4"]).expect(1)), &["nothing of run 6 was ever seen"]);
     server.put("5/1/2", b"late").expect(0);
     has(&text(&server.run(&["trace", "5/1"]).expect(0)), &["late put: source 2 with 4 bytes came 20"]);
@@ -138,7 +138,7 @@ fn exactly_what_is_lost_is_listed() {
         server.put(&format!("1/{event}/1"), &noise(event, 100_000)).expect(0);
     }
     let sound = server.run(&["lost"]).expect(0);
-    assert_eq!(text(&sound), "nothing is known to be lost, and all that is stored is within reach\n");
+    has(&text(&sound), &["all that is stored is within reach, and nothing was found to be lost since this start (20"]);
     server.terminate().expect(0);
 
     // A store of 4+1 that misses two drives serves what it can for reading alone.
@@ -147,6 +147,14 @@ fn exactly_what_is_lost_is_listed() {
     has(&text(&out_of_reach), &["OUT OF REACH: ", "drives 3, 4 are missing"]);
     out_of_reach.says("put back the drives that are missing");
     server.run(&["drive", "scrub"]).expect(2).says("started read-only and mends nothing");
+    // The stop was in order: all of it was acknowledged, and nothing is lost.
+    let status = server.run(&["status", "--json"]).expect(3).json();
+    assert_eq!((&status["totals"]["flushes_possibly_lost"], &status["totals"]["flushes_lost"]), (&0.into(), &0.into()));
+    let screen = text(&server.run(&["status"]).expect(3));
+    has(&screen, &["FB-106 data-lost: out of reach, and not lost: ", "put back drives 3, 4", "nothing is written"]);
+    for words in ["perhaps", "new data are written", "1 (degraded)", "forebay record", "the rest within about"] {
+        assert!(!screen.contains(words), "{words:?} is in\n{screen}");
+    }
     server.terminate().expect(0);
 
     // Two drives are written over while the server runs, from the first byte of data on, as a trace tells it.
@@ -175,12 +183,27 @@ fn exactly_what_is_lost_is_listed() {
     assert!(!lost.is_empty(), "two of five drives are gone");
     server.get(&format!("1/{}/1", lost[0])).expect(1).says("`forebay lost`");
     let words = server.run(&["lost"]).expect(1);
-    words.says("parts of what was stored are lost");
+    words.says("of what was stored, parts that are lost: ");
     has(&text(&words), &[&format!("LOST: fragment 1/{}/1 (97.7 KiB)", lost[0]), "damaged on drives 1, 2"]);
-    server.run(&["trace", &format!("1/{}", lost[0])]).expect(1).says("`forebay lost` says why");
+    let traced = server.run(&["trace", &format!("1/{}", lost[0])]).expect(1);
+    traced.says("`forebay lost` says why");
+    has(
+        &text(&traced),
+        &["4+1: DAMAGED on more drives than parity makes up for", "the header is there; what is behind it"],
+    );
+    assert!(!text(&traced).contains("may fail"), "{}", text(&traced));
     let screen = text(&server.run(&["status"]).expect(1));
     has(&screen, &["losses      ", "FB-106 data-lost", "forebay lost; see docs/runbook.md"]);
     assert!(screen.lines().count() < 40, "it fits a screen:\n{screen}");
+    // A start knows nothing of what was found before it, and says how little it has looked at.
+    server.terminate().expect(0);
+    let server = drives.serve();
+    has(
+        &text(&server.run(&["lost"]).expect(0)),
+        &["were looked at or written since: `forebay drive scrub` looks at all"],
+    );
+    server.run(&["drive", "scrub"]).expect(1);
+    server.run(&["lost"]).expect(1).says("full segments were looked at or written since");
     for event in lost {
         server.run(&["delete", &format!("1/{event}")]).expect(0);
     }

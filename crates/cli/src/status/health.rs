@@ -41,9 +41,10 @@ pub struct Reason {
 }
 
 /// The exit code that a script goes by, unless all is well or only something is to be done: 1 when data are lost or damaged, 3 when
-/// nothing can be written for now.
+/// nothing can be written for now, or something is out of reach and nothing lost.
 pub fn exit(report: &Report) -> Option<Exit> {
-    let lost = report.alarms.iter().any(|alarm| alarm.effect == "lost");
+    let is_only_out_of_reach = report.totals.is_out_of_reach() && !report.totals.has_losses();
+    let lost = report.alarms.iter().any(|alarm| alarm.effect == "lost") && !is_only_out_of_reach;
     let error = level(&reasons(report)) == Level::Error;
     error.then_some(if lost { Exit::Data } else { Exit::Retry })
 }
@@ -136,12 +137,20 @@ mod tests {
     fn each_fault_has_its_reason_and_its_exit_code() {
         type Fault = (Level, Option<Exit>, fn(&mut Report));
         let (warn, error) = (Level::Warn, Level::Error);
-        let faults: [Fault; 11] = [
+        let faults: [Fault; 13] = [
             (warn, None, |r| r.alarms.push(alarm("safe"))),
             (warn, None, |r| r.alarms.push(alarm("less-protected"))),
             (warn, None, |r| r.alarms.push(alarm("at-risk"))),
             (error, Some(Exit::Retry), |r| r.alarms.push(alarm("refused"))),
             (error, Some(Exit::Data), |r| r.alarms.push(alarm("lost"))),
+            (error, Some(Exit::Retry), |r| {
+                r.alarms.push(alarm("lost"));
+                r.totals.out_of_reach.segments = 8;
+            }),
+            (error, Some(Exit::Data), |r| {
+                r.alarms.push(alarm("lost"));
+                (r.totals.out_of_reach.segments, r.totals.fragments_known_lost) = (8, 1);
+            }),
             (warn, None, |r| r.lanes[0].width = Some((3, 1))),
             (warn, None, |r| r.totals.counters.fragments_stored_less_parity = 7),
             (warn, None, |r| r.warnings.push("something".into())),

@@ -24,6 +24,8 @@ pub struct Report {
     pub drives: Vec<Drive>,
     /// Drives that failed since the start.
     pub drives_failed: u64,
+    /// Whether it was started for reading alone.
+    pub read_only: bool,
     /// Whether the store was stopped in order before this start.
     pub started_clean: bool,
     /// What an operator should know.
@@ -64,8 +66,10 @@ pub struct Drive {
     pub number: u16,
     /// Where it is.
     pub path: Option<String>,
-    /// `member`, `failed`, `out` or `absent`.
+    /// `member`, `failed`, `retired`, `out`, `absent` or `gone`.
     pub state: String,
+    /// Segments that have a shard on it; absent when that is not known yet.
+    pub segments_alive: Option<u64>,
     /// Why it was taken out.
     pub reason: Option<String>,
     /// Bytes written to it since the start.
@@ -76,8 +80,10 @@ pub struct Drive {
     pub write_errors: u64,
     /// See `write_errors`.
     pub read_errors: u64,
-    /// Units that were damaged on it and put right from the others.
+    /// Units that were damaged on it, those that stay so once more whenever they were met.
     pub units_damaged: u64,
+    /// Of what was damaged on it, written again.
+    pub units_mended: u64,
     /// How long a write took in the last minute.
     pub write_latency_s: Option<f64>,
     /// How much of its life is over, as the drive says.
@@ -100,10 +106,46 @@ pub struct Lane {
     pub width: Option<(u8, u8)>,
     /// How many more drives may fail before something stored in it is out of reach; absent when nothing is.
     pub failures_left: Option<u8>,
+    /// What of it cannot be read now.
+    pub out_of_reach: OutOfReach,
+    /// Drives that it writes to, and reads from.
+    pub drives_written: Vec<u16>,
+    /// See `drives_written`.
+    pub drives_read: Vec<u16>,
     /// What is made anew in it.
     pub rebuild: Rebuild,
     /// What is looked at in it.
     pub scrub: Scrub,
+    /// What is moved in it to make room.
+    pub compaction: Compaction,
+}
+
+/// What is stored and cannot be read now, as too few of its drives answer; of a lane, or summed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct OutOfReach {
+    /// Segments that were read at the start.
+    pub segments: u64,
+    /// Bytes of the fragments in them.
+    pub bytes: u64,
+    /// Of a lane: drives that would bring it.
+    pub drives: Vec<u16>,
+}
+
+/// What is moved to make room; of a lane, or summed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Compaction {
+    /// Of a lane: a segment is emptied.
+    pub is_running: bool,
+    /// Fragments that were moved.
+    pub fragments_moved: u64,
+    /// Accepted events that were moved, each as one record.
+    pub events_joined: u64,
+    /// Bytes that were written for it.
+    pub bytes_moved: u64,
+    /// Segments that cannot be emptied.
+    pub segments_stuck: u64,
 }
 
 /// What lay on drives that are gone; of a lane, or summed.
@@ -114,6 +156,8 @@ pub struct Rebuild {
     pub shards_missing: u64,
     /// Bytes that are to be written for them.
     pub bytes_left: u64,
+    /// Segments that are worked on or wait.
+    pub segments_waiting: u64,
     /// Segments of which something is missing that cannot be made.
     pub segments_stuck: u64,
     /// What is waited for.
@@ -125,7 +169,12 @@ pub struct Rebuild {
 impl Rebuild {
     /// Whether something is missing, and nothing needed to make it.
     pub fn goes_on(&self) -> bool {
-        self.shards_missing > 0 && self.waits_for.is_none()
+        self.shards_missing > 0 && self.waits_for.is_none() && !self.is_stuck()
+    }
+
+    /// Whether all that is missing cannot be made.
+    pub fn is_stuck(&self) -> bool {
+        self.segments_stuck > 0 && self.segments_waiting == 0
     }
 }
 
@@ -195,12 +244,18 @@ pub struct Totals {
     pub rates: Rates,
     /// Segments that hold data.
     pub segments: u64,
-    /// Flushes that could not be put together because drives were absent.
+    /// What cannot be read now.
+    pub out_of_reach: OutOfReach,
+    /// Flushes of the last moments before an unclean stop that could not be put together because drives were absent.
     pub flushes_possibly_lost: u64,
+    /// Acknowledged flushes that could not, for the same reason.
+    pub flushes_unavailable: u64,
     /// Acknowledged flushes that are damaged beyond repair.
     pub flushes_lost: u64,
     /// Segments that could not be read at start.
     pub segments_unreadable: u64,
+    /// Of these, those of which drives were absent.
+    pub segments_unavailable: u64,
     /// Fragments that are known to be lost.
     pub fragments_known_lost: u64,
     /// What lay on drives that are gone.
@@ -209,8 +264,33 @@ pub struct Totals {
     pub rebuild_left_s: Option<f64>,
     /// What is looked at.
     pub scrub: Scrub,
+    /// What is moved to make room.
+    pub compaction: Compaction,
     /// Counters since the start.
     pub counters: Counters,
+}
+
+impl Totals {
+    /// Whether something is lost, or perhaps.
+    pub fn has_losses(&self) -> bool {
+        let unreadable = self.segments_unreadable.saturating_sub(self.segments_unavailable);
+        self.fragments_known_lost + self.flushes_lost + self.flushes_possibly_lost + unreadable > 0
+    }
+
+    /// Whether something is out of reach, and not lost.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.out_of_reach.segments + self.flushes_unavailable + self.segments_unavailable > 0
+    }
+}
+
+impl Report {
+    /// Drives that would bring what is out of reach.
+    pub fn drives_needed(&self) -> Vec<u16> {
+        let mut drives: Vec<u16> = self.lanes.iter().flat_map(|lane| lane.out_of_reach.drives.clone()).collect();
+        drives.sort_unstable();
+        drives.dedup();
+        drives
+    }
 }
 
 /// What comes and goes, over the last minute.
@@ -269,7 +349,7 @@ pub struct Counters {
     pub fragments_read_degraded: u64,
     /// Fragments found damaged beyond repair.
     pub fragments_lost: u64,
-    /// Units put right from the others.
+    /// Units that were damaged.
     pub units_damaged: u64,
     /// Bytes written to drives.
     pub media_bytes_written: u64,

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::health;
-use super::report::{Drive, Lane, Report, Totals};
+use super::report::{Drive, Report, Totals};
+use super::safety::{compaction, losses, protection, rebuild, scrub};
 use crate::size::{human_bytes, human_count};
 
 /// What changed in a second.
@@ -56,7 +57,10 @@ pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
     lanes(report, &mut row);
     row("rebuild", rebuild(report));
     row("scrub", scrub(report));
-    row("losses", losses(&report.totals));
+    row("losses", losses(report));
+    if let Some(words) = compaction(report) {
+        row("compaction", words);
+    }
     contents(&report.totals, &mut row);
     since_start(report, &mut row);
     if let Some(rates) = rates {
@@ -68,9 +72,17 @@ pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
 
 fn drives(report: &Report, row: &mut impl FnMut(&str, String)) {
     let members = report.drives.iter().filter(|drive| drive.state == "member").count();
-    let failed = report.drives_failed;
-    row("drives", format!("{members} of {} in use, {failed} failed since the start", report.drives.len()));
-    for drive in &report.drives {
+    // Of those that left long ago only the ones matter on which something lies.
+    let is_over = |drive: &&Drive| drive.state == "gone" && drive.segments_alive == Some(0);
+    let over = report.drives.iter().filter(is_over).count();
+    let earlier = match over {
+        0 => String::new(),
+        1 => "; 1 more left earlier, and nothing lies on it any more".to_owned(),
+        over => format!("; {over} more left earlier, and nothing lies on them any more"),
+    };
+    let all = report.drives.len() - over;
+    row("drives", format!("{members} of {all} in use, {} failed since the start{earlier}", report.drives_failed));
+    for drive in report.drives.iter().filter(|drive| !is_over(drive)) {
         let path = drive.path.as_deref().unwrap_or("(not found)");
         let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         row("", format!("{:>3} {:<7} {path}{reason}{}", drive.number, drive.state, work(drive)));
@@ -106,89 +118,15 @@ fn date_in(seconds: f64) -> Option<time::Date> {
 
 fn lanes(report: &Report, row: &mut impl FnMut(&str, String)) {
     let full = (report.data_shards, report.parity_shards);
+    let nothing = if report.read_only { "nothing is written" } else { "no segment can be written" };
     let width = report.lanes.iter().filter_map(|lane| lane.width).min().map_or_else(
-        || "no segment can be written".to_owned(),
+        || nothing.to_owned(),
         |(data, parity)| {
             let degraded = if (data, parity) == full { "" } else { " (degraded)" };
             format!("writing {data}+{parity}{degraded}")
         },
     );
-    row("lanes", format!("{} {}, {width}{}", report.lanes.len(), report.state, protection(&report.lanes)));
-}
-
-/// How many more drives may fail, and where it is the fewest when it is not the same everywhere.
-fn protection(lanes: &[Lane]) -> String {
-    let left = || lanes.iter().filter_map(|lane| Some((lane.failures_left?, lane.lane)));
-    let Some((least, worst)) = left().min() else { return String::new() };
-    let drives = if least == 1 { "drive" } else { "drives" };
-    let place = if left().all(|(other, _)| other == least) { String::new() } else { format!(" (lane {worst})") };
-    format!("; {least} more {drives} may fail{place}")
-}
-
-/// What is made anew of what lay on drives that are gone, and when that will be done.
-fn rebuild(report: &Report) -> String {
-    let Totals { rebuild, rates, rebuild_left_s, .. } = &report.totals;
-    if rebuild.shards_missing == 0 && rebuild.segments_stuck == 0 {
-        return "nothing is to be made anew".to_owned();
-    }
-    let waits = report.lanes.iter().find_map(|lane| Some((lane.lane, lane.rebuild.waits_for.as_deref()?)));
-    let goes_on = report.lanes.iter().any(|lane| lane.rebuild.goes_on());
-    let rate = human_bytes(rates.rebuilt_bytes_per_s);
-    let progress = match (waits, rebuild_left_s) {
-        (Some((_, what)), _) if !goes_on => format!("waits for {what}"),
-        (Some((lane, what)), _) => format!("{rate}/s; lane {lane} waits for {what}"),
-        (None, Some(left)) => format!("{rate}/s, done in about {}", human_time(*left)),
-        (None, None) => format!("{rate}/s"),
-    };
-    let stuck = match rebuild.segments_stuck {
-        0 => String::new(),
-        stuck => format!("; {} segments cannot be made whole without the drives that are out", human_count(stuck)),
-    };
-    let (shards, left) = (human_count(rebuild.shards_missing), human_bytes(rebuild.bytes_left));
-    let lie = if rebuild.shards_missing == 1 { "shard lies" } else { "shards lie" };
-    format!("{shards} {lie} on no drive in use, {left} are left to make, {progress}{stuck}")
-}
-
-/// How much of the round is looked at, and when the last one ended.
-fn scrub(report: &Report) -> String {
-    let Totals { scrub, rates, .. } = &report.totals;
-    let period_s = report.lanes.iter().map(|lane| lane.scrub.period_s).max().unwrap_or(0);
-    let damage = match (scrub.flushes_mended, scrub.flushes_not_mended) {
-        (0, 0) => String::new(),
-        (mended, 0) => format!("; damage in {} flushes was mended", human_count(mended)),
-        (mended, not) => format!("; damage in {} flushes was mended, in {} not", human_count(mended), human_count(not)),
-    };
-    if period_s == 0 {
-        return format!("never by itself; `forebay drive scrub` does it{damage}");
-    }
-    let (done, all) = (scrub.round_segments_checked, scrub.round_segments);
-    // Each segment has its turn within a period: at worst the rest comes evenly until its end.
-    let left_s = (all - done.min(all)) as f64 / all.max(1) as f64 * period_s as f64;
-    let left = if done >= all { String::new() } else { format!(", the rest within about {}", human_time(left_s)) };
-    // The store has been looked at whole when its last lane has.
-    let ended = report.lanes.iter().filter(|lane| lane.scrub.round_segments > 0).map(|lane| lane.scrub.round_ended_s);
-    let ended = ended.reduce(|a, b| Some(a?.max(b?))).flatten();
-    let ended =
-        ended.map_or("none has ended since the start".to_owned(), |s| format!("the last ended {} ago", human_time(s)));
-    format!(
-        "round: {} of {} segments{left}, {}/s; {ended}; one each {}{damage}",
-        human_count(done),
-        human_count(all),
-        human_bytes(rates.scrubbed_bytes_per_s),
-        human_time(period_s as f64)
-    )
-}
-
-fn losses(totals: &Totals) -> String {
-    let counts = [
-        (totals.fragments_known_lost, "fragments are lost"),
-        (totals.flushes_lost, "acknowledged flushes are lost"),
-        (totals.segments_unreadable, "segments are lost or out of reach"),
-        (totals.flushes_possibly_lost, "flushes before the last stop were perhaps acknowledged"),
-    ];
-    let told = counts.into_iter().filter(|(count, _)| *count > 0);
-    let told: Vec<String> = told.map(|(count, words)| format!("{} {words}", human_count(count))).collect();
-    if told.is_empty() { "none is known".to_owned() } else { format!("{}; `forebay lost` says which", told.join(", ")) }
+    row("lanes", format!("{} {}, {width}{}", report.lanes.len(), report.state, protection(report)));
 }
 
 /// Who is slowed because the store, or its index, fills.
@@ -368,7 +306,6 @@ pub fn human_time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Rebuild;
     use super::*;
 
     const STATUS: &str = r#"{"store":"0190b3a4-0000-4000-8000-000000000000","epoch":3,"data_shards":4,"parity_shards":1,
@@ -407,7 +344,7 @@ mod tests {
             "writing 3+1 (degraded); 0 more drives may fail",
             "rebuild     7 shards lie on no drive in use, 1.00 GiB are left to make, 2.00 MiB/s, done in about 1 min 30 s",
             "scrub       round: 30 of 40 segments, the rest within about 6 h 0 min, 4.00 KiB/s; the last ended 1 h 0 min ago; one each 1 d 0 h",
-            "losses      3 fragments are lost, 1 flushes before the last stop were perhaps acknowledged; `forebay lost` says which",
+            "losses      3 fragments are lost, 1 flush before the last stop was perhaps acknowledged; `forebay lost` says which",
             "1.00 GiB free of 2.00 GiB (50.0 %)",
             "full in 2 h 0 min",
             "8 are free, 2 are kept",
@@ -440,47 +377,36 @@ mod tests {
     }
 
     #[test]
-    fn the_lane_with_the_least_protection_is_named() {
-        let lanes = |left: &[Option<u8>]| -> Vec<Lane> {
-            let lane = |(lane, left): (usize, &Option<u8>)| Lane {
-                lane: lane as u16,
-                failures_left: *left,
-                ..Lane::default()
-            };
-            left.iter().enumerate().map(lane).collect()
+    fn drives_that_left_long_ago_are_summed_up() {
+        let drive = |number, state: &str, segments_alive| Drive {
+            number,
+            state: state.to_owned(),
+            segments_alive,
+            ..Drive::default()
         };
-        assert_eq!(protection(&lanes(&[None, None])), "");
-        assert_eq!(protection(&lanes(&[None, Some(1), Some(1)])), "; 1 more drive may fail");
-        assert_eq!(protection(&lanes(&[Some(2), Some(2), Some(0)])), "; 0 more drives may fail (lane 2)");
+        let told = |drives| {
+            let mut rows = Vec::new();
+            super::drives(&Report { drives, ..Report::default() }, &mut |_: &str, words: String| rows.push(words));
+            rows
+        };
+        let rows = told(vec![drive(0, "gone", Some(0)), drive(1, "gone", Some(3)), drive(2, "member", Some(3))]);
+        assert_eq!(rows.len(), 3, "{rows:?}");
+        assert_eq!(
+            rows[0],
+            "1 of 2 in use, 0 failed since the start; 1 more left earlier, and nothing lies on it any more"
+        );
+        assert_eq!(told(vec![drive(0, "gone", None)]).len(), 2, "what lies there is not known yet");
     }
 
     #[test]
-    fn a_rebuild_that_waits_says_for_what_and_not_when_it_ends() {
-        let rebuild = |waits_for: Option<&str>| Rebuild {
-            shards_missing: 1,
-            bytes_left: 1 << 20,
-            waits_for: waits_for.map(str::to_owned),
-            ..Rebuild::default()
-        };
-        let of = |lanes: &[Option<&str>], rebuild_left_s| {
-            let mut report = Report::default();
-            let lane = |(lane, waits): (usize, &Option<&str>)| Lane {
-                lane: lane as u16,
-                rebuild: rebuild(*waits),
-                ..Lane::default()
-            };
-            report.lanes = lanes.iter().enumerate().map(lane).collect();
-            report.totals.rebuild = rebuild(None);
-            // It is the rate of the last minute: something was made in it.
-            report.totals.rates.rebuilt_bytes_per_s = 1 << 20;
-            report.totals.rebuild_left_s = rebuild_left_s;
-            super::rebuild(&report)
-        };
-        let shard = "1 shard lies on no drive in use, 1.00 MiB are left to make";
-        assert_eq!(of(&[Some("a drive")], None), format!("{shard}, waits for a drive"));
-        assert_eq!(of(&[None, Some("space")], None), format!("{shard}, 1.00 MiB/s; lane 1 waits for space"));
-        assert_eq!(of(&[None], Some(1.0)), format!("{shard}, 1.00 MiB/s, done in about 1 s"));
-        assert_eq!(of(&[None], None), format!("{shard}, 1.00 MiB/s"));
+    fn a_server_that_only_reads_promises_nothing_else() {
+        let mut report: Report = serde_json::from_str(STATUS).expect("a status");
+        (report.read_only, report.state, report.lanes[0].width) = (true, "read-only".to_owned(), None);
+        let screen = screen("127.0.0.1:7420", &report, None);
+        for words in ["1 read-only, nothing is written", "rebuild     none: ", "scrub       none: "] {
+            assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
+        }
+        assert!(!screen.contains("new data are written") && !screen.contains("degraded)\n"), "{screen}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub fn lines(key: EventKey, trace: &Trace, files: Option<&FoundInFiles>) -> Vec<
     lines.extend(known_of_run(key, trace));
     lines.extend(arrivals(trace));
     lines.extend(missing(trace));
-    lines.extend(trace.flushes.iter().flat_map(flush_lines));
+    lines.extend(trace.flushes.iter().flat_map(|flush| flush_lines(flush, &trace.fragments)));
     let late = trace.late_puts.iter().map(|put| {
         let came = put.came_unix_ms.map_or("at an unknown time".to_owned(), date_time);
         format!("  late put: source {} with {} bytes came {came}, was acknowledged and dropped", put.source, put.bytes)
@@ -82,9 +82,10 @@ fn known_of_run(key: EventKey, trace: &Trace) -> Option<String> {
     };
     let range = run.range.map_or(String::new(), |(first, last)| format!(", from {first} to {last}"));
     Some(format!(
-        "  of run {} this lane has {} events{range}, {} of them undecided; {} more are over",
+        "  of run {} this lane has {} {}{range}, {} of them undecided; {} more are over",
         key.run,
         human_count(run.events),
+        if run.events == 1 { "event" } else { "events" },
         human_count(run.undecided),
         human_count(run.over)
     ))
@@ -140,8 +141,11 @@ fn missing(trace: &Trace) -> Option<String> {
     Some(format!("  {missing} expected {} not come{which}", if missing == 1 { "source has" } else { "sources have" }))
 }
 
-fn flush_lines(flush: &Flush) -> Vec<String> {
+fn flush_lines(flush: &Flush, fragments: &[Fragment]) -> Vec<String> {
+    let lies_there = |fragment: &&Fragment| fragment.segment == flush.segment && fragment.flush == Some(flush.flush);
+    let is_lost = fragments.iter().filter(lies_there).any(|fragment| fragment.is_lost);
     let left = match flush.failures_left {
+        _ if is_lost => "DAMAGED on more drives than parity makes up for; `forebay lost` says on which".to_owned(),
         Some(1) => "1 more drive may fail".to_owned(),
         Some(left) => format!("{left} more drives may fail"),
         None => "OUT OF REACH: too few of its drives are there".to_owned(),
@@ -152,6 +156,7 @@ fn flush_lines(flush: &Flush) -> Vec<String> {
     );
     let shard = |shard: &super::report::Shard| {
         let state = match shard.state.as_str() {
+            "there" if is_lost => "  the header is there; what is behind it was not looked at now".to_owned(),
             "there" => String::new(),
             "drive-missing" => "  the drive is not there".to_owned(),
             "unreadable" => "  the drive does not give it".to_owned(),

@@ -50,21 +50,71 @@ fn a_drive_that_data_need_is_given_up_only_by_force_and_comes_back_with_the_next
     let mut store = Store::make(5, 32, "");
     let server = store.serve();
     store.fill(&server, 1, 2000);
-    drive_command(&server, &["fail", "2"]).expect(0);
+    let told = text(&drive_command(&server, &["fail", "2"]).expect(0));
+    for words in [
+        "made anew when there is a drive for it: `forebay drive replace 2 PATH`",
+        "NO MORE DRIVE MAY FAIL",
+        "written 3+1 instead of 4+1",
+    ] {
+        assert!(told.contains(words), "{words:?} is not in {told}");
+    }
+    assert_eq!(server.status()["drives_failed"], 1);
     let words = ["out of reach without drive 3; nothing was changed", "forebay drive retire", "--force"];
     refused(drive_command(&server, &["fail", "3"]), &words);
     assert_eq!(states(&list(&server)), ["member", "member", "failed", "member", "member"]);
     store.verify(&server);
-    drive_command(&server, &["fail", "3", "--force"]).expect(0);
+    let told = text(&drive_command(&server, &["fail", "3", "--force"]).expect(0));
+    assert!(told.contains("OUT OF REACH now") && told.contains("do not wipe it"), "{told}");
     assert_eq!(drive(&list(&server), 3)["state"], "failed");
+    says_that_it_is_out_of_reach(&server);
     let (_, missing) = super::common::load::compare(&mut server.client("test"), &store.ids);
     assert!(!missing.is_empty() && missing.iter().all(|words| words.contains("unavailable")), "{missing:?}");
-    server.kill();
+    let log = server.kill();
+    for words in
+        ["wanted to change a drive (given up)", "and was refused: something that is stored", "given up by force, as "]
+    {
+        assert!(log.contains(words), "{words:?} is not in {log}");
+    }
     let server = store.serve();
     assert_eq!(states(&list(&server)), ["member", "member", "out", "out", "member"]);
     store.verify(&server);
     wait_until(&server, |_| total(&server, "/rebuild/segments_waiting") > 0);
-    refused(drive_command(&server, &["retire", "3"]), &["drive 3 is no member of the store; nothing was changed"]);
+    let words = ["drive 3 is no member of the store; nothing was changed", "made anew", "forebay drive replace 3 PATH"];
+    refused(drive_command(&server, &["retire", "3"]), &words);
+}
+
+fn text(ran: &Ran) -> String {
+    String::from_utf8(ran.stdout.clone()).expect("UTF-8")
+}
+
+/// Everywhere: nothing is lost, something cannot be read now, and drives 2 and 3 would bring it.
+fn says_that_it_is_out_of_reach(server: &Server) {
+    let status = server.run(&["status", "--json"]).expect(3).json();
+    let totals = &status["totals"];
+    assert!(totals["out_of_reach"]["segments"].as_u64() > Some(0), "{totals}");
+    assert!(totals["out_of_reach"]["bytes"].as_u64() > Some(0), "{totals}");
+    assert_eq!((&status["health"], &status["drives_failed"]), (&"ERR".into(), &2.into()));
+    let alarms = status["alarms"].as_array().expect("a list");
+    let alarm = alarms.iter().find(|alarm| alarm["code"] == "FB-106").expect("it is raised");
+    let words = alarm["words"].as_str().expect("words");
+    assert!(words.starts_with("out of reach, and not lost: ") && words.contains("put back drives 2, 3"), "{words}");
+    let screen = text(&server.run(&["status"]).expect(3));
+    for words in ["put back drives 2, 3", "some of what is stored is OUT OF REACH", "out of reach already"] {
+        assert!(screen.contains(words), "{words:?} is not in\n{screen}");
+    }
+    assert!(!screen.contains("more drives may fail"), "{screen}");
+    server.run(&["lost"]).expect(3).says("Nothing was found to be lost since this start");
+    assert_eq!(list(server)["out_of_reach"]["drives"], serde_json::json!([2, 3]));
+}
+
+#[test]
+fn a_server_that_only_reads_changes_no_drive() {
+    let store = Store::make(5, 32, "");
+    let server = store.serve_on(&["--read-only"], &store.paths);
+    for words in [&["fail", "1"][..], &["fail", "1", "--force"], &["retire", "1"]] {
+        refused(drive_command(&server, words), &["started read-only and changes no drive; nothing was changed"]);
+    }
+    assert!(!server.run(&["drive", "fail", "1"]).stderr.contains("--force"), "what is advised is not refused");
 }
 
 #[test]
@@ -73,10 +123,15 @@ fn so_many_drives_stay_that_the_store_can_write() {
     let server = store.serve();
     store.fill(&server, 1, 100);
     drive_command(&server, &["retire", "0"]).expect(0);
-    drive_command(&server, &["retire", "1"]).expect(0);
+    let told = text(&drive_command(&server, &["retire", "1"]).expect(0));
+    let words =
+        "Drives in use: 3, and a segment takes 5: what lives on it is made anew only when a new drive is put in";
+    assert!(told.contains(words), "{told}");
     let words = ["without drive 2 2 of 3 members would be left", "nothing was changed. Put a new drive in first"];
     refused(drive_command(&server, &["retire", "2"]), &words);
     refused(drive_command(&server, &["fail", "2", "--force"]), &words);
+    let ran = drive_command(&server, &["fail", "2"]).expect(2);
+    assert!(ran.stderr.contains("Put a new drive in first") && !ran.stderr.contains("--force"), "{}", ran.stderr);
     store.fill(&server, 2, 100);
     store.verify(&server);
     store.replace(&server, 0, "new");
