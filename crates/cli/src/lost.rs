@@ -195,9 +195,12 @@ impl Counts {
                 return Ok(());
             }
             (0, _) => Failure::retry(format!(
-                "{} of what is stored out of reach: put back the drives that are missing, as they are, and start the server with them. Nothing was \
+                "{} out of reach: put back the drives that are missing, as they are, and start the server with them. Nothing was \
                  found to be lost {}",
-                if *unavailable == 1 { "1 part is".to_owned() } else { format!("{unavailable} parts are") },
+                match unavailable {
+                    1 => "1 part of what is stored is".to_owned(),
+                    parts => format!("{parts} parts of what is stored are"),
+                },
                 looked.words()
             )),
             (_, _) => Failure::data(format!(

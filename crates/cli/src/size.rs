@@ -72,10 +72,11 @@ pub fn date_time(unix_ms: u64) -> String {
     format!("{date} {hour:02}:{minute:02}:{second:02}.{:03} UTC", unix_ms % 1000)
 }
 
-/// When a server that has run for so many seconds was started, for a person.
+/// When a server that has run for so many seconds was started, for a person: to the second.
 pub fn started(uptime_s: f64) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    date_time(((now_s - uptime_s).max(0.0) * 1000.0) as u64)
+    let moment = date_time((now_s - uptime_s).max(0.0).round() as u64 * 1000);
+    moment.replace(".000 ", " ")
 }
 
 /// A count for a person: `1,234,567`.

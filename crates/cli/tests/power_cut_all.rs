@@ -200,7 +200,7 @@ impl Volatile {
 /// All drives are there: what a cut left torn was not acknowledged, and the server knows it.
 fn see_no_loss(client: &mut Client) {
     let status: Value = serde_json::from_str(&client.status().expect("answered")).expect("JSON");
-    for key in ["flushes_lost", "flushes_possibly_lost", "segments_unreadable"] {
+    for key in ["flushes_lost", "flushes_possibly_lost", "flushes_unavailable", "segments_unreadable"] {
         assert_eq!(status["totals"][key], 0, "{key}: {status}");
     }
     assert_eq!(status["totals"]["counters"]["fragments_lost"], 0, "{status}");

@@ -73,6 +73,11 @@ impl Left {
         drive.and_then(|drive| drive.segments_alive)
     }
 
+    /// Whether there are drives for what lay on it, and something did.
+    fn is_made_anew(&self) -> bool {
+        self.members() >= self.shards() && self.segments_alive() != Some(0)
+    }
+
     fn failures_left(&self) -> Option<u8> {
         self.report.lanes.iter().filter_map(|lane| lane.failures_left).min()
     }
@@ -99,7 +104,7 @@ impl Left {
                  does not bring it back"
             );
         }
-        match self.members() >= self.shards() {
+        match self.is_made_anew() {
             true => "What it held is made anew on the other drives: `forebay status` shows how far that is".to_owned(),
             false => format!(
                 "What it held is computed from the other drives, and made anew when there is a drive for it: {replace}"
@@ -134,7 +139,10 @@ impl Left {
                 )
             }
             None => "Nothing is stored that could be concerned".to_owned(),
-            Some(0) => "NO MORE DRIVE MAY FAIL: the loss of another one puts data out of reach".to_owned(),
+            Some(0) => {
+                let until = if self.is_made_anew() { "Until that is done " } else { "" };
+                format!("{until}NO MORE DRIVE MAY FAIL: the loss of another one puts data out of reach")
+            }
             Some(1) => "1 more drive may fail".to_owned(),
             Some(left) => format!("{left} more drives may fail"),
         };

@@ -193,7 +193,8 @@ impl<'a> Life<'a> {
         let status = status(client);
         let sums = &status["totals"];
         let out = self.drives.out_of_order();
-        for key in ["flushes_lost", "segments_unreadable", "flushes_possibly_lost"] {
+        assert_eq!(sums["out_of_reach"]["segments"], 0, "{}; {status}", self.drives.describe());
+        for key in ["flushes_lost", "segments_unreadable", "flushes_possibly_lost", "flushes_unavailable"] {
             // As for the doctor.
             let unknown = !self.started_in_order && key == "flushes_possibly_lost";
             assert!(unknown || sums[key] == 0, "{key}: {}; {status}", self.drives.describe());

@@ -58,8 +58,11 @@ fn out_of_reach(seen: &Observation) -> Option<String> {
     let segments = sum(|lost| lost.out_of_reach.segments);
     let flushes = sum(|lost| lost.flushes_unavailable);
     let unread = sum(|lost| lost.segments_unavailable);
-    let kib = sum(|lost| lost.out_of_reach.bytes).div_ceil(1 << 10);
-    let size = if kib < 10 << 10 { format!("{kib} KiB") } else { format!("{} MiB", kib >> 10) };
+    let bytes = sum(|lost| lost.out_of_reach.bytes);
+    let size = match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    };
     let parts = [
         (segments, format!("{} with {size}", counted(segments, "segment"))),
         (unread, format!("{} that the start could not read", counted(unread, "segment"))),

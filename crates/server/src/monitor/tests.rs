@@ -191,7 +191,7 @@ fn what_is_out_of_reach_is_told_apart_from_what_is_lost_with_the_drives_that_bri
     assert_eq!(world.after(1), [Alarm::DriveLost, Alarm::ProtectionCritical, Alarm::DataLost]);
     assert_eq!(
         world.words(Alarm::DataLost),
-        "out of reach, and not lost: 8 segments with 25 MiB: put back drives 2, 3, as they are, and start the server with them; `forebay lost` \
+        "out of reach, and not lost: 8 segments with 25.0 MiB: put back drives 2, 3, as they are, and start the server with them; `forebay lost` \
          names what can be named; wipe no drive"
     );
     for alarm in [Alarm::DriveLost, Alarm::ProtectionCritical] {
