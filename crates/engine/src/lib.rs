@@ -50,8 +50,8 @@ mod whole;
 
 pub use api::{
     AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventPart,
-    EventView, Fetch, FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, OutOfReach, Put,
-    RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
+    EventView, Fetch, FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, OutOfReach,
+    Put, RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::{Control, LOOK_AFTER};

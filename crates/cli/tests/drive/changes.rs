@@ -81,6 +81,29 @@ fn with_more_drives_than_shards_nothing_has_to_be_put_in() {
 }
 
 #[test]
+fn more_drives_than_parity_makes_up_for_that_come_back_leave_everything_protected() {
+    let mut store = Store::make(8, 32, "");
+    let server = store.serve();
+    store.fill(&server, 1, FRAGMENTS);
+    for words in [&["fail", "2", "--force"][..], &["fail", "3", "--force"]] {
+        drive_command(&server, words).expect(0);
+    }
+    server.kill();
+    // They are read where that helps, and what they hold is made anew on those that are in use.
+    let server = store.serve();
+    store.verify(&server);
+    let told = wait_until_whole(&server);
+    assert_eq!(
+        (drive(&told, 2)["segments_alive"].as_u64(), drive(&told, 3)["segments_alive"].as_u64()),
+        (Some(0), Some(0))
+    );
+    server.kill();
+    let (two, three, seven) = (store.paths[2].clone(), store.paths[3].clone(), store.paths[7].clone());
+    let server = store.serve_on(&[], &store.without(&[&two, &three, &seven]));
+    store.verify(&server);
+}
+
+#[test]
 fn a_retired_drive_is_read_until_nothing_lives_on_it() {
     let mut store = Store::make(5, 32, "");
     let server = store.serve();
