@@ -61,6 +61,9 @@ faults!(
     Replaced = "drive replaced",
     /// An operator takes a drive out of use, and nothing is put in for it.
     Retired = "drive taken out of use",
+    /// An operator takes a sound drive out of use beside those with which something may be wrong: with them more than parity makes up for, but it is
+    /// read.
+    SoundRetired = "sound drive taken out of use",
     /// An operator gives a drive up that answers.
     GivenUp = "drive given up",
     /// At a start there is a drive of another store.

@@ -9,6 +9,9 @@ use crate::world::World;
 /// As many drives as a store has had when operators replace no more; those that are needed in the end are put in all the same.
 const DRIVES_REPLACED_MAX: usize = 60;
 
+/// So often, when an operator looks at the drives, a sound one is taken out of use.
+const SOUND_RETIRED_PER_MILLE: u64 = 500;
+
 /// A replacement under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replacing {
@@ -22,6 +25,9 @@ impl World {
         let serves = self.process.as_ref().is_some_and(|process| process.is_serving());
         if !serves || self.replacing.is_some() {
             return;
+        }
+        if self.random.per_mille(SOUND_RETIRED_PER_MILLE) && self.scenario.knows(Fault::SoundRetired) {
+            return self.take_sound_out();
         }
         let Some(drive) = self.drives.some_victim() else { return };
         let member = self.members.0.contains(&drive);
@@ -38,6 +44,24 @@ impl World {
     fn may_replace(&mut self) -> bool {
         let control = self.process.as_mut().expect("it serves").control();
         control.drives().len() < DRIVES_REPLACED_MAX
+    }
+
+    /// Takes a drive out of use that is none of the victims, if there are more members than a segment has shards.
+    fn take_sound_out(&mut self) {
+        let process = self.process.as_mut().expect("it serves");
+        let members = process.members();
+        let shards = usize::from(self.scenario.shape.data) + usize::from(self.scenario.shape.parity);
+        let sound: Vec<DriveNumber> = members
+            .iter()
+            .copied()
+            .filter(|drive| !self.drives.is_victim(*drive) && !self.drives.is_spoiled(*drive))
+            .collect();
+        let Some(drive) = self.random.one_of(&sound).copied() else { return };
+        let control = process.control();
+        if members.len() > shards && control.waiting_for().is_empty() && control.retire_drive(drive).is_ok() {
+            self.trace.note(self.now, &[17, u64::from(drive.0)], || format!("{}: {drive}", Fault::SoundRetired));
+            self.counts.fire_and_meet(Fault::SoundRetired);
+        }
     }
 
     /// Takes a drive out of use; whether the store allows it.

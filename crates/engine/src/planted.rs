@@ -101,6 +101,8 @@ mistakes!(
     RebuildUnlisted = "rebuild-unlisted",
     /// A drive counts as one that nothing lies on while a checkpoint names segments there that were emptied.
     EmptiedForgotten = "emptied-forgotten",
+    /// A drive that is out of use is not read for what it holds itself.
+    OwnShardUnread = "own-shard-unread",
     /// Drives that nobody writes to are not looked at.
     IdleUnwatched = "idle-unwatched",
     /// A retry of a put whose first attempt is on its way is acknowledged at once.

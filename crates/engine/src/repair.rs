@@ -14,6 +14,7 @@ use forebay_types::{DriveNumber, DriveUuid, crc32c};
 
 use crate::check::{FlushPlace, bytes_of};
 use crate::flush::codec;
+use crate::planted::{Planted, planted};
 use crate::read::{Reader, agreed};
 
 /// Which units of a shard are to be made.
@@ -241,7 +242,10 @@ impl Reader {
         let (mut made, mut missing): (Vec<Made>, u64) = (Vec::new(), 0);
         let mut next_row = None;
         for (at, row) in rows.clone().enumerate().filter(|(_, row)| target.units.has(*row)) {
-            let (_, present) = row_units(header, units, rows.clone(), at, row);
+            let (_, mut present) = row_units(header, units, rows.clone(), at, row);
+            if planted(Planted::OwnShardUnread) {
+                present[target.shard] = None;
+            }
             let unit_bytes = header.geometry().unit_bytes_of_row(row) as usize;
             if next_row != Some(row) {
                 let buffer = self.io.buffer(bytes_of(header, &(row..rows.end)));
