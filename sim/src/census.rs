@@ -190,6 +190,22 @@ impl Known {
         );
     }
 
+    /// What was known to be missing, and lies on drives that have come back, is there again; gives how many fragments that are.
+    pub(crate) fn compare_back(&self, answered: &Answered, without: &Truth, with_all: &Truth) -> usize {
+        let comes_back = |id: &&FragmentId| {
+            let lane = without.lane(id.key());
+            let known = !lane.is_gone && !lane.is_old && self.fragments[*id].promised;
+            known && without.fragment(**id) == Fate::Told && with_all.fragment(**id) == Fate::Readable
+        };
+        let back: Vec<&FragmentId> = self.fragments.keys().filter(comes_back).collect();
+        for id in &back {
+            let (outcome, _) = &answered.fragments[*id];
+            let where_it_is = || with_all.tell(id.key());
+            assert_eq!(*outcome, ReadOutcome::Found, "{id} was on drives that have come back: {}", where_it_is());
+        }
+        back.len()
+    }
+
     /// An event that is read as a whole gives what its fragments give one by one, but for those of which nobody knows any more that they were
     /// its: whoever asks for the event is not told of them.
     fn compare_event(&self, event: &FetchedEvent, truth: &Truth, when: &str) {

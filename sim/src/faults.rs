@@ -108,6 +108,8 @@ faults!(
     OverwrittenBeyond = "drives overwritten beyond parity",
     /// More drives than parity makes up for are gone.
     LostBeyond = "drives lost beyond parity",
+    /// Drives without which a store was started, more than parity makes up for, are there again at a later start.
+    BackBeyond = "drives lost beyond parity that come back",
 );
 
 impl Fault {

@@ -131,6 +131,8 @@ impl Scenario {
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.
             self.events += 200;
+            // As seldom as a store starts without more drives than parity makes up for.
+            self.faults.extend([Fault::BackBeyond].into_iter().filter(|fault| !play.without.contains(fault)));
         }
         self.events = self.events.min(play.events.unwrap_or(u64::MAX)).max(1);
         self.writers = self.writers.min(play.writers.unwrap_or(usize::MAX)).max(1);

@@ -1,7 +1,8 @@
 //! The second mode: more is lost at once than parity makes up for. Then nothing else may be lost, and what is must be said.
 //!
 //! A store has run for a while as in the first mode when the worst comes. What its drives still hold is looked at (`truth.rs`); then the store
-//! is opened for reading, started, scrubbed, killed and started again, emptied, and started once more, and asked after everything each time.
+//! is opened for reading, started, scrubbed, killed and started again, emptied, and started once more, and asked after everything each time. Drives
+//! that are away come back at the second start, and bring all that the first one knew to be missing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use forebay_types::{DriveNumber, ReadOutcome, Time};
 
 use super::{Totals, World};
 use crate::autopsy;
-use crate::census::{Asker, Known, Question};
+use crate::census::{Answered, Asker, Known, Question};
 use crate::faults::Fault;
 use crate::server::{Process, found_drives};
 use crate::truth::Truth;
@@ -56,6 +57,7 @@ impl World {
             return self.worst_is_over(&kinds, true);
         };
         let truth = Truth::of(&self.drives, &present, &newest.superblock.clone());
+        let with_all = self.truth_with_all();
         let (lost, silent) = truth.lost();
         self.trace.note(self.now, &[15, lost, silent], || {
             format!("{kinds:?} without {:?}: {lost} records cannot be read, {silent} of them in silence", self.away)
@@ -64,9 +66,31 @@ impl World {
         let refused = self.start_after_the_worst();
         let met = lost > 0 || refused.is_some() || truth.lanes.iter().any(|lane| lane.is_gone || lane.is_old);
         if refused.is_none() {
-            self.live_on(&known, &truth);
+            self.live_on(&known, &truth, with_all.as_ref());
         }
         self.worst_is_over(&kinds, met)
+    }
+
+    /// What there would be with the drives that are away; `None` when none is.
+    fn truth_with_all(&mut self) -> Option<Truth> {
+        if self.away.is_empty() {
+            return None;
+        }
+        let found = found_drives(&mut self.drives, &BTreeSet::new());
+        let present = found.iter().map(|found| found.superblock.number).collect();
+        let newest = found.iter().max_by_key(|found| found.superblock.generation)?.superblock.clone();
+        Some(Truth::of(&self.drives, &present, &newest))
+    }
+
+    /// Drives that are away come back, or not; whether they did.
+    fn bring_back(&mut self) -> bool {
+        let back = !self.away.is_empty() && self.scenario.knows(Fault::BackBeyond);
+        if back {
+            let away = std::mem::take(&mut self.away);
+            self.trace.note(self.now, &[18], || format!("drives {away:?} come back"));
+            self.counts.fire(Fault::BackBeyond);
+        }
+        back
     }
 
     fn choose_kinds(&mut self) -> BTreeSet<Fault> {
@@ -85,15 +109,29 @@ impl World {
 
     /// Drives die under the server, each when the one before is out; or are not there at the next start.
     fn lose_one_by_one(&mut self, known: &Known) {
-        let gone = self.more_than_parity();
-        if self.process.is_none() || self.random.per_mille(300) {
+        if self.process.is_none() || self.random.per_mille(500) {
+            let gone = if self.random.per_mille(800) { self.run_without_some() } else { self.more_than_parity() };
             self.away = gone.into_iter().collect();
             return;
         }
+        let gone = self.more_than_parity();
         for drive in gone {
             self.drives.kill(drive, self.now);
             self.ask_while_they_die(known);
         }
+    }
+
+    /// The server runs for a while without as many drives as parity makes up for, and takes them out of use; gives these and one more.
+    fn run_without_some(&mut self) -> Vec<DriveNumber> {
+        let parity = usize::from(self.scenario.shape.parity);
+        let gone = self.drives.some_of_the_living(parity + 1);
+        self.kill();
+        self.away = gone.iter().copied().take(parity).collect();
+        if self.start_after_the_worst().is_none() {
+            let time = self.random.millis(20..4000);
+            self.pass(time);
+        }
+        gone
     }
 
     fn damage(&mut self, kinds: &BTreeSet<Fault>) {
@@ -202,7 +240,7 @@ impl World {
     }
 
     /// Everything that is known is asked for.
-    fn census(&mut self, known: &Known, truth: &Truth, when: &str) {
+    fn census(&mut self, known: &Known, truth: &Truth, when: &str) -> Answered {
         let mut asker = self.asker();
         asker.fragments(known.fragments.keys().copied());
         asker.about_events(&known.events, Question::Events);
@@ -212,6 +250,7 @@ impl World {
         self.model.answers.reads += (answered.fragments.len() + answered.events.len()) as u64;
         known.compare(&answered, truth, when);
         self.compare_counts(truth, when);
+        answered
     }
 
     fn asker(&mut self) -> Asker {
@@ -243,7 +282,7 @@ impl World {
     }
 
     /// It started: it is asked, works, falls, starts, is emptied, falls and starts.
-    fn live_on(&mut self, known: &Known, truth: &Truth) {
+    fn live_on(&mut self, known: &Known, truth: &Truth, with_all: Option<&Truth>) {
         if !self.await_serving(truth) {
             return;
         }
@@ -251,10 +290,16 @@ impl World {
         self.pass(BACKGROUND);
         self.census(known, truth, "after a while");
         self.kill();
+        let back = self.bring_back();
         if self.start_after_the_worst().is_some() || !self.await_serving(truth) {
             return;
         }
-        self.census(known, truth, "after the second start");
+        let answered = self.census(known, truth, "after the second start");
+        if let Some(with_all) = with_all.filter(|_| back)
+            && known.compare_back(&answered, truth, with_all) > 0
+        {
+            self.counts.meet(Fault::BackBeyond);
+        }
         self.empty(known);
         self.assert_empty(known, "when all is deleted");
         self.kill();
