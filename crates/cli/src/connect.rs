@@ -9,11 +9,11 @@ use forebay_client::{Class, Client, ClientConfig};
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::failure::Failure;
 
-/// The options of every command that talks to a server.
+/// The options of every command that talks to a server; of one that has commands of its own, before and behind these.
 #[derive(Clone, Debug, Args)]
 pub struct ServerOptions {
     /// The server, HOST:PORT
-    #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
+    #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS, global = true)]
     pub server: String,
 }
 
@@ -25,7 +25,7 @@ pub struct AskOptions {
     pub server: ServerOptions,
 
     /// Give up after so many seconds without an answer; where nothing listens, at once
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive_seconds, global = true)]
     pub timeout: Duration,
 }
 

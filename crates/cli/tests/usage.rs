@@ -119,9 +119,12 @@ fn where_nothing_listens_that_is_said_at_once() {
     for words in commands {
         // Whoever waited would do so for ever.
         let (command, rest) = words.split_first().expect("a command");
-        let ran = forebay([command, &"--server", &"127.0.0.1:1", &"--timeout", &"1000000"].into_iter().chain(rest));
-        let ran = ran.expect(3);
-        ran.says("nothing listens at 127.0.0.1:1").says("Nothing was asked or changed").says("forebay doctor");
-        assert!(!ran.stderr.contains("Ping") && !ran.stderr.contains("stored"), "{ran:?}");
+        let server = ["--server", "127.0.0.1:1", "--timeout", "1000000"];
+        // Also behind the command of a command.
+        for words in [[&[*command], &server[..], rest].concat(), [words, &server].concat()] {
+            let ran = forebay(words).expect(3);
+            ran.says("nothing listens at 127.0.0.1:1").says("Nothing was asked or changed").says("forebay doctor");
+            assert!(!ran.stderr.contains("Ping") && !ran.stderr.contains("stored"), "{ran:?}");
+        }
     }
 }
