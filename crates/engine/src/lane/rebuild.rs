@@ -339,7 +339,7 @@ impl Lane {
         let current = rebuild.current.as_mut().expect("its steps come back before it ends");
         current.running -= 1;
         if planted(Planted::RebuildHalf) {
-            current.left.pop_front();
+            current.left.clear();
         }
         if !repaired.is_whole() {
             let missing = repaired.no_header || repaired.units_missing > 0;
