@@ -3,17 +3,20 @@
 //! The index has the sum of the whole record, its directory those of the fragments; the directory alone has a sum that says nothing of whose it is.
 //! So whoever reads no more than that asks the flush's header whether it is what was written there.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use bytes::Bytes;
 use forebay_format::{
     EventFragment, Extent, FlushHeader, decode_event_directory, encode_event_directory, event_directory_bytes,
 };
-use forebay_types::{ReadOutcome, SourceId};
+use forebay_types::{ReadOutcome, SourceId, crc32c};
 
 use crate::api::EventPart;
+use crate::direct::Unchecked;
 use crate::index::FragmentEntry;
-use crate::read::{ReadReport, Reader};
+use crate::read::{ReadReport, Reader, RowsError, agreed};
 use crate::repair::units_right;
 use crate::segments::FlushSpan;
 
@@ -130,19 +133,55 @@ impl Reader {
         let Some(directory) = self.contents(span, range.clone(), whole).await else {
             return WholeRead { report, parts: None };
         };
-        let mut parts = Vec::with_capacity(directory.len());
-        for fragment in &directory {
-            let (at, _) = part_of(&directory, fragment.source).expect("it is in it");
-            let outcome = if at.is_empty() {
-                ReadOutcome::Found
-            } else {
-                let read = self.record(span, range.start + at.start..range.start + at.end, fragment.crc).await;
-                report.payload.extend_from_slice(&read.payload);
-                read.outcome
+        let headers = self.headers(Some(span.flush), span.offset_bytes, span.header_bytes as usize).await;
+        let header = agreed(&headers).cloned();
+        drop(headers);
+        let (mut rows, mut parts) = (BTreeMap::new(), Vec::with_capacity(directory.len()));
+        let mut start = range.start + event_directory_bytes(directory.len()) as u64;
+        for fragment in directory {
+            let at = start..start + u64::from(fragment.bytes);
+            start = at.end;
+            let read = match self.direct(span, at.clone()).await {
+                Some(Unchecked { bytes, .. }) if crc32c(&bytes) == fragment.crc => Ok(bytes),
+                _ => self.part_of_rows(header.as_ref(), &mut rows, at).await,
             };
-            parts.push(EventPart { fragment: *fragment, outcome });
+            let outcome = match read {
+                Ok(bytes) if crc32c(&bytes) == fragment.crc => {
+                    report.payload.extend_from_slice(&bytes);
+                    ReadOutcome::Found
+                }
+                Ok(_) | Err(RowsError::Lost) => ReadOutcome::Lost,
+                Err(RowsError::Unavailable) => ReadOutcome::Unavailable,
+            };
+            parts.push(EventPart { fragment, outcome });
         }
         WholeRead { report, parts: Some(parts) }
+    }
+
+    /// A part of a flush's data from whole rows, each of which is read once for all parts.
+    async fn part_of_rows(
+        &self,
+        header: Option<&FlushHeader>,
+        rows: &mut BTreeMap<u32, Result<Vec<u8>, RowsError>>,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>, RowsError> {
+        // It was there for the directory: a read of it fails now.
+        let header = header.ok_or(RowsError::Unavailable)?;
+        if range.end > header.data_bytes {
+            return Err(RowsError::Lost);
+        }
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        for Extent { row, data_offset, bytes: wanted, .. } in self.geometry(header.data_bytes).locate(range) {
+            let data = match rows.entry(row) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(self.rows(header, row..row + 1).await.map(|rows| rows.data)),
+            };
+            let data = data.as_ref().map_err(|error| *error)?;
+            let row_bytes = u64::from(self.segment.data_shards) * u64::from(header.unit_bytes);
+            let from = (data_offset - u64::from(row) * row_bytes) as usize;
+            bytes.extend_from_slice(&data[from..from + wanted]);
+        }
+        Ok(bytes)
     }
 
     /// Reads one fragment of an event that lies in `range` of a flush's data, and gives what its directory says of it.
@@ -197,8 +236,6 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use forebay_types::crc32c;
-
     use super::*;
     use crate::segments::SegmentIndex;
 

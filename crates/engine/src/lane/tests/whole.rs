@@ -163,4 +163,8 @@ fn of_an_event_that_is_lost_in_part_the_rest_is_read() {
     assert_eq!(outcomes, [ReadOutcome::Found, ReadOutcome::Found, ReadOutcome::Lost]);
     assert_eq!(bytes, [payload(of, 0), payload(of, 1)].concat());
     assert_eq!(driven.lane.status().counters.fragments_lost, 1);
+    // The bytes alone, of all and of each fragment, and each row once from each drive; headers a few times.
+    driven.reads = 0;
+    driven.read_whole(of);
+    assert!(driven.reads < 80, "{} reads", driven.reads);
 }
