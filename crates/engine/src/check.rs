@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use forebay_format::{FlushHeader, ShardPlace};
-use forebay_media::{AlignedBuffer, OperationId};
+use forebay_media::AlignedBuffer;
 use forebay_types::WallTime;
 
 use crate::read::{Reader, agreed, votes};
-use crate::repair::units_right;
+use crate::units::{Unit, bytes_of};
 
 /// Bytes of units that are read from each drive at once at least: what a check holds in memory.
 const STEP_BYTES_MIN: u32 = 256 << 10;
@@ -87,15 +87,6 @@ pub(crate) struct FlushPlace {
     /// Where its header begins in the slot.
     pub(crate) offset_bytes: u64,
     pub(crate) header_bytes: usize,
-}
-
-/// What a unit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Right,
-    Wrong,
-    Unreadable,
-    Absent,
 }
 
 impl FlushCheck {
@@ -208,15 +199,10 @@ impl Reader {
                 units.push(vec![Unit::Absent; rows.len()]);
                 continue;
             };
-            units.push(match self.io.result(read).await {
-                Ok(buffer) => {
-                    bytes_read += bytes_of(header, &rows) as u64;
-                    let units = units_in(header, shard, rows.clone(), &buffer);
-                    self.io.give_back(buffer);
-                    units
-                }
-                Err(_) => self.units_one_by_one(header, shard, rows.clone()).await,
-            });
+            let read = self.units(read, header, shard, rows.clone()).await;
+            bytes_read += bytes_of(header, &rows) as u64;
+            self.io.give_back(read.bytes);
+            units.push(read.found);
         }
         for (at, row) in rows.enumerate() {
             let count = |wanted: Unit| units.iter().filter(|shard| shard[at] == wanted).count();
@@ -242,54 +228,6 @@ impl Reader {
         }
         bytes_read
     }
-
-    /// Where a unit begins on its drive.
-    fn unit_offset(&self, header: &FlushHeader, shard: usize, row: u32) -> u64 {
-        let slot = self.segment.shards[shard].slot_offset_bytes;
-        slot + header.units_offset_bytes + header.geometry().unit_offset_bytes(row)
-    }
-
-    /// Starts to read the units of a shard in these rows, into a buffer that is to be given back; `None` when its drive is not there.
-    pub(crate) fn start_units(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Option<OperationId> {
-        let place = &self.segment.shards[shard];
-        let offset = self.unit_offset(header, shard, rows.start);
-        let bytes = bytes_of(header, &rows);
-        place.answers.then(|| self.io.read_reusing(self.task, place.place.drive, offset, bytes))
-    }
-
-    /// A read of some units failed: which of them it is.
-    async fn units_one_by_one(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Vec<Unit> {
-        if rows.len() == 1 {
-            return vec![Unit::Unreadable];
-        }
-        let mut units = Vec::with_capacity(rows.len());
-        for row in rows {
-            let Some(read) = self.start_units(header, shard, row..row + 1) else { continue };
-            units.push(match self.io.result(read).await {
-                Ok(buffer) => {
-                    let unit = units_in(header, shard, row..row + 1, &buffer)[0];
-                    self.io.give_back(buffer);
-                    unit
-                }
-                Err(_) => Unit::Unreadable,
-            });
-        }
-        units
-    }
-}
-
-/// The length of a shard's units in these rows, of which there is one at least, in bytes.
-pub(crate) fn bytes_of(header: &FlushHeader, rows: &Range<u32>) -> usize {
-    let geometry = header.geometry();
-    let last = rows.end - 1;
-    let end = geometry.unit_offset_bytes(last) + u64::from(geometry.unit_bytes_of_row(last));
-    (end - geometry.unit_offset_bytes(rows.start)) as usize
-}
-
-/// Compares the units of a shard with their sums.
-fn units_in(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<Unit> {
-    let unit = |right| if right { Unit::Right } else { Unit::Wrong };
-    units_right(header, shard, rows, bytes).into_iter().map(unit).collect()
 }
 
 /// Adds a unit to those of a shard that are not right.

@@ -46,6 +46,7 @@ mod segments;
 mod slots;
 mod survey;
 mod task;
+mod units;
 mod whole;
 
 pub use api::{

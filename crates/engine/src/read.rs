@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use forebay_format::{FlushHeader, RowGeometry, SegmentId, SegmentTable, ShardPlace, TableEntry};
+use forebay_format::{FlushHeader, SegmentId, SegmentTable, ShardPlace, TableEntry};
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, ReadOutcome, StoreUuid, WallTime, crc32c};
@@ -16,6 +16,7 @@ use crate::io::Io;
 use crate::planted::{Planted, planted};
 use crate::recovery::decode_table;
 use crate::segments::FlushSpan;
+use crate::units::{Unit, Units, bytes_in};
 
 /// Where a shard lies and whether its drive answers.
 #[derive(Clone, Debug)]
@@ -311,77 +312,51 @@ impl Reader {
 
     /// Reads rows from all drives that answer, checks every unit and computes what is missing.
     pub(crate) async fn rows(&self, header: &FlushHeader, rows: Range<u32>) -> Result<Rows, RowsError> {
-        let geometry = RowGeometry {
-            data_shards: header.data_shards,
-            unit_bytes: header.unit_bytes,
-            data_bytes: header.data_bytes,
-        };
         if rows.is_empty() {
-            return Ok(Rows { data: Vec::new(), damaged: Vec::new(), whole_shards: self.segment.shards.len() });
+            return Ok(Rows { data: Vec::new(), damaged: Vec::new(), whole_shards: self.shards() });
         }
-        let units = header.units_offset_bytes;
-        let start = geometry.unit_offset_bytes(rows.start);
-        let last = rows.end - 1;
-        let end = geometry.unit_offset_bytes(last) + u64::from(geometry.unit_bytes_of_row(last));
-        let ids: Vec<_> = self
-            .segment
-            .shards
-            .iter()
-            .map(|shard| {
-                let offset = shard.slot_offset_bytes + units + start;
-                shard
-                    .answers
-                    .then(|| self.io.read_reusing(self.task, shard.place.drive, offset, (end - start) as usize))
-            })
-            .collect();
-        let mut shards = Vec::with_capacity(ids.len());
-        for id in ids {
-            shards.push(match id {
-                Some(id) => self.io.result(id).await.ok(),
+        let reads: Vec<_> = (0..self.shards()).map(|shard| self.start_units(header, shard, rows.clone())).collect();
+        let mut shards = Vec::with_capacity(reads.len());
+        for (shard, read) in reads.into_iter().enumerate() {
+            shards.push(match read {
+                Some(read) => Some(self.units(read, header, shard, rows.clone()).await),
                 None => None,
             });
         }
-        let rows = self.assemble(header, &geometry, rows, &shards);
-        shards.into_iter().flatten().for_each(|buffer| self.io.give_back(buffer));
-        rows
+        let assembled = self.assemble(header, rows, &shards);
+        shards.into_iter().flatten().for_each(|units| self.io.give_back(units.bytes));
+        assembled
     }
 
-    fn assemble(
-        &self,
-        header: &FlushHeader,
-        geometry: &RowGeometry,
-        rows: Range<u32>,
-        shards: &[Option<AlignedBuffer>],
-    ) -> Result<Rows, RowsError> {
+    fn assemble(&self, header: &FlushHeader, rows: Range<u32>, shards: &[Option<Units>]) -> Result<Rows, RowsError> {
         let k = usize::from(header.data_shards);
-        let mut damaged = vec![false; shards.len()];
+        let unchecked = planted(Planted::UnitsUnchecked) || planted(Planted::GenerationsCombined);
+        let is_right = |unit: Unit| unit == Unit::Right || unchecked && unit == Unit::Wrong;
+        let drives_with = |is_meant: &dyn Fn(&Units) -> bool| -> Vec<DriveNumber> {
+            let with = shards.iter().zip(&self.segment.shards);
+            let with = with.filter(|(units, _)| units.as_ref().is_some_and(is_meant));
+            with.map(|(_, shard)| shard.place.drive).collect()
+        };
         let mut data = Vec::new();
-        for row in rows.clone() {
-            let unit_bytes = geometry.unit_bytes_of_row(row) as usize;
-            let at = (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
-            let mut units: Vec<Option<&[u8]>> = Vec::with_capacity(shards.len());
-            for (shard, buffer) in shards.iter().enumerate() {
-                let unit = buffer.as_ref().map(|buffer| &buffer[at..at + unit_bytes]);
-                let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
-                let unchecked = planted(Planted::UnitsUnchecked) || planted(Planted::GenerationsCombined);
-                let right = unit.filter(|unit| crc32c(unit) == crc || unchecked);
-                damaged[shard] |= unit.is_some() && right.is_none();
-                units.push(right);
-            }
-            if units.iter().flatten().count() < k {
-                let silent = shards.iter().filter(|s| s.is_none()).count();
-                let right = units.iter().flatten().count();
-                let wrong = damaged.iter().zip(&self.segment.shards).filter(|(damaged, _)| **damaged);
-                self.segment.damaged.borrow_mut().extend(wrong.map(|(_, shard)| shard.place.drive));
+        for (at, row) in rows.clone().enumerate() {
+            let bytes = bytes_in(header, &rows, row);
+            let right = |units: &&Units| is_right(units.found[at]);
+            let units = shards.iter().map(|units| Some(&units.as_ref().filter(right)?.bytes[bytes.clone()]));
+            let units: Vec<Option<&[u8]>> = units.collect();
+            let right = units.iter().flatten().count();
+            if right < k {
+                let is_wrong = |units: &Units| units.found[..=at].contains(&Unit::Wrong);
+                self.segment.damaged.borrow_mut().extend(drives_with(&is_wrong));
+                let is_silent =
+                    |units: &Option<Units>| units.as_ref().is_none_or(|units| units.found[at] == Unit::Unreadable);
+                let silent = shards.iter().filter(|units| is_silent(units)).count();
                 return Err(if right + silent >= k { RowsError::Unavailable } else { RowsError::Lost });
             }
-            append_row(&mut data, &units, k, unit_bytes, header);
+            append_row(&mut data, &units, k, bytes.len(), header);
         }
-        let whole_shards =
-            shards.iter().zip(&damaged).filter(|(buffer, damaged)| buffer.is_some() && !**damaged).count();
-        let damaged =
-            damaged.iter().zip(&self.segment.shards).filter(|(d, _)| **d).map(|(_, s)| s.place.drive).collect();
-        Ok(Rows { data, damaged, whole_shards })
+        let is_wrong = |units: &Units| units.found.iter().any(|unit| *unit == Unit::Wrong && !is_right(*unit));
+        let is_whole = |units: &Units| units.found.iter().all(|unit| is_right(*unit));
+        Ok(Rows { data, damaged: drives_with(&is_wrong), whole_shards: drives_with(&is_whole).len() })
     }
 }
 

@@ -12,10 +12,11 @@ use forebay_format::FlushHeader;
 use forebay_media::{AlignedBuffer, OperationId};
 use forebay_types::{DriveNumber, DriveUuid, crc32c};
 
-use crate::check::{FlushPlace, bytes_of};
+use crate::check::FlushPlace;
 use crate::flush::codec;
 use crate::planted::{Planted, planted};
 use crate::read::{Reader, agreed};
+use crate::units::{Unit, Units, bytes_in, bytes_of};
 
 /// Which units of a shard are to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,15 +68,8 @@ impl Repaired {
     }
 
     fn met(&mut self, units: &Units) {
-        self.met_damage |= units.right.contains(&false);
+        self.met_damage |= units.found.iter().any(|unit| *unit != Unit::Right);
     }
-}
-
-/// Units of one shard in some rows; behind them may stand something else.
-struct Units {
-    bytes: AlignedBuffer,
-    /// Row by row, whether it was read and has its sum.
-    right: Vec<bool>,
 }
 
 /// Neighbouring units of one shard that were made anew, from the start of the buffer on.
@@ -196,38 +190,11 @@ impl Reader {
             shards.iter().map(|shard| (*shard, self.start_units(header, *shard, rows.clone()))).collect();
         for (shard, read) in reads {
             let Some(read) = read else { continue };
-            let found = match self.io.result(read).await {
-                Ok(bytes) => Units { right: units_right(header, shard, rows.clone(), &bytes), bytes },
-                Err(_) => self.units_singly(header, shard, rows.clone()).await,
-            };
+            let found = self.units(read, header, shard, rows.clone()).await;
             repaired.bytes_read += bytes_of(header, &rows) as u64;
             repaired.met(&found);
             units[shard] = Some(found);
         }
-    }
-
-    /// A read of some units failed: each by itself.
-    async fn units_singly(&self, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Units {
-        let geometry = header.geometry();
-        let start = |row: u32| (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
-        let mut bytes = self.io.buffer(bytes_of(header, &rows));
-        let mut right = Vec::new();
-        for row in rows.clone() {
-            let unit_bytes = geometry.unit_bytes_of_row(row) as usize;
-            let read = match self.start_units(header, shard, row..row + 1) {
-                Some(read) => self.io.result(read).await.ok(),
-                None => None,
-            };
-            match read {
-                Some(buffer) => {
-                    bytes[start(row)..start(row) + unit_bytes].copy_from_slice(&buffer[..unit_bytes]);
-                    right.extend(units_right(header, shard, row..row + 1, &buffer));
-                    self.io.give_back(buffer);
-                }
-                None => right.push(false),
-            }
-        }
-        Units { bytes, right }
     }
 
     /// The units of one target in these rows, neighbours together; and how many could not be made.
@@ -295,18 +262,6 @@ impl Reader {
     }
 }
 
-/// Row by row, whether a unit of a shard has its sum.
-pub(crate) fn units_right(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<bool> {
-    let geometry = header.geometry();
-    let start = geometry.unit_offset_bytes(rows.start);
-    let right = |row: u32| {
-        let at = (geometry.unit_offset_bytes(row) - start) as usize;
-        let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
-        crc32c(&bytes[at..at + geometry.unit_bytes_of_row(row) as usize]) == crc
-    };
-    rows.map(right).collect()
-}
-
 /// The units of a row that are right, `at` rows behind the start of `rows`, as the codec takes them, and how many they are.
 fn row_units<'a>(
     header: &FlushHeader,
@@ -315,11 +270,9 @@ fn row_units<'a>(
     at: usize,
     row: u32,
 ) -> (usize, Vec<Option<&'a [u8]>>) {
-    let geometry = header.geometry();
-    let start = (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
-    let end = start + geometry.unit_bytes_of_row(row) as usize;
-    let right =
-        |found: &'a Option<Units>| found.as_ref().filter(|found| found.right[at]).map(|found| &found.bytes[start..end]);
+    let bytes = bytes_in(header, &rows, row);
+    let is_right = |found: &&Units| found.found[at] == Unit::Right;
+    let right = |found: &'a Option<Units>| found.as_ref().filter(is_right).map(|found| &found.bytes[bytes.clone()]);
     let row: Vec<Option<&[u8]>> = units.iter().map(right).collect();
     (row.iter().flatten().count(), row)
 }

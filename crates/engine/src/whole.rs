@@ -17,8 +17,8 @@ use crate::api::EventPart;
 use crate::direct::Unchecked;
 use crate::index::FragmentEntry;
 use crate::read::{ReadReport, Reader, RowsError, agreed};
-use crate::repair::units_right;
 use crate::segments::FlushSpan;
+use crate::units::Unit;
 
 /// Fragments of an event that is written as one record, at most; an answer of the server names them in one frame.
 pub const JOINED_FRAGMENTS_MAX: usize = 4096;
@@ -94,13 +94,14 @@ impl Reader {
             let shard = usize::from(shard);
             let header = self.header(span, shard).await?;
             let start = header.geometry().unit_offset_bytes(row);
-            let unit = self.io.result(self.start_units(&header, shard, row..row + 1)?).await.ok()?;
-            let right = units_right(&header, shard, row..row + 1, &unit) == [true];
+            let rows = row..row + 1;
+            let unit = self.units(self.start_units(&header, shard, rows.clone())?, &header, shard, rows).await;
+            let right = unit.found == [Unit::Right];
             if right {
                 let from = (offset_in_shard_bytes - start) as usize;
-                bytes.extend_from_slice(&unit[from..from + wanted]);
+                bytes.extend_from_slice(&unit.bytes[from..from + wanted]);
             }
-            self.io.give_back(unit);
+            self.io.give_back(unit.bytes);
             right.then_some(())?;
         }
         Some(bytes)

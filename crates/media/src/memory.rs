@@ -1,6 +1,6 @@
 //! Drives in memory, for tests: they fail, hang, rot, answer in any order and crash on command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -30,6 +30,8 @@ struct Shared {
 #[derive(Debug)]
 struct MemoryDrive {
     contents: Vec<u8>,
+    /// Blocks that cannot be read until they are written.
+    bad_blocks: BTreeSet<u64>,
     failed: bool,
     held: bool,
 }
@@ -63,7 +65,7 @@ impl MemoryDrives {
     pub fn insert(&self, drive: DriveNumber, bytes: u64) {
         assert!(bytes.is_multiple_of(BLOCK_BYTES as u64), "a drive of {bytes} bytes is not in whole blocks");
         let bytes = usize::try_from(bytes).expect("a pretended drive fits in memory");
-        let new = MemoryDrive { contents: vec![0; bytes], failed: false, held: false };
+        let new = MemoryDrive::holding(vec![0; bytes]);
         self.locked().insert(drive, new);
         self.shared.released.notify_all();
     }
@@ -107,6 +109,12 @@ impl MemoryDrives {
         });
     }
 
+    /// The blocks that hold a range cannot be read any more until they are written: latent sector errors.
+    pub fn spoil(&self, drive: DriveNumber, range: Range<u64>) {
+        let blocks = range.start / BLOCK_BYTES as u64..range.end.div_ceil(BLOCK_BYTES as u64);
+        self.with(drive, |drive| drive.bad_blocks.extend(blocks));
+    }
+
     /// From now on operations of the drive stay in flight.
     pub fn hold(&self, drive: DriveNumber) {
         self.with(drive, |drive| drive.held = true);
@@ -130,7 +138,7 @@ impl MemoryDrives {
     /// When it is not in whole blocks.
     pub fn restore(&self, drive: DriveNumber, contents: &[u8]) {
         assert!(contents.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", contents.len());
-        let new = MemoryDrive { contents: Vec::new(), failed: false, held: false };
+        let new = MemoryDrive::holding(Vec::new());
         self.locked().entry(drive).or_insert(new).contents = contents.to_vec();
     }
 
@@ -158,6 +166,10 @@ impl MemoryDrives {
 }
 
 impl MemoryDrive {
+    fn holding(contents: Vec<u8>) -> Self {
+        MemoryDrive { contents, bad_blocks: BTreeSet::new(), failed: false, held: false }
+    }
+
     fn carry_out(&mut self, request: &mut Request) -> Result<(), MediaError> {
         if self.failed {
             return Err(request.transfer.os_error(IO_ERROR));
@@ -166,8 +178,15 @@ impl MemoryDrive {
         let bytes = request.transfer.bytes;
         let start = request.transfer.offset_bytes as usize;
         let place = &mut self.contents[start..start + bytes];
+        let blocks = (start / BLOCK_BYTES) as u64..(start + bytes).div_ceil(BLOCK_BYTES) as u64;
         match &mut request.memory {
-            Memory::Write(buffer) => place.copy_from_slice(&buffer[..bytes]),
+            Memory::Write(buffer) => {
+                place.copy_from_slice(&buffer[..bytes]);
+                self.bad_blocks.retain(|block| !blocks.contains(block));
+            }
+            Memory::Read(_) if self.bad_blocks.range(blocks).next().is_some() => {
+                return Err(request.transfer.os_error(IO_ERROR));
+            }
             Memory::Read(buffer) => buffer[..bytes].copy_from_slice(place),
         }
         Ok(())
@@ -487,6 +506,19 @@ mod tests {
         let rotten = drives.contents(DRIVE);
         let changed: Vec<usize> = (0..4096).filter(|&at| rotten[at] != 9).collect();
         assert_eq!(changed, (10..20).collect::<Vec<_>>());
+
+        drives.spoil(DRIVE, 10..20);
+        media.submit(
+            OperationId(7),
+            Operation::Read { drive: DRIVE, offset_bytes: 0, buffer: AlignedBuffer::zeroed(4096), bytes: 4096 },
+        );
+        let mut spoilt = Vec::new();
+        media.wait(Duration::ZERO, &mut spoilt);
+        assert!(matches!(spoilt[0].result, Err(MediaError::Os { errno: 5, .. })), "{spoilt:?}");
+        write(&mut media, 3, 0..1, 9);
+        media.kick();
+        assert_eq!((finished(&mut media), blocks(&drives)), (vec![3], vec![9]));
+        drives.restore(DRIVE, &rotten);
 
         drives.fail_drive(DRIVE);
         write(&mut media, 2, 0..1, 8);

@@ -113,3 +113,27 @@ fn a_drive_is_needed_as_long_as_a_checkpoint_names_an_emptied_segment_there() {
     let driven = super::survey::reopened(driven, |config| config.drives.iter_mut().for_each(gone));
     assert_eq!((driven.lane.status().segments_unreadable, driven.lane.status().flushes_possibly_lost), (0, 0));
 }
+
+#[test]
+fn bad_sectors_of_several_drives_take_nothing_along_that_lies_in_other_rows() {
+    for read_only in [false, true] {
+        let mut driven = Driven::new(|config| config.cache_bytes = 0);
+        let key = EventKey::new(1, 1);
+        driven.put(key, 1, 1, 50_000);
+        if read_only {
+            driven = super::survey::reopened(driven, |config| config.read_only = true);
+        }
+        let (_, segment) = driven.lane.segments.iter().next().expect("one");
+        let (flush, unit) = (segment.flushes[0], u64::from(segment.unit_bytes));
+        let shards = segment.shards.clone();
+        // Each drive has a bad sector in a row of its own.
+        for (row, place) in shards.iter().enumerate() {
+            let units = driven.lane.slot_offset(*place) + flush.offset_bytes + u64::from(flush.header_bytes);
+            let bad = units + row as u64 * unit;
+            driven.drives.spoil(place.drive, bad..bad + 1);
+        }
+        let (outcome, payload) = driven.read(key, 1);
+        assert_eq!((outcome, payload == vec![1; 50_000]), (ReadOutcome::Found, true), "read-only: {read_only}");
+        assert_eq!(driven.lane.status().counters.fragments_lost, 0);
+    }
+}
