@@ -414,8 +414,13 @@ impl Lane {
         }
     }
 
-    pub(super) fn compaction_may_try_again(&mut self) {
+    pub(super) fn compaction_may_try_all_again(&mut self) {
         self.background.compaction.stuck.clear();
+    }
+
+    /// What could not be read of a segment may be possible to read now.
+    pub(super) fn compaction_may_try_again(&mut self, segment: SegmentId) {
+        self.background.compaction.stuck.remove(&segment);
     }
 
     /// Appends what was read, as far as there is room.

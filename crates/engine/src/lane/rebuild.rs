@@ -51,6 +51,8 @@ struct Moved {
     targets: Vec<ShardPlace>,
     /// The checkpoint that is on its way lists it.
     listed: bool,
+    /// One that did not become durable on all drives lists it: a start may find that, until there is a newer one.
+    half_listed: bool,
 }
 
 /// What is to be made anew.
@@ -62,6 +64,8 @@ pub(super) struct Rebuild {
     stale: bool,
     current: Option<Rebuilding>,
     moved: Vec<Moved>,
+    /// New places that are not wanted any more, and that nothing else may have before the next checkpoint is durable.
+    half_listed: Vec<Moved>,
     /// No slot was found for any of the queue when the slots had changed so often.
     no_slot_at: Option<u64>,
     /// Some segment, whether or not anything lives in it, lay on no member in part when it was last looked.
@@ -86,6 +90,14 @@ enum Listed {
     Yes,
 }
 
+#[cfg(test)]
+impl Rebuild {
+    /// The new places that the checkpoint on its way lists.
+    pub(super) fn listed_places(&self) -> Vec<ShardPlace> {
+        self.moved.iter().filter(|moved| moved.listed).flat_map(|moved| moved.targets.clone()).collect()
+    }
+}
+
 impl Lane {
     /// A drive came or went, or a segment was closed: what lacks shards is looked for anew.
     pub(super) fn look_for_missing_shards(&mut self) {
@@ -97,7 +109,7 @@ impl Lane {
         let rebuild = &mut self.background.rebuild;
         rebuild.stuck.clear();
         (rebuild.stale, rebuild.listed) = (true, Listed::No);
-        self.compaction_may_try_again();
+        self.compaction_may_try_all_again();
         if self.background.rebuild.current.as_ref().is_some_and(|c| !self.all_home(c.targets.iter().map(|t| t.1)))
             && let Some(current) = &mut self.background.rebuild.current
         {
@@ -107,6 +119,8 @@ impl Lane {
         for one in moved {
             if one.listed || self.all_home(one.targets.iter().copied()) {
                 self.background.rebuild.moved.push(one);
+            } else if one.half_listed {
+                self.background.rebuild.half_listed.push(one);
             } else {
                 self.let_go(one.segment, &one.targets);
             }
@@ -135,6 +149,7 @@ impl Lane {
     /// A segment was looked at and what was damaged is being mended: what could not be made of it may be possible now.
     pub(super) fn try_stuck_again(&mut self, segment: SegmentIndex) {
         let id = self.segments.get(segment).id;
+        self.compaction_may_try_again(id);
         if self.background.rebuild.stuck.remove(&id) {
             self.look_for_missing_shards();
         }
@@ -369,7 +384,13 @@ impl Lane {
         if planted(Planted::RebuildUnlisted) {
             self.segments.move_shards(segment, shards.clone());
         }
-        self.background.rebuild.moved.push(Moved { segment, shards, targets: places, listed: false });
+        self.background.rebuild.moved.push(Moved {
+            segment,
+            shards,
+            targets: places,
+            listed: false,
+            half_listed: false,
+        });
         true
     }
 
@@ -403,6 +424,7 @@ impl Lane {
         let moved = std::mem::take(&mut self.background.rebuild.moved);
         for mut one in moved {
             if !one.listed || !durable {
+                one.half_listed |= one.listed;
                 one.listed = false;
                 self.background.rebuild.moved.push(one);
                 continue;
@@ -417,6 +439,11 @@ impl Lane {
             if self.lacks_shards(one.segment) {
                 self.look_for_missing_shards();
             }
+        }
+        if durable {
+            // Those that are wanted again by now are listed by it, or stand in `moved` still.
+            let gone = std::mem::take(&mut self.background.rebuild.half_listed);
+            gone.into_iter().for_each(|one| self.let_go(one.segment, &one.targets));
         }
         let rebuild = &mut self.background.rebuild;
         if durable && rebuild.listed == Listed::OnItsWay {

@@ -1,8 +1,10 @@
 //! What is made anew, and what had better stay where it is.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_media::MemoryMedia;
+use forebay_media::{Delivery, Media, MemoryMedia, Operation};
 use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, SourceId};
 
 use super::{DRIVES, Driven, Lane};
@@ -124,4 +126,77 @@ fn one_of_which_nothing_can_be_read_stays_where_it_is_so_that_drives_that_come_b
     }
     let rebuild = driven.rebuild();
     assert!(rebuild.is_whole && rebuild.segments_rebuilt > 0, "{rebuild:?}");
+}
+
+/// A lane of 2+2 on six drives whose checkpoints can be kept on their way.
+fn with_two_parities(config: &mut LaneConfig) {
+    with_spare(config);
+    config.drives.push(DriveInfo {
+        number: DriveNumber(DRIVES + SPARE),
+        uuid: DriveUuid::from_bytes([99; 16]),
+        ..config.drives[0]
+    });
+    config.geometry.parity_shards = 2;
+}
+
+#[test]
+fn a_place_that_a_failed_checkpoint_lists_is_not_written_to_before_the_next_one_is_durable() {
+    // As many segments as need the slots that are free besides, and some of the others.
+    const EVENTS: u64 = 360;
+    let mut driven = Driven::new(with_two_parities);
+    for event in 0..EVENTS {
+        driven.put(EventKey::new(1, event), 1, 1, 50_000);
+    }
+    let retired = driven.drives_of_first()[..2].to_vec();
+    driven.change_drives(|drive| drive.member = !retired.contains(&drive.number));
+    while driven.lane.background.rebuild.listed_places().is_empty() {
+        driven.turn();
+    }
+    let listed = driven.lane.background.rebuild.listed_places();
+    let geometry = driven.lane.config.geometry;
+    let layout = geometry.layout(driven.lane.config.drives[0].slots);
+    let slots: BTreeSet<(DriveNumber, u64)> =
+        listed.iter().map(|place| (place.drive, driven.lane.slot_offset(*place))).collect();
+    let failing = listed[0].drive;
+    driven.drives.fail_drive(failing);
+    // Checkpoints that begin from now on do not end.
+    let late = Arc::new(Mutex::new(BTreeSet::new()));
+    let is_late = Arc::clone(&late);
+    driven.media.set_delivery(Delivery::Chosen(Box::new(move |ready| {
+        ready.iter().position(|id| !is_late.lock().expect("one thread").contains(id))
+    })));
+    let (durable, mut rebuilt) = (driven.lane.status().counters.checkpoints, 0);
+    for turn in 0..2000 {
+        if turn == 3 {
+            driven.change_drives(|drive| {
+                drive.member &= drive.number != failing;
+                drive.present = drive.number != failing;
+            });
+        }
+        driven.lane.pump(driven.now);
+        while let Some((id, operation)) = driven.lane.next_operation() {
+            if let Operation::Write { drive, offset_bytes, .. } = &operation {
+                if *offset_bytes < layout.slot_offset(0) {
+                    late.lock().expect("one thread").insert(id);
+                } else {
+                    let slot = offset_bytes - (offset_bytes - layout.slot_offset(0)) % geometry.slot_bytes;
+                    assert!(!slots.contains(&(*drive, slot)), "a checkpoint may say what lies there");
+                    rebuilt += 1;
+                }
+            }
+            driven.media.submit(id, operation);
+        }
+        driven.media.kick();
+        let mut completions = Vec::new();
+        driven.media.completions(&mut completions);
+        completions.into_iter().for_each(|completion| driven.lane.complete(driven.now, completion));
+    }
+    assert_eq!((driven.lane.status().counters.checkpoints, rebuilt > 0), (durable, true));
+    late.lock().expect("one thread").clear();
+    let rebuild = driven.rebuild();
+    assert!(rebuild.segments_rebuilt > 0, "{rebuild:?}");
+    for event in 0..EVENTS {
+        let (outcome, payload) = driven.read(EventKey::new(1, event), 1);
+        assert_eq!((outcome, payload == vec![1; 50_000]), (ReadOutcome::Found, true), "event {event}");
+    }
 }
