@@ -152,6 +152,7 @@ pub struct Lane {
     next_segment_counter: u64,
     fragment_bytes: u64,
     flushes_possibly_lost: u64,
+    flushes_unavailable: u64,
     flushes_lost: u64,
     segments_unreadable: u64,
     hidden: Hidden,

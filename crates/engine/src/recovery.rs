@@ -50,7 +50,9 @@ pub(crate) struct Recovered {
     /// Records that are not at their full width, in the order in which they were written first: they are appended again before anything
     /// is served.
     pub(crate) torn: Vec<TornRecord>,
+    /// Flushes that need drives that do not answer: perhaps acknowledged, and acknowledged.
     pub(crate) flushes_possibly_lost: u64,
+    pub(crate) flushes_unavailable: u64,
     pub(crate) flushes_lost: u64,
     pub(crate) segments_unreadable: u64,
     /// Whole events that cannot be read now, and count by fragments that lie elsewhere.
@@ -122,6 +124,7 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
         unclosed: Vec::new(),
         torn: Vec::new(),
         flushes_possibly_lost: 0,
+        flushes_unavailable: 0,
         flushes_lost: 0,
         segments_unreadable: 0,
         events_held: 0,
@@ -213,6 +216,7 @@ impl Recovery {
         self.found.hidden.extend(walked.hidden);
         let misses_below = if planted(Planted::LossClosedOver) { 0 } else { walked.misses_below };
         self.found.flushes_possibly_lost += walked.possibly_lost;
+        self.found.flushes_unavailable += walked.unavailable;
         self.found.flushes_lost += walked.lost;
         if walked.flushes.is_empty() && walked.torn.is_empty() {
             let had_some = state == SegmentState::Closed || (state == SegmentState::Walk && flushes > 0);

@@ -86,7 +86,8 @@ impl LaneReport {
     /// missing, or not known what is stored; else those on which something lives, when they are more than parity makes up for.
     pub(crate) fn drives_to_keep(&self, away: &[DriveNumber], parity_shards: u8) -> Vec<DriveNumber> {
         let status = &self.status;
-        let missed = status.flushes_lost + status.flushes_possibly_lost + status.segments_unreadable;
+        let flushes = status.flushes_lost + status.flushes_possibly_lost + status.flushes_unavailable;
+        let missed = flushes + status.segments_unreadable;
         if status.state != "serving" || missed + status.fragments_known_lost > 0 {
             return away.to_vec();
         }

@@ -66,7 +66,7 @@ impl Lane {
             && self.is_durable(event)
             // Drives that come back might bring further fragments of it.
             && self.segments_unreadable == 0
-            && self.flushes_possibly_lost == 0
+            && self.flushes_possibly_lost + self.flushes_unavailable == 0
             && self.events_held == 0
     }
 

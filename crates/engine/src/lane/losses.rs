@@ -42,8 +42,7 @@ struct Suspect {
 #[derive(Default)]
 pub(super) struct KnownLosses {
     pub(super) known: Losses,
-    /// Of the flushes, and of the segments, that the start could not read, those that were acknowledged and that absent drives would bring.
-    pub(super) flushes_unavailable: u64,
+    /// Of the segments that the start could not read, those that absent drives would bring.
     pub(super) segments_unavailable: u64,
     suspects: BTreeMap<(SegmentIndex, u32), Suspect>,
     /// Those that the walk under way is for, and where it goes on.
@@ -86,12 +85,13 @@ impl Lane {
 
     fn note_segment(&mut self, segment: &SegmentFound, missing: &[DriveNumber]) {
         let wall = self.wall;
-        self.count_unavailable(segment, missing);
+        let unreadable = segment.found == Found::Unreadable;
+        self.losses.segments_unavailable += u64::from(unreadable && !missing.is_empty());
         let mut note = |kind, part| {
             self.losses.known.insert(Loss::new(kind, segment.id, part, FoundBy::Start, wall).on(&[], missing));
         };
         let unsure = if missing.is_empty() { LossKind::LostOrUnknown } else { LossKind::Unavailable };
-        if segment.found == Found::Unreadable {
+        if unreadable {
             return note(unsure, LostPart::Segment);
         }
         for flush in &segment.flushes {
@@ -113,17 +113,6 @@ impl Lane {
         }
     }
 
-    /// What was acknowledged and is not lost, as only drives are missing, is told apart from what was perhaps never acknowledged.
-    fn count_unavailable(&mut self, segment: &SegmentFound, missing: &[DriveNumber]) {
-        let acknowledged = segment.flushes.iter().filter(|flush| flush.durable && flush.fate == FlushFate::Unavailable);
-        let losses = &mut self.losses;
-        losses.flushes_unavailable += acknowledged.count() as u64;
-        if !missing.is_empty() {
-            losses.flushes_unavailable += segment.flushes_without_header;
-            losses.segments_unavailable += u64::from(segment.found == Found::Unreadable);
-        }
-    }
-
     /// A read found a fragment damaged beyond repair.
     pub(super) fn note_lost(
         &mut self,
@@ -134,14 +123,18 @@ impl Lane {
         by: FoundBy,
     ) {
         let flush = self.flush_of(record);
-        self.note_part(record.segment, LostPart::Fragment { flush, id, bytes }, damaged, by);
+        self.note_part(record, LostPart::Fragment { flush, id, bytes }, damaged, by);
     }
 
-    fn note_part(&mut self, segment: SegmentIndex, part: LostPart, damaged: &[DriveNumber], by: FoundBy) {
-        let segment = self.segments.get(segment);
+    /// Notes what is lost of a record, unless nobody misses it any more: while it was read its event may have ended, or the record have moved.
+    fn note_part(&mut self, record: &FragmentEntry, part: LostPart, damaged: &[DriveNumber], by: FoundBy) {
+        let segment = self.segments.get(record.segment);
         let missing = self.missing_drives(&segment.shards);
         let loss = Loss::new(LossKind::Lost, segment.id, part, by, self.wall).on(damaged, &missing);
-        self.losses.known.insert(loss);
+        let event = loss.event().and_then(|key| self.index.event(key));
+        if event.is_some_and(|event| event.records().contains(record)) {
+            self.losses.known.insert(loss);
+        }
     }
 
     fn flush_of(&self, record: &FragmentEntry) -> u32 {
@@ -300,7 +293,7 @@ impl Lane {
             let suspect = self.losses.walked.get(&(record.segment, flush));
             let (by, damaged) =
                 suspect.map_or((FoundBy::Scrub, Vec::new()), |suspect| (suspect.found_by, suspect.damaged.clone()));
-            lost.into_iter().for_each(|part| self.note_part(record.segment, part, &damaged, by));
+            lost.into_iter().for_each(|part| self.note_part(&record, part, &damaged, by));
         }
     }
 

@@ -72,6 +72,7 @@ impl Lane {
             next_segment_counter: 0,
             fragment_bytes: 0,
             flushes_possibly_lost: 0,
+            flushes_unavailable: 0,
             flushes_lost: 0,
             segments_unreadable: 0,
             hidden: Default::default(),
@@ -146,6 +147,7 @@ impl Lane {
         self.next_sequence = recovered.next_record_sequence;
         self.next_segment_counter = self.next_segment_counter.max(recovered.next_segment_counter);
         self.flushes_possibly_lost = recovered.flushes_possibly_lost;
+        self.flushes_unavailable = recovered.flushes_unavailable;
         self.flushes_lost = recovered.flushes_lost;
         self.segments_unreadable = recovered.segments_unreadable;
         self.hidden = recovered.hidden;

@@ -19,7 +19,9 @@ pub(super) struct Walked {
     pub(super) torn: Vec<TornRecord>,
     /// A flush that does not stay was met: none after it does, unless it is known to be durable.
     pub(super) torn_on: bool,
+    /// Flushes that need drives that do not answer: perhaps acknowledged, and acknowledged.
     pub(super) possibly_lost: u64,
+    pub(super) unavailable: u64,
     pub(super) lost: u64,
     /// Of these, flushes of which no drive that answers holds a header.
     pub(super) without_header: u64,
@@ -59,7 +61,7 @@ impl Walked {
         if self.without_header > 0 {
             let (count, outcome) = match all_answer {
                 true => (&mut self.lost, ReadOutcome::Lost),
-                false => (&mut self.possibly_lost, ReadOutcome::Unavailable),
+                false => (&mut self.unavailable, ReadOutcome::Unavailable),
             };
             *count += self.without_header;
             self.hidden.add_any(outcome);
@@ -207,7 +209,7 @@ impl Recovery {
             }
             Err(RowsError::Unavailable) => {
                 walked.torn_on |= !durable;
-                walked.possibly_lost += 1;
+                *(if durable { &mut walked.unavailable } else { &mut walked.possibly_lost }) += 1;
                 FlushFate::Unavailable
             }
             // Too few shards were written before the stop, and every drive answers: it was never acknowledged.

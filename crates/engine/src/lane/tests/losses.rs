@@ -7,7 +7,7 @@ use forebay_media::{Media, MemoryMedia, Operation};
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
 
 use super::{DRIVE_BYTES, Driven};
-use crate::api::OutOfReach;
+use crate::api::{Admission, Fetch, OutOfReach, Reply, Token};
 use crate::lane::Lane;
 use crate::losses::{FoundBy, Loss, LossKind, LostPart};
 
@@ -134,6 +134,20 @@ fn a_read_that_meets_a_loss_lists_it() {
     assert_eq!(fragments(&losses), BTreeSet::from([id(17)]));
     assert_eq!(losses[0].found_by, FoundBy::Read);
     assert!(driven.trace(17).fragments[0].is_lost && !driven.trace(18).fragments[0].is_lost);
+}
+
+#[test]
+fn nothing_is_missed_of_an_event_that_ended_while_it_was_read() {
+    let mut driven = filled();
+    for drive in [0, 1] {
+        driven.drives.corrupt(DriveNumber(drive), 0..DRIVE_BYTES, 1);
+    }
+    let mut into = Vec::new();
+    assert!(matches!(driven.lane.get(Token(901), id(17), &mut into), Fetch::Pending { .. }));
+    assert_eq!(driven.lane.delete(Token(902), id(17).key()), Admission::Pending);
+    assert!(matches!(driven.reply(), Reply::Decided { token: Token(902), .. }));
+    assert!(matches!(driven.reply(), Reply::Read { token: Token(901), outcome: ReadOutcome::Lost, .. }));
+    assert_eq!(driven.lane.status().fragments_known_lost, 0);
 }
 
 #[test]
