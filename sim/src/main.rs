@@ -21,7 +21,7 @@ struct Arguments {
     /// Tell everything that happens.
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
-    /// Plant this mistake and say in which seed it is found; `all`: each of them that is not rare.
+    /// Plant this mistake and say in which seed it is found; `all`: each of them.
     #[arg(long, value_parser = planted_names())]
     planted: Option<String>,
     /// Leave out of a seed that fails whatever it fails without, and say how the rest is played.

@@ -53,6 +53,8 @@ pub struct Control {
     present: BTreeSet<DriveNumber>,
     /// Drives that must leave the list.
     leaving: BTreeSet<DriveNumber>,
+    /// Of these, those that nothing is wrong with as far as anybody knows: an operator wants them out, and they stay when others leave meanwhile.
+    retiring: BTreeSet<DriveNumber>,
     /// Drives that must come to the list.
     joining: Vec<DriveEntry>,
     /// The superblocks are to be written anew though nothing in them changes.
@@ -94,6 +96,7 @@ impl Control {
             parity_min,
             present,
             leaving: BTreeSet::new(),
+            retiring: BTreeSet::new(),
             joining: Vec::new(),
             renew_wanted: false,
             look_wanted: false,
@@ -157,6 +160,7 @@ impl Control {
     /// A lane lost a drive, or an operator gives it up: it is not read any more either.
     pub fn drive_failed(&mut self, drive: DriveNumber) {
         let was_present = self.present.remove(&drive);
+        self.retiring.remove(&drive);
         if self.is_member(drive) {
             self.leaving.insert(drive);
             self.go_on();
@@ -165,13 +169,15 @@ impl Control {
         }
     }
 
-    /// An operator takes a drive out of use: nothing more is written to it, and it is read until what lies on it lies elsewhere.
+    /// An operator takes a drive out of use: nothing more is written to it, and it is read until what lies on it lies elsewhere. It stays a member if
+    /// another drive turns out to have failed while the list is written, so that too few would be left ([`Control::is_member`]).
     ///
     /// # Errors
     /// Why not, for the operator; nothing was changed.
     pub fn retire_drive(&mut self, drive: DriveNumber) -> Result<(), String> {
         self.may_leave(drive)?;
         self.leaving.insert(drive);
+        self.retiring.insert(drive);
         self.go_on();
         Ok(())
     }
@@ -197,10 +203,7 @@ impl Control {
             return Err(format!("drive {drive} is no member of the store; nothing was changed"));
         }
         let gone = listed.iter().filter(|member| self.leaving.contains(member)).count();
-        // A list that is valid is not enough: lanes that cannot write make nothing anew either.
-        let geometry = &self.durable.geometry;
-        let width = usize::from(geometry.data_shards_min) + usize::from(self.parity_min);
-        let (left, needed) = (listed.len() - gone - 1, self.members_needed(listed.len()).max(width));
+        let (left, needed) = (listed.len() - gone - 1, self.needed_for_writing(listed.len()));
         if left < needed {
             return Err(format!(
                 "without drive {drive} {left} of {} members would be left and {needed} are needed for writing; nothing was changed. Put a \
@@ -267,7 +270,7 @@ impl Control {
     }
 
     /// Whether a drive is a member, durably.
-    fn is_member(&self, drive: DriveNumber) -> bool {
+    pub fn is_member(&self, drive: DriveNumber) -> bool {
         members(&self.durable).contains(&drive)
     }
 
@@ -305,6 +308,8 @@ impl Control {
         }
         if writing.failed.is_empty() {
             self.durable = self.next.clone();
+            let listed = members(&self.durable);
+            self.retiring.retain(|drive| listed.contains(drive));
             match writing.purpose {
                 Purpose::Confirm => unreachable!("the start follows it"),
                 Purpose::Start => self.started = true,
@@ -370,6 +375,13 @@ impl Control {
         members_needed(listed, self.durable.geometry.parity_shards)
     }
 
+    /// Of so many members, those that are needed for a list that is valid and for lanes that can write: others make nothing anew either.
+    fn needed_for_writing(&self, listed: usize) -> usize {
+        let geometry = &self.durable.geometry;
+        let width = usize::from(geometry.data_shards_min) + usize::from(self.parity_min);
+        self.members_needed(listed).max(width)
+    }
+
     fn retry(&mut self, purpose: Purpose) {
         let generation = self.next.generation.max(self.durable.generation) + 1;
         let base = if purpose == Purpose::Start { &self.next } else { &self.durable };
@@ -383,11 +395,20 @@ impl Control {
 
     /// Writes a superblock, without the drives that must leave, if enough are left.
     fn write_next(&mut self, mut next: Superblock, purpose: Purpose) {
-        take_out(&mut next, &self.leaving);
         // Those count that were members before: no other set of them can have gone on by itself.
-        let (before, after) = (members(&self.durable), members(&next));
-        let (left, listed) = (before.iter().filter(|drive| after.contains(drive)).count(), before.len());
-        let needed = self.members_needed(listed);
+        let before = members(&self.durable);
+        let listed = before.len();
+        let left = |leaving: &BTreeSet<DriveNumber>| {
+            let stays = |entry: &&DriveEntry| {
+                entry.state == DriveState::Member && !leaving.contains(&entry.number) && before.contains(&entry.number)
+            };
+            next.drives.iter().filter(stays).count()
+        };
+        if left(&self.leaving) < self.needed_for_writing(listed) {
+            let stay = std::mem::take(&mut self.retiring);
+            self.leaving.retain(|drive| !stay.contains(drive));
+        }
+        let (left, needed) = (left(&self.leaving), self.members_needed(listed));
         if left < needed {
             let reason = format!(
                 "{left} of {listed} member drives are left and {needed} are needed: nothing is written any more, what is stored stays as \
@@ -397,6 +418,7 @@ impl Control {
             self.messages.push_back(Membership::NoQuorum { reason });
             return;
         }
+        take_out(&mut next, &self.leaving);
         self.next = next;
         self.write(purpose);
     }
@@ -464,3 +486,6 @@ fn take_out(superblock: &mut Superblock, gone: &BTreeSet<DriveNumber>) {
         superblock.membership = version;
     }
 }
+
+#[cfg(test)]
+mod tests;
