@@ -34,7 +34,7 @@ Examples:
 
 The drives are opened for reading alone, under the lock that a server takes: those of a running server are refused, and nothing is
 written to them. Every header and every unit of what is stored is read and compared, which takes as long as reading it all; with
---quick only headers and tables are.
+--quick only headers and tables are. A drive that does not answer within --drive-timeout is given up, told, and looked at no further.
 
 The verdict, in one word:
   WHOLE         all is there as it was written
@@ -62,6 +62,10 @@ pub struct DoctorCommand {
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
 
+    /// Give a drive up that does not answer for so many seconds: the rest is looked at without it
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    drive_timeout: u32,
+
     /// The drives, in any order
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<PathBuf>,
@@ -75,10 +79,22 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let start = Instant::now();
     check_drives(&command.drives)?;
     // Nothing is cached but rows, and no drive is judged by its speed.
-    let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(60_000), ..StoreConfig::default() };
+    let timeout_ms = u64::from(command.drive_timeout) * 1000;
+    let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(timeout_ms), ..StoreConfig::default() };
     let mut examination = examine(&command.drives, &config).map_err(|error| not_examined(error, &command.drives))?;
+    let (lanes, export) = look_at_lanes(&mut examination, command, output)?;
+    // What the drives are is known when all of them were read.
     let mut report = drives::report(&examination, command.quick);
-    let stopped = look_at_lanes(&mut examination, &mut report, command, output)?;
+    for lane in lanes {
+        report.readable.add(&lane.readable);
+        report.start.add(&lane.start);
+        report.lanes.push(lane);
+    }
+    let stopped = export.and_then(|export| {
+        let (exported, stopped) = export.end(&report);
+        report.export = Some(exported);
+        stopped
+    });
     report.judge();
     let refused = examination.refusals.drain(..).next().map(|error| open_failure(error, &command.drives));
     let failure = stopped.or_else(|| failure(&report, refused, command));
@@ -99,16 +115,59 @@ fn not_examined(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
     }
 }
 
-/// Looks at all lanes, and exports what they hold when that is wanted; gives why an export stopped.
+/// A lane that is looked at until no drive is given up meanwhile.
+#[derive(Default)]
+struct Looked {
+    /// What was told, and how many drives had been given up then.
+    told: Option<(report::Lane, usize)>,
+    /// What it holds is in the export, as far as it could be read.
+    exported: bool,
+}
+
+/// Looks at all lanes, and exports what they hold when that is wanted. When a drive is given up, what was looked at with it is looked at again without
+/// it, so that all that is told is what the others give.
 fn look_at_lanes(
     examination: &mut Examination,
-    report: &mut Report,
     command: &DoctorCommand,
     output: &Output,
-) -> Result<Option<Failure>, Failure> {
-    let Some(store) = &mut examination.store else { return Ok(None) };
+) -> Result<(Vec<report::Lane>, Option<Export>), Failure> {
+    let Some(store) = &examination.store else { return Ok((Vec::new(), None)) };
     let name = store.superblock.store.to_string();
     let mut export = command.export.as_ref().map(|directory| Export::begin(directory, &name)).transpose()?;
+    let mut lanes: Vec<Looked> = (0..store.lanes()).map(|_| Looked::default()).collect();
+    let mut given_up = 0;
+    let is_behind = |lane: &Looked, given_up| lane.told.as_ref().is_none_or(|(_, without)| *without < given_up);
+    while let Some(number) = lanes.iter().position(|lane| is_behind(lane, given_up)) {
+        let lane = &mut lanes[number];
+        let export = export.as_mut().filter(|_| !lane.exported);
+        let (told, exported, silent) = look_at_lane(examination, number as u16, command, output, export)?;
+        lane.exported |= exported;
+        if silent.is_empty() {
+            lane.told = Some((told, given_up));
+            continue;
+        }
+        for drive in &silent {
+            output.note(&format!(
+                "forebay: drive {drive} did not answer for {} s and is given up; what was looked at with it is looked at again without it",
+                command.drive_timeout
+            ));
+        }
+        given_up += silent.len();
+        examination.give_up(&silent);
+    }
+    Ok((lanes.into_iter().filter_map(|lane| lane.told).map(|(told, _)| told).collect(), export))
+}
+
+/// Looks at one lane, and exports what it holds when that is wanted and every drive answered until then: what is told, whether it was exported, and the
+/// drives that did not answer.
+fn look_at_lane(
+    examination: &Examination,
+    number: u16,
+    command: &DoctorCommand,
+    output: &Output,
+    export: Option<&mut Export>,
+) -> Result<(report::Lane, bool, Vec<DriveNumber>), Failure> {
+    let store = examination.store.as_ref().expect("it has lanes");
     let drives = examination.drives.iter();
     let out: Vec<DriveNumber> = drives
         .filter_map(|drive| match drive.standing {
@@ -117,16 +176,17 @@ fn look_at_lanes(
         })
         .collect();
     let context = Context { output, absent: &store.absent, out: &out, quick: command.quick };
-    for seed in store.lanes.drain(..) {
-        let lane = lane::look(seed, &context, export.as_mut());
-        report.readable.add(&lane.readable);
-        report.start.add(&lane.start);
-        report.lanes.push(lane);
+    let mut waiting = output.progress(0, "lane recovers {spinner} {msg}");
+    let look = store.look(number, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
+    drop(waiting);
+    let mut look = look.map_err(|error| open_failure(error.into(), &command.drives))?;
+    let told = lane::look(&mut look, number, &context);
+    let export = export.filter(|_| look.silent().is_empty() && told.unreadable.is_none());
+    let exported = export.is_some();
+    if let Some(export) = export {
+        lane::export(&mut look, told.contents.fragments, export, output);
     }
-    let Some(export) = export else { return Ok(None) };
-    let (exported, stopped) = export.end(report);
-    report.export = Some(exported);
-    Ok(stopped)
+    Ok((told, exported, look.silent()))
 }
 
 /// How a look at these drives ends, when not all is well.

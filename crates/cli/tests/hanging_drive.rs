@@ -7,6 +7,7 @@ mod mount;
 #[path = "power_cut/volatile.rs"]
 mod volatile;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use common::load::{payload, verify};
@@ -83,4 +84,49 @@ fn a_drive_that_nobody_uses_is_taken_out() {
         }
         put_and_read(client, ids);
     });
+}
+
+/// A server that is started on drives one of which hangs at these bytes.
+fn start_although_one_hangs(bytes: Range<u64>, states: &[&str]) {
+    let drives = Drives::five();
+    drives.hold("1/1/1", b"from before");
+    let Some(mounted) = Mounted::files(&drives.paths, 1, Requests::Asynchronous) else { return };
+    let config = drives.directory.path().join("forebay.toml");
+    std::fs::write(&config, "[store]\ndrive-timeout-ms = 100\n").expect("written");
+    mounted.hang_at(VICTIM, bytes);
+    let (options, paths) = (["--config".to_owned(), config.display().to_string()], mounted.paths());
+    let (started, server) = std::sync::mpsc::channel();
+    let start = std::thread::spawn(move || {
+        let options = [options[0].as_str(), options[1].as_str()];
+        let _ = started.send(Server::start_at("127.0.0.1:0", &options, &paths));
+    });
+    let server = server.recv_timeout(HANG);
+    let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let server = server.as_ref().expect("it waits for ever").as_ref().expect("it starts");
+        let config = ClientConfig::new(server.address.clone(), "test").deadline(Some(HANG));
+        let mut client = Client::connect(config).expect("the server answers");
+        assert_eq!(server.get("1/1/1").expect(0).stdout, b"from before");
+        put(&mut client, 2);
+        let state = state_of_victim(&mut client);
+        assert!(states.contains(&state.as_str()), "{state}");
+    }));
+    let server = server.ok().and_then(Result::ok);
+    if let Some(mut server) = server {
+        server.send_kill();
+        mounted.hang_no_more();
+        server.kill();
+    }
+    mounted.hang_no_more();
+    start.join().expect("it only waits");
+    after.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+#[test]
+fn a_server_starts_without_a_drive_that_does_not_say_what_it_is() {
+    start_although_one_hangs(0..u64::MAX, &["absent"]);
+}
+
+#[test]
+fn a_server_starts_without_a_drive_that_hangs_behind_its_superblocks() {
+    start_although_one_hangs(128 << 10..u64::MAX, &["failed"]);
 }

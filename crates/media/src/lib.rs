@@ -33,7 +33,7 @@
 //! its drives in memory, for tests. [`inspect`](inspect()) says what a path holds before a store is made on it, and
 //! [`create_zeroed`] and [`overwrite_zeroed`] make a file to be a drive. Nothing here knows what the bytes on a drive mean.
 //!
-//! [`MeteredMedia`] counts and times what goes through it, drive by drive.
+//! [`MeteredMedia`] counts and times what goes through it, drive by drive; [`PatientMedia`] gives a drive up that does not answer.
 //!
 //! Every implementation runs the same suite, [`conformance`].
 
@@ -47,6 +47,7 @@ mod inspect;
 mod memory;
 mod meter;
 mod open;
+mod patient;
 mod pool;
 mod prepare;
 mod ready;
@@ -69,6 +70,7 @@ pub use inspect::{Contents, InspectError, Inspection, MAGIC_BYTES, inspect};
 pub use memory::{Choose, Delivery, KeepPart, MemoryDrives, MemoryMedia, PendingOperation};
 pub use meter::{DriveCounts, DriveMeters, MeteredMedia, SLOW_OPERATION};
 pub use open::{Backend, MediaConfig, OpenMediaError, open_media};
+pub use patient::{PatientMedia, SilentDrives};
 pub use pool::PoolMedia;
 pub use prepare::{MadeFile, PrepareError, create_zeroed, overwrite_zeroed};
 pub use uring::UringMedia;
@@ -148,6 +150,12 @@ pub enum MediaError {
     /// A fault that was switched on for a test or the demo.
     #[error("injected fault")]
     Injected,
+    /// It did not answer, and is waited for no longer.
+    #[error("the drive did not answer for {limit_ms} ms and was given up")]
+    Silent {
+        /// How long it was waited for.
+        limit_ms: u64,
+    },
 }
 
 /// A lane's way to its drives. See the crate's documentation for what an implementation promises.

@@ -13,7 +13,7 @@ use forebay_media::conformance::{self, ABSENT, DRIVE_BYTES_MIN, DRIVES};
 use forebay_media::{
     Access, AlignedBuffer, BLOCK_BYTES, Backend, Contents, DirectIo, DriveFile, DriveKind, FaultSwitch, FaultyMedia,
     InspectError, Media, MediaConfig, MediaError, MemoryDrives, MemoryMedia, OpenDriveError, OpenMediaError, Operation,
-    OperationId, create_zeroed, inspect, open_media,
+    OperationId, PatientMedia, SilentDrives, create_zeroed, inspect, open_media,
 };
 use forebay_types::DriveNumber;
 
@@ -146,6 +146,7 @@ fn a_fault_switch_that_is_off_changes_nothing() {
     let drives = drives_at(&files_in(directory.path()), DirectIo::Auto).expect("opens");
     let inner = || media_over(&drives, Backend::Auto).expect("one of both works");
     conformance::run_all(|| Box::new(FaultyMedia::new(inner(), FaultSwitch::new())));
+    conformance::run_all(|| Box::new(PatientMedia::new(inner(), Duration::from_secs(60), SilentDrives::default())));
 }
 
 #[test]

@@ -6,18 +6,18 @@ mod lane;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use forebay_engine::{FoundDrive, OpenError, OpenPlan, OpenRequest, plan_open};
+use forebay_engine::{FoundDrive, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{DriveState, Superblock};
-use forebay_media::{Access, DriveFile, OpenDriveError, given_twice};
+use forebay_media::{
+    Access, DriveFile, OpenDriveError, OpenMediaError, PatientMedia, SilentDrives, given_twice, open_media,
+};
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
-use crate::open::{
-    LaneSeed, NoSuperblock, OpenStoreError, is_newer, lane_config, media_for, newest_of, open_drive, read_superblocks,
-    words_of,
-};
+use crate::open::{LaneSeed, OpenStoreError, lane_config};
+use crate::superblocks::{NoSuperblock, OPEN_PATIENCE_MIN, is_newer, newest_of, open_within, words_of};
 pub use lane::{LaneLook, ReadWanted};
 
 /// What was found.
@@ -78,22 +78,72 @@ pub enum Standing {
     NoSuperblock(String),
     /// It cannot be opened.
     NotOpened(String),
+    /// It did not answer within this time, and was given up. It was left out of all that follows.
+    Silent(Duration),
 }
 
-/// A store and its lanes.
+/// A store, whose lanes can be looked at.
 pub struct ExaminedStore {
     /// The superblock that counts; its drive fields are those of the drive that it came from.
     pub superblock: Superblock,
     /// Numbers of the drives of the store, members or not, that are not there.
     pub absent: Vec<DriveNumber>,
-    /// The lanes, as a start for reading alone has them.
-    pub lanes: Vec<LaneSeed>,
+    plan: OpenPlan,
+    /// Those that are there.
+    candidates: Vec<Candidate>,
+    config: StoreConfig,
 }
 
 impl ExaminedStore {
     /// Whether a drive of the store is a member; not when there is none with this number.
     pub fn is_member(&self, number: DriveNumber) -> bool {
         self.superblock.drives.iter().any(|entry| entry.number == number && entry.state == DriveState::Member)
+    }
+
+    /// Lanes of the store.
+    pub fn lanes(&self) -> u16 {
+        self.superblock.geometry.lanes
+    }
+
+    /// Looks at a lane as a start for reading alone has it: it recovers from the drives that are there. `waiting` is called now and then.
+    ///
+    /// # Errors
+    /// When the drives cannot be reached as configured.
+    pub fn look(&self, lane: u16, waiting: &mut dyn FnMut()) -> Result<LaneLook, OpenMediaError> {
+        let superblock = &self.superblock;
+        let file = |uuid| self.candidates.iter().find(|c| c.found.superblock.drive == uuid).map(|c| c.file.clone());
+        let files: Vec<(DriveNumber, Option<Arc<DriveFile>>)> =
+            self.plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
+        let mut drives = self.plan.drives.clone();
+        drives.iter_mut().for_each(|info| info.present &= !self.absent.contains(&info.number));
+        let profile = self.config.profile(self.candidates.iter().map(|candidate| candidate.file.kind()));
+        let config = lane_config(lane, &self.plan, drives, &self.config, profile, superblock.epoch, superblock.nonce);
+        let silent = SilentDrives::default();
+        let media =
+            PatientMedia::new(open_media(&files, &self.config.media)?, self.config.drive_timeout(), silent.clone());
+        // Nobody listens: there is no control part, since nothing may change.
+        let (events, _) = channel();
+        let (started, mailbox) = (Instant::now(), Arc::default());
+        // It is this media that gives a drive up: whatever the lane asks of it then fails at once.
+        let config = LaneConfig { drive_timeout: Duration::MAX, ..config };
+        let seed = LaneSeed { config, media: Box::new(media), started, events, mailbox };
+        Ok(LaneLook::begin(seed, silent, waiting))
+    }
+}
+
+impl Examination {
+    /// Gives drives up that did not answer while a lane was looked at: from now on they are not there.
+    pub fn give_up(&mut self, silent: &[DriveNumber]) {
+        let Some(store) = &mut self.store else { return };
+        for drive in self.drives.iter_mut().filter(|drive| drive.number().is_some_and(|n| silent.contains(&n))) {
+            store.absent.extend(drive.number());
+            drive.standing = Standing::Silent(store.config.drive_timeout());
+        }
+        store.absent.sort_unstable();
+        let drives = &self.drives;
+        store.candidates.retain(|candidate| !matches!(drives[candidate.at].standing, Standing::Silent(_)));
+        self.refusals.retain(|refused| !matches!(refused, OpenStoreError::Plan(OpenError::TooFewMembers { .. })));
+        self.refusals.extend(refusal(&store.candidates));
     }
 }
 
@@ -149,14 +199,16 @@ pub fn examine(paths: &[PathBuf], config: &StoreConfig) -> Result<Examination, O
             None => Standing::NeverJoined,
         };
     }
-    let found: Vec<FoundDrive> = candidates.iter().map(|candidate| candidate.found.clone()).collect();
-    if let Err(error) = plan_open(&found, OpenRequest { read_only: false }) {
-        refusals.push(error.into());
-    }
-    let lanes = lanes(&plan, &candidates, &config)?;
+    refusals.extend(refusal(&candidates));
     let absent = plan.drives.iter().filter(|info| !info.present).map(|info| info.number).collect();
-    let store = ExaminedStore { superblock: plan.superblock, absent, lanes };
+    let store = ExaminedStore { superblock: plan.superblock.clone(), absent, plan, candidates, config };
     Ok(Examination { drives, store: Some(store), refusals })
+}
+
+/// Why a start for writing with these drives would be refused.
+fn refusal(candidates: &[Candidate]) -> Option<OpenStoreError> {
+    let found: Vec<FoundDrive> = candidates.iter().map(|candidate| candidate.found.clone()).collect();
+    plan_open(&found, OpenRequest { read_only: false }).err().map(Into::into)
 }
 
 fn look_at(
@@ -172,16 +224,20 @@ fn look_at(
         newest: None,
         standing: Standing::NotOpened(String::new()),
     };
-    let file = match open_drive(path, config, Access::SharedReadOnly) {
-        Ok(file) => file,
-        Err(error @ OpenDriveError::InUse { .. }) => return Err(error.into()),
-        Err(error) => {
+    let patience = config.drive_timeout().max(OPEN_PATIENCE_MIN);
+    let (file, places) = match open_within(path, config.media.direct, Access::SharedReadOnly, patience) {
+        Some(Ok(opened)) => opened,
+        Some(Err(error @ OpenDriveError::InUse { .. })) => return Err(error.into()),
+        Some(Err(error)) => {
             examined.standing = Standing::NotOpened(error.to_string());
+            return Ok((examined, None));
+        }
+        None => {
+            examined.standing = Standing::Silent(patience);
             return Ok((examined, None));
         }
     };
     examined.bytes = Some(file.bytes());
-    let places = read_superblocks(&file);
     let place = |(offset_bytes, read): &(u64, Result<Superblock, NoSuperblock>)| SuperblockPlace {
         offset_bytes: *offset_bytes,
         generation: read.as_ref().map(|superblock| superblock.generation).map_err(ToString::to_string),
@@ -266,27 +322,4 @@ fn leave_out(error: &OpenError, candidates: &mut Vec<Candidate>, drives: &mut [E
         drives[candidate.at].standing = standing;
         false
     });
-}
-
-fn lanes(plan: &OpenPlan, candidates: &[Candidate], config: &StoreConfig) -> Result<Vec<LaneSeed>, OpenStoreError> {
-    let file = |uuid| candidates.iter().find(|c| c.found.superblock.drive == uuid).map(|c| c.file.clone());
-    let drives: Vec<(DriveNumber, Option<Arc<DriveFile>>)> =
-        plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
-    let profile = config.profile(candidates.iter().map(|candidate| candidate.file.kind()));
-    let config = &StoreConfig { drive_kind: Some(profile), ..config.clone() };
-    // Nobody listens: there is no control part, since nothing may change.
-    let (events, _) = channel();
-    let superblock = &plan.superblock;
-    let seed = |lane: u16| {
-        let config_of_lane =
-            lane_config(lane, plan, plan.drives.clone(), config, profile, superblock.epoch, superblock.nonce);
-        Ok(LaneSeed {
-            config: config_of_lane,
-            media: media_for(&drives, config, None)?,
-            started: Instant::now(),
-            events: events.clone(),
-            mailbox: Arc::default(),
-        })
-    };
-    (0..superblock.geometry.lanes).map(seed).collect()
 }

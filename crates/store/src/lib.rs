@@ -12,6 +12,7 @@ mod init;
 mod open;
 mod profile;
 mod runner;
+mod superblocks;
 
 pub use forebay_media::{DriveCounts, DriveMeters};
 

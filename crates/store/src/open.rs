@@ -1,15 +1,15 @@
 //! Opening a store.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
-use forebay_format::{FormatError, Geometry, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
+use forebay_format::{FormatError, Geometry, Superblock};
 use forebay_media::{
-    Access, AlignedBuffer, DriveFile, DriveMeters, FaultSwitch, FaultyMedia, Media, MediaError, MeteredMedia,
-    OpenDriveError, OpenMediaError, given_twice, open_media,
+    Access, DriveFile, DriveMeters, FaultSwitch, FaultyMedia, Media, MeteredMedia, OpenDriveError, OpenMediaError,
+    given_twice, open_media,
 };
 use forebay_types::{DriveNumber, StoreUuid};
 
@@ -18,10 +18,7 @@ use crate::control::{ControlHandle, ControlThread};
 use crate::init::random;
 use crate::profile::Profile;
 use crate::runner::{LaneRunner, Mailbox};
-
-/// How long a drive may be locked by someone else before that is an error, and how often is looked.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-const LOCK_RETRY: Duration = Duration::from_millis(20);
+use crate::superblocks::{NoSuperblock, OPEN_PATIENCE_MIN, is_newer, newest_of, open_within, words_of};
 
 /// What a store is, for its clients.
 #[derive(Clone, Copy, Debug)]
@@ -259,6 +256,11 @@ fn less_parity(config: &StoreConfig, parity: u8) -> Result<Option<String>, OpenS
     }))
 }
 
+/// How long a start waits for a drive to say what it is: it may be asleep, or try for long to read a bad place, and one that is left out is taken
+/// out of the store. So many of the timeouts of a drive that serves, and so long at most.
+const OPEN_TIMEOUTS: u32 = 60;
+const OPEN_PATIENCE_MAX: Duration = Duration::from_secs(60);
+
 /// Opens every path and reads its superblock. A path that gives none is a drive that is not there; that it is in use by someone
 /// else is an error.
 fn find_drives(
@@ -267,17 +269,27 @@ fn find_drives(
     warnings: &mut Vec<String>,
 ) -> Result<(Vec<FoundDrive>, Vec<Arc<DriveFile>>), OpenStoreError> {
     let access = if config.read_only { Access::SharedReadOnly } else { Access::Exclusive };
+    let patience = (config.drive_timeout() * OPEN_TIMEOUTS).clamp(OPEN_PATIENCE_MIN, OPEN_PATIENCE_MAX);
     let (mut found, mut files) = (Vec::new(), Vec::new());
     for path in paths {
-        let drive = match open_drive(path, config, access) {
-            Ok(drive) => drive,
-            Err(error @ OpenDriveError::InUse { .. }) => return Err(error.into()),
-            Err(error) => {
+        let (drive, superblocks) = match open_within(path, config.media.direct, access, patience) {
+            Some(Ok(opened)) => opened,
+            Some(Err(error @ OpenDriveError::InUse { .. })) => return Err(error.into()),
+            Some(Err(error)) => {
                 warnings.push(format!("{error}; going on without it"));
                 continue;
             }
+            None => {
+                warnings.push(format!(
+                    "drive {} did not answer within {} s when it was opened; going on without it. What it holds is not changed. See to it and to \
+                     its cabling (`dmesg` tells what the system knows of it)",
+                    path.display(),
+                    patience.as_secs()
+                ));
+                continue;
+            }
         };
-        match newest_superblock(&drive) {
+        match newest_of(superblocks.into_iter().map(|(_, read)| read)) {
             Ok(superblock) => {
                 warnings.extend(cut_off(&drive, &superblock));
                 found.push(FoundDrive { path: path.display().to_string(), superblock });
@@ -294,18 +306,6 @@ fn find_drives(
     Ok((found, files))
 }
 
-/// Opens a drive. The kernel lets go of the drives of a server that was killed only when its last operations are over, which
-/// may be a moment after its process is gone: whoever starts it again at once shall not be refused for that.
-pub(crate) fn open_drive(path: &Path, config: &StoreConfig, access: Access) -> Result<DriveFile, OpenDriveError> {
-    let begin = Instant::now();
-    loop {
-        match DriveFile::open(path, config.media.direct, access) {
-            Err(OpenDriveError::InUse { .. }) if begin.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_RETRY),
-            result => return result,
-        }
-    }
-}
-
 /// What an operator should know of a drive that is shorter than it was.
 fn cut_off(drive: &DriveFile, superblock: &Superblock) -> Option<String> {
     let entry = superblock.drives.iter().find(|entry| entry.uuid == superblock.drive)?;
@@ -319,71 +319,4 @@ fn cut_off(drive: &DriveFile, superblock: &Superblock) -> Option<String> {
             entry.bytes
         )
     })
-}
-
-/// Why a place gave no superblock.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum NoSuperblock {
-    #[error(transparent)]
-    Read(MediaError),
-    #[error(transparent)]
-    Format(FormatError),
-}
-
-impl NoSuperblock {
-    pub(crate) fn format(self) -> Option<FormatError> {
-        match self {
-            NoSuperblock::Format(error) => Some(error),
-            NoSuperblock::Read(_) => None,
-        }
-    }
-}
-
-pub(crate) fn is_newer(reason: &NoSuperblock) -> bool {
-    matches!(reason, NoSuperblock::Format(FormatError::Version { .. } | FormatError::UnknownFlags { .. }))
-}
-
-/// What a path is that gave no superblock, in words that follow its name.
-pub(crate) fn words_of(reasons: &[NoSuperblock]) -> String {
-    if reasons.iter().all(|reason| matches!(reason, NoSuperblock::Format(FormatError::Magic { .. }))) {
-        return "holds no superblock of a store: it is no drive of Forebay, or its beginning was overwritten"
-            .to_owned();
-    }
-    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-    format!("holds no superblock of a store that can be read ({})", reasons.join("; "))
-}
-
-/// The newer one of the two superblocks of a drive. One that a newer version wrote is never passed over.
-pub(crate) fn newest_superblock(drive: &DriveFile) -> Result<Superblock, Vec<NoSuperblock>> {
-    newest_of(read_superblocks(drive).into_iter().map(|(_, read)| read))
-}
-
-/// What the two places for a superblock hold, each with where it begins.
-pub(crate) fn read_superblocks(drive: &DriveFile) -> Vec<(u64, Result<Superblock, NoSuperblock>)> {
-    let read = |place: u64| {
-        let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
-        let offset_bytes = place * SUPERBLOCK_STRIDE_BYTES;
-        let read = drive.read_at(offset_bytes, &mut buffer, SUPERBLOCK_BYTES);
-        let decoded =
-            read.map_err(NoSuperblock::Read).and_then(|()| Superblock::decode(&buffer).map_err(NoSuperblock::Format));
-        (offset_bytes, decoded)
-    };
-    (0..forebay_format::PLACES).map(read).collect()
-}
-
-pub(crate) fn newest_of(
-    places: impl Iterator<Item = Result<Superblock, NoSuperblock>>,
-) -> Result<Superblock, Vec<NoSuperblock>> {
-    let mut newest: Option<Superblock> = None;
-    let mut reasons = Vec::new();
-    for place in places {
-        match place {
-            Ok(superblock) if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) => {
-                newest = Some(superblock);
-            }
-            Ok(_) => {}
-            Err(reason) => reasons.push(reason),
-        }
-    }
-    newest.filter(|_| !reasons.iter().any(is_newer)).ok_or(reasons)
 }

@@ -132,5 +132,15 @@ fn standing(drive: &ExaminedDrive) -> (&'static str, Option<String>) {
         Standing::Newer(reason) => ("newer", Some(format!("{reason}. It was not looked at any further"))),
         Standing::NoSuperblock(what) => ("no-superblock", Some(format!("it {what}. It was not looked at any further"))),
         Standing::NotOpened(reason) => ("not-opened", Some(reason.clone())),
+        Standing::Silent(waited) => ("silent", Some(silent_words(waited.as_secs()))),
     }
+}
+
+/// What it means that a drive does not answer.
+fn silent_words(seconds: u64) -> String {
+    format!(
+        "it did not answer for {seconds} s and was given up: all else is told as if it were missing. What it holds may be as good as ever. See to its \
+         cabling and to what the system says of it (`dmesg`, `smartctl`), or give it longer with --drive-timeout. This command may not be able to \
+         end before it answers"
+    )
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{CheckpointState, FlushFate, Found, SegmentFound, SegmentHandle, StoredEvent, StoredSegment};
-use forebay_store::{LaneLook, LaneSeed, ReadWanted};
+use forebay_store::{LaneLook, ReadWanted};
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome};
 
 use super::export::Export;
@@ -31,14 +31,13 @@ pub struct Context<'a> {
 /// Flushes whose fragments must be read to know whether they can be.
 type Doubtful = BTreeSet<(SegmentHandle, Option<u32>)>;
 
-/// Looks at one lane, and exports what it holds when that is wanted.
-pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) -> Lane {
-    let number = seed.lane();
-    let mut waiting = context.output.progress(0, "lane recovers {spinner} {msg}");
-    let mut look = LaneLook::begin(seed, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
-    drop(waiting);
+/// Looks at one lane. It ends early when a drive turns out not to answer: what is told then does not count.
+pub fn look(look: &mut LaneLook, number: u16, context: &Context<'_>) -> Lane {
     let mut report = Lane { lane: number, ..Lane::default() };
-    tell_checkpoints(&mut look, &mut report, context.out);
+    if !look.silent().is_empty() {
+        return report;
+    }
+    tell_checkpoints(look, &mut report, context.out);
     if let Err(reason) = look.lane().serves_reads() {
         let state = if context.absent.is_empty() { "lost" } else { "unavailable" };
         report.unreadable = Some(reason.to_owned());
@@ -47,18 +46,15 @@ pub fn look(seed: LaneSeed, context: &Context<'_>, export: Option<&mut Export>) 
     }
     let found = look.lane().findings().segments.clone();
     let stored = look.lane().stored_segments();
-    report.contents = contents(&mut look);
+    report.contents = contents(look);
     tell_unknown(&mut report, &found, context.absent);
-    let doubtful = check_segments(&mut look, &mut report, &found, &stored, context);
+    let doubtful = check_segments(look, &mut report, &found, &stored, context);
     report.start = segments::start(&report.segments, &found, context.out);
     let by_handle: BTreeMap<SegmentHandle, &StoredSegment> = stored.iter().map(|s| (s.handle, s)).collect();
-    read_doubtful(&mut look, &mut report.readable, &doubtful, &by_handle, context);
+    read_doubtful(look, &mut report.readable, &doubtful, &by_handle, context);
     report.readable.fragments = report.contents.fragments;
     let missing = report.readable.fragments_lost + report.readable.fragments_unavailable;
     report.readable.fragments_readable = report.contents.fragments.saturating_sub(missing);
-    if let Some(export) = export {
-        export_lane(&mut look, report.contents.fragments, export, context.output);
-    }
     report
 }
 
@@ -191,6 +187,9 @@ fn check_segments(
     let (mut done, lane) = (0, report.lane);
     let mut doubtful = Doubtful::new();
     for segment in found {
+        if !look.silent().is_empty() {
+            return doubtful;
+        }
         let stored = stored.get(&segment.id).copied();
         let mut told = segments::segment(segment, stored, context.absent);
         if let Some(stored) = stored {
@@ -340,7 +339,8 @@ impl Readable {
     }
 }
 
-fn export_lane(look: &mut LaneLook, fragments: u64, export: &mut Export, output: &Output) {
+/// Exports what a lane holds.
+pub fn export(look: &mut LaneLook, fragments: u64, export: &mut Export, output: &Output) {
     let mut progress = output.progress(fragments, "exporting {bar:40} {pos}/{len} fragments {eta} {msg}");
     let Ok(()) = for_each_event(look, |look, events| -> Result<(), std::convert::Infallible> {
         export.events(look, events, &mut |done, bytes| {

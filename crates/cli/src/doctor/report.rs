@@ -48,7 +48,7 @@ pub enum Verdict {
 #[derive(Debug, Default, Serialize)]
 pub struct Drive {
     pub path: String,
-    /// `member`, `out`, `other-store`, `never-joined`, `copy`, `other-history`, `newer`, `no-superblock` or `not-opened`.
+    /// `member`, `out`, `other-store`, `never-joined`, `copy`, `other-history`, `newer`, `no-superblock`, `not-opened` or `silent`.
     pub state: &'static str,
     pub number: Option<u16>,
     pub uuid: Option<String>,

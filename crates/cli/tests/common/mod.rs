@@ -86,6 +86,28 @@ pub fn forebay_with<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>, std
     }
 }
 
+/// Runs a command that ends late, or never: what it told on the one line of stdout within `limit`, if it did. Then `let_go` lets it end, and its
+/// exit code is there, too.
+pub fn told_within(arguments: &[&OsStr], limit: Duration, let_go: impl FnOnce()) -> Option<(Value, i32)> {
+    let mut command = program();
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    let stdout = child.stdout.take().expect("a pipe");
+    let (told, line) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = BufReader::new(stdout).read_line(&mut line);
+        let _ = told.send(line);
+    });
+    let line = line.recv_timeout(limit);
+    if line.is_err() {
+        let _ = child.kill();
+    }
+    let_go();
+    let exit = child.wait().expect("it ends").code().unwrap_or(-1);
+    Some((serde_json::from_str(&line.ok()?).expect("JSON"), exit))
+}
+
 /// Runs the program with a stdout that is full.
 pub fn forebay_full<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("opened");

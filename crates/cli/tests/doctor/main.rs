@@ -3,5 +3,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod export;
+mod hanging;
 mod look;
+#[path = "../power_cut/mount.rs"]
+mod mount;
 mod verdicts;
+#[path = "../power_cut/volatile.rs"]
+mod volatile;

@@ -7,6 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -58,8 +59,8 @@ struct Shared {
     changed: Condvar,
     delays: Mutex<Random>,
     asked: Asked,
-    /// Requests for this drive are held.
-    hanging: Mutex<Option<u64>>,
+    /// Requests for these bytes of this drive are held.
+    hanging: Mutex<Option<(u64, Range<u64>)>>,
     hangs_no_more: Condvar,
 }
 
@@ -77,15 +78,18 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Holds the caller while this drive hangs.
-    fn wait_for(&self, file: INodeNo) {
+    /// Holds the caller while this drive hangs where these bytes lie.
+    fn wait_for(&self, file: INodeNo, bytes: Range<u64>) {
         let hanging = self.hanging.lock().unwrap_or_else(PoisonError::into_inner);
-        let hangs = |hanging: &mut Option<u64>| hanging.is_some_and(|number| number + 2 == u64::from(file));
+        let hangs = |hanging: &mut Option<(u64, Range<u64>)>| {
+            let meets = |at: &Range<u64>| at.start < bytes.end && bytes.start < at.end;
+            hanging.as_ref().is_some_and(|(number, at)| number + 2 == u64::from(file) && meets(at))
+        };
         drop(self.hangs_no_more.wait_while(hanging, hangs));
     }
 
-    fn set_hanging(&self, number: Option<u64>) {
-        *self.hanging.lock().unwrap_or_else(PoisonError::into_inner) = number;
+    fn set_hanging(&self, place: Option<(u64, Range<u64>)>) {
+        *self.hanging.lock().unwrap_or_else(PoisonError::into_inner) = place;
         self.hangs_no_more.notify_all();
     }
 
@@ -102,7 +106,7 @@ impl Shared {
 
     fn write(&self, file: INodeNo, offset_bytes: u64, data: &[u8], durable: bool) -> Result<(), Errno> {
         let drive = self.drive(file)?;
-        self.wait_for(file);
+        self.wait_for(file, offset_bytes..offset_bytes + data.len() as u64);
         self.asked.writes.fetch_add(1, Relaxed);
         let power = self.powered()?;
         if !drive.write(offset_bytes, data) {
@@ -119,7 +123,7 @@ impl Shared {
     }
 
     fn flush(&self, file: INodeNo) -> Result<(), Errno> {
-        self.wait_for(file);
+        self.wait_for(file, 0..u64::MAX);
         self.asked.flushes.fetch_add(1, Relaxed);
         let drive = self.drive(file)?;
         self.delay();
@@ -198,7 +202,7 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.0.wait_for(file);
+        self.0.wait_for(file, offset_bytes..offset_bytes + u64::from(bytes));
         let read = self.0.drive(file).and_then(|drive| {
             let _power = self.0.powered()?;
             Ok(drive.read(offset_bytes, bytes as usize))
@@ -304,7 +308,12 @@ impl Mounted {
 
     /// A drive hangs: whatever is asked of it waits until it does no more.
     pub fn hang(&self, number: usize) {
-        self.shared.set_hanging(Some(number as u64));
+        self.hang_at(number, 0..u64::MAX);
+    }
+
+    /// The same of what is asked of these bytes of it alone.
+    pub fn hang_at(&self, number: usize, bytes: Range<u64>) {
+        self.shared.set_hanging(Some((number as u64, bytes)));
     }
 
     pub fn hang_no_more(&self) {

@@ -8,7 +8,7 @@ use forebay_types::DriveNumber;
 
 use super::NotReplaced;
 use crate::control::Shared;
-use crate::open::newest_superblock;
+use crate::superblocks::newest_superblock;
 
 /// What a drive of a store says of itself. `None` when it is none, or cannot be read now: whoever prepares it says why then.
 fn superblock_at(path: &Path, media: &MediaConfig) -> Option<Superblock> {

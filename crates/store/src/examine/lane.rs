@@ -7,7 +7,8 @@ use forebay_engine::{
     CheckpointPlace, EventFragment, Fetch, FetchEvent, FlushCheck, Lane, Looked, Reply, StoredEvent, StoredFragment,
     StoredSegment, StoredWhole, Token,
 };
-use forebay_types::{EventKey, FragmentId, ReadOutcome};
+use forebay_media::SilentDrives;
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome};
 
 use crate::open::LaneSeed;
 use crate::runner::LaneRunner;
@@ -32,19 +33,28 @@ pub struct ReadWanted {
 /// A lane that is looked at.
 pub struct LaneLook {
     runner: LaneRunner,
+    silent: SilentDrives,
     next_token: u64,
 }
 
 impl LaneLook {
     /// Starts the lane and waits until it has recovered or knows that it cannot; `waiting` is called now and then.
-    pub fn begin(seed: LaneSeed, waiting: &mut dyn FnMut()) -> LaneLook {
-        let mut look = LaneLook { runner: seed.start(), next_token: 0 };
+    pub(super) fn begin(seed: LaneSeed, silent: SilentDrives, waiting: &mut dyn FnMut()) -> LaneLook {
+        let mut look = LaneLook { runner: seed.start(), silent, next_token: 0 };
         while look.lane().serves_reads().is_err() && look.lane().status().reason.is_none() {
             look.runner.wait(WAIT);
             waiting();
         }
         look.lane().keep_drives_that_fail_reads();
         look
+    }
+
+    /// The drives that did not answer in time since this look began. What was told since then may count on them, or call lost what they hold: it is
+    /// to be looked at anew, without them ([`Examination::give_up`]).
+    ///
+    /// [`Examination::give_up`]: super::Examination::give_up
+    pub fn silent(&self) -> Vec<DriveNumber> {
+        self.silent.list()
     }
 
     /// The lane, for what it tells at once.
