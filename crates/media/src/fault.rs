@@ -125,6 +125,10 @@ impl<M: Media> Media for FaultyMedia<M> {
         self.inner.add_drive(drive, file)
     }
 
+    fn remove_drive(&mut self, drive: DriveNumber) {
+        self.inner.remove_drive(drive);
+    }
+
     fn submit(&mut self, id: OperationId, mut operation: Operation) {
         let (Operation::Write { drive: target, .. } | Operation::Read { drive: target, .. }) = &mut operation;
         let drive = *target;

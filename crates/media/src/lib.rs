@@ -169,6 +169,10 @@ pub trait Media {
     /// When the process may have no more threads or descriptors; the drive is absent then.
     fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()>;
 
+    /// Forgets a drive that [`Media::add_drive`] made known: it is absent from now on, and its file is let go of when what has begun on it has come
+    /// back. What has not begun completes with [`MediaError::Absent`]. A further drive may get its number.
+    fn remove_drive(&mut self, drive: DriveNumber);
+
     /// Takes an operation. It may start at once or with the next [`Media::kick`].
     fn submit(&mut self, id: OperationId, operation: Operation);
 
@@ -196,6 +200,10 @@ impl<M: Media + ?Sized> Media for Box<M> {
 
     fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()> {
         (**self).add_drive(drive, file)
+    }
+
+    fn remove_drive(&mut self, drive: DriveNumber) {
+        (**self).remove_drive(drive);
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {

@@ -353,6 +353,9 @@ impl Media for MemoryMedia {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// None was added.
+    fn remove_drive(&mut self, _: DriveNumber) {}
+
     fn submit(&mut self, id: OperationId, operation: Operation) {
         self.operations.push(Request::new(id, operation));
     }

@@ -156,6 +156,10 @@ impl<M: Media> Media for MeteredMedia<M> {
         self.inner.add_drive(drive, file)
     }
 
+    fn remove_drive(&mut self, drive: DriveNumber) {
+        self.inner.remove_drive(drive);
+    }
+
     fn submit(&mut self, id: OperationId, operation: Operation) {
         let (drive, is_write, bytes) = match &operation {
             Operation::Write { drive, bytes, .. } => (*drive, true, *bytes as u64),

@@ -118,6 +118,10 @@ impl<M: Media> Media for PatientMedia<M> {
         self.inner.add_drive(drive, file)
     }
 
+    fn remove_drive(&mut self, drive: DriveNumber) {
+        self.inner.remove_drive(drive);
+    }
+
     fn submit(&mut self, id: OperationId, operation: Operation) {
         let (Operation::Write { drive, .. } | Operation::Read { drive, .. }) = &operation;
         if self.silent.0.lock().unwrap_or_else(PoisonError::into_inner).contains(drive) {

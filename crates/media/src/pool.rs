@@ -101,12 +101,12 @@ impl DriveQueue {
         state.requests.pop_front()
     }
 
-    /// Forgets what has not been started.
-    fn close(&self) {
+    /// Ends the threads; gives what has not been started.
+    fn close(&self) -> VecDeque<Request> {
         let mut state = locked(&self.state);
-        state.requests.clear();
         state.closed = true;
         self.wake.notify_all();
+        std::mem::take(&mut state.requests)
     }
 }
 
@@ -146,7 +146,7 @@ impl PoolMedia {
         let state = Mutex::new(QueueState { requests: VecDeque::new(), closed: false });
         let queue = Arc::new(DriveQueue { drive_bytes: drive.bytes(), state, wake: Condvar::new() });
         for _ in 0..THREADS_PER_DRIVE {
-            self.start_thread(number, drive, &queue).inspect_err(|_| queue.close())?;
+            self.start_thread(number, drive, &queue).inspect_err(|_| drop(queue.close()))?;
         }
         self.drives.insert(number, queue);
         Ok(())
@@ -169,6 +169,13 @@ impl Media for PoolMedia {
 
     fn add_drive(&mut self, drive: DriveNumber, file: Arc<DriveFile>) -> io::Result<()> {
         self.start_threads(drive, &file)
+    }
+
+    fn remove_drive(&mut self, drive: DriveNumber) {
+        let Some(queue) = self.drives.remove(&drive) else { return };
+        for request in queue.close() {
+            self.finished.push(request.complete(Err(MediaError::Absent)));
+        }
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {
@@ -206,7 +213,7 @@ impl Media for PoolMedia {
 impl Drop for PoolMedia {
     fn drop(&mut self) {
         for queue in self.drives.values() {
-            queue.close();
+            drop(queue.close());
         }
         let state = locked(&self.finished.state);
         let (state, _) = self

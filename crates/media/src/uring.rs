@@ -64,11 +64,20 @@ struct Queue {
     file: Option<Arc<DriveFile>>,
     waiting: VecDeque<InRing>,
     in_ring: usize,
+    /// The drive was removed: its file goes when nothing of it is in the ring.
+    removed: bool,
 }
 
 impl Queue {
     fn new(file: Option<Arc<DriveFile>>) -> Self {
-        Queue { file, waiting: VecDeque::new(), in_ring: 0 }
+        Queue { file, waiting: VecDeque::new(), in_ring: 0, removed: false }
+    }
+
+    /// Lets go of the file of a drive that was removed, when no entry of the ring names its descriptor any more.
+    fn let_go(&mut self) {
+        if self.removed && self.in_ring == 0 {
+            self.file = None;
+        }
     }
 }
 
@@ -164,10 +173,13 @@ impl UringMedia {
             let result = if result < 0 { Err(-result) } else { Ok(result as usize) };
             let queue = &mut self.queues[operation.queue];
             queue.in_ring -= 1;
+            queue.let_go();
             let outcome = match &operation.refused {
                 None => operation.request.transfer.advance(result),
                 Some(reason) => Some(Err(reason.clone())),
             };
+            // What is left of it cannot be moved any more.
+            let outcome = outcome.or_else(|| queue.removed.then_some(Err(MediaError::Absent)));
             match outcome {
                 Some(result) => into.push(operation.request.complete(result)),
                 None => {
@@ -264,6 +276,16 @@ impl Media for UringMedia {
         self.queues.push(Queue::new(Some(file)));
         self.share = (self.slots.len() / self.queues.len()).max(1);
         Ok(())
+    }
+
+    fn remove_drive(&mut self, drive: DriveNumber) {
+        let Some(number) = self.queue_of.remove(&drive) else { return };
+        let queue = &mut self.queues[number];
+        queue.removed = true;
+        queue.let_go();
+        let waiting = std::mem::take(&mut queue.waiting);
+        let refused = |operation| InRing { queue: NOWHERE, refused: Some(MediaError::Absent), ..operation };
+        self.queues[NOWHERE].waiting.extend(waiting.into_iter().map(refused));
     }
 
     fn submit(&mut self, id: OperationId, operation: Operation) {

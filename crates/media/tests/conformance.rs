@@ -203,6 +203,48 @@ fn injected_faults_on_real_drives_become_ready() {
     }
 }
 
+/// A drive that is removed is nobody's as soon as what had begun on it has come back, and its number may be another's.
+#[test]
+fn a_drive_that_is_removed_is_absent_and_free() {
+    const READS: u64 = 300;
+    for backend in [Backend::IoUring, Backend::ThreadPool] {
+        let directory = on_disk();
+        let paths = files_in(directory.path());
+        let mut drives = drives_at(&paths, DirectIo::Auto).expect("opens");
+        let (number, file) = drives.remove(2);
+        let Some(media) = media_over(&drives, backend) else { return };
+        let mut media = PatientMedia::new(media, Duration::from_secs(60), SilentDrives::default());
+        media.add_drive(number, file.expect("opened")).expect("threads and descriptors");
+        let read = |media: &mut PatientMedia<_>, count: u64, remove: bool| {
+            for id in 0..count {
+                let buffer = AlignedBuffer::zeroed(64 << 10);
+                let operation = Operation::Read { drive: number, offset_bytes: 0, buffer, bytes: 64 << 10 };
+                media.submit(OperationId(id), operation);
+            }
+            media.kick();
+            if remove {
+                media.remove_drive(number);
+            }
+            let mut done = Vec::new();
+            while media.in_flight() > 0 {
+                media.wait(Duration::from_secs(10), &mut done);
+            }
+            assert_eq!(done.len() as u64, count);
+            done.into_iter().map(|completion| completion.result).collect::<Vec<_>>()
+        };
+        let results = read(&mut media, READS, true);
+        assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(MediaError::Absent))), "{results:?}");
+        assert!(results.contains(&Err(MediaError::Absent)), "more than a drive takes at once");
+        assert_eq!(media.drive_bytes(number), None);
+        assert_eq!(read(&mut media, 1, false), [Err(MediaError::Absent)]);
+        let again = open_patiently(&paths[usize::from(number.0)], DirectIo::Auto).expect("it is free");
+        media.add_drive(number, Arc::new(again)).expect("threads and descriptors");
+        assert_eq!(read(&mut media, 3, false), [Ok(()), Ok(()), Ok(())]);
+        media.remove_drive(number);
+        open_patiently(&paths[usize::from(number.0)], DirectIo::Auto).expect("it is free");
+    }
+}
+
 /// A file that somebody cuts off under a running server answers as a drive that ended.
 #[test]
 fn a_file_that_is_cut_off_is_short() {

@@ -1,5 +1,7 @@
 //! The thread of the control part: it carries what the lanes tell, and what became durable back to them.
 
+mod newcomer;
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -8,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan, members_needed};
 use forebay_format::Geometry;
-use forebay_media::{DriveIdentity, FaultSwitch, Media, MediaConfig};
+use forebay_media::{DriveFile, DriveIdentity, FaultSwitch, Media, MediaConfig};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
 use serde::Serialize;
 
 use crate::config::StoreConfig;
 use crate::drives::{Command, Ordered, Replacement};
 use crate::open::parity_min;
-use crate::runner::{Mailbox, Message};
+use crate::runner::Mailbox;
 
 /// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up.
 const START_TIMEOUTS: u32 = 12;
@@ -88,7 +90,7 @@ pub struct ControlStatus {
 pub(crate) struct Shared {
     status: Mutex<ControlStatus>,
     changed: Condvar,
-    switch: Option<FaultSwitch>,
+    pub(crate) switch: Option<FaultSwitch>,
     /// What an operator wants, for the thread.
     commands: Mutex<VecDeque<Ordered>>,
     pub(crate) geometry: Geometry,
@@ -179,6 +181,8 @@ pub(crate) struct ControlThread {
     media: Box<dyn Media + Send>,
     mailboxes: Vec<Arc<Mailbox>>,
     drives: Vec<DriveInfo>,
+    /// A drive that is being put in: no lane knows it before it is a member.
+    newcomer: Option<(DriveNumber, Arc<DriveFile>)>,
     timeout: Duration,
     parity_shards: u8,
     /// No lane stopped before it had recovered, or with something that it could not write.
@@ -250,6 +254,7 @@ impl ControlThread {
             media,
             mailboxes,
             drives,
+            newcomer: None,
             timeout,
             parity_shards,
             all_whole: true,
@@ -355,7 +360,7 @@ impl ControlThread {
                 (since, timeouts) = (Instant::now(), 1);
             }
             while let Some(message) = control.next_message() {
-                self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Membership(message.clone())));
+                self.tell_lanes(message);
             }
             if control.waiting_for().is_empty() {
                 break;
@@ -439,33 +444,7 @@ impl ControlThread {
                 self.run_operations();
                 Ok(drive)
             }
-            Command::Add { uuid, file, slots } => {
-                let bytes = file.bytes();
-                let number = control.add_drive(uuid, slots, bytes)?;
-                let file = Arc::new(file);
-                if let Err(error) = self.media.add_drive(number, file.clone()) {
-                    tracing::error!(drive = %number, %error, "a new drive cannot be reached: it is not taken in");
-                }
-                self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Drive(number, file.clone())));
-                self.run_operations();
-                let joined = self.control.as_ref().and_then(|control| control.has_joined(number));
-                if joined != Some(true) {
-                    return Err("the new drive did not take its superblock: it is not a member".to_owned());
-                }
-                let drive = DriveStatus {
-                    number: number.0,
-                    uuid,
-                    path: Some(file.path().display().to_string()),
-                    state: "member",
-                    bytes,
-                    slots,
-                    reason: None,
-                    replaced_by: None,
-                    identity: DriveIdentity::of(file.path()).ok(),
-                };
-                self.update(|status| status.drives.push(drive));
-                Ok(number)
-            }
+            Command::Add { uuid, file, slots } => self.add_drive(uuid, file, slots),
         }
     }
 

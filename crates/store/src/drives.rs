@@ -226,3 +226,6 @@ impl Shared {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
