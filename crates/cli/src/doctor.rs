@@ -90,6 +90,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
         report.start.add(&lane.start);
         report.lanes.push(lane);
     }
+    drives::tell_left(&mut report);
     let stopped = export.and_then(|export| {
         let (exported, stopped) = export.end(&report);
         report.export = Some(exported);

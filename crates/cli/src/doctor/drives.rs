@@ -2,7 +2,7 @@
 
 use forebay_store::{Examination, ExaminedDrive, ExaminedStore, Standing};
 
-use super::report::{Drive, Geometry, LastStart, MissingDrive, Report, SuperblockDamage};
+use super::report::{Drive, Geometry, LastStart, MissingDrive, Report, Segment, SuperblockDamage};
 
 /// The report as far as the drives alone tell it.
 pub fn report(examination: &Examination, quick: bool) -> Report {
@@ -61,12 +61,34 @@ fn fill(report: &mut Report, store: &ExaminedStore) {
             uuid: entry.uuid.to_string(),
             member: store.is_member(entry.number),
             bytes: entry.bytes,
+            segments: 0,
         })
         .collect();
     if report.start.refused.is_empty() {
         let members = report.drives_missing.iter().filter(|drive| drive.member);
         report.start.members_taken_out = members.map(|drive| drive.number).collect();
     }
+}
+
+/// Tells the drives that are missed from those that left the store, once all lanes were looked at: on these nothing lies any more that is stored.
+pub fn tell_left(report: &mut Report) {
+    let segments = |number| {
+        let holds = |segment: &&Segment| {
+            let lies_there = segment.shards.iter().any(|shard| shard.drive == number);
+            lies_there && !matches!(segment.at_start, "unused" | "freed")
+        };
+        report.lanes.iter().flat_map(|lane| &lane.segments).filter(holds).count() as u64
+    };
+    let may_bring = |number| {
+        let unknown = report.readable.unknown.iter().chain(&report.readable.possibly_acknowledged);
+        let needed = report.readable.unavailable_by.iter().flat_map(|by| &by.drives);
+        unknown.flat_map(|unknown| &unknown.drives).chain(needed).any(|drive| *drive == number)
+    };
+    let unreadable = report.lanes.iter().any(|lane| lane.unreadable.is_some());
+    let mut missing = std::mem::take(&mut report.drives_missing);
+    missing.iter_mut().for_each(|drive| drive.segments = segments(drive.number));
+    let is_missed = |drive: &MissingDrive| drive.member || drive.segments > 0 || unreadable || may_bring(drive.number);
+    (report.drives_missing, report.drives_left) = missing.into_iter().partition(is_missed);
 }
 
 fn drive_of(drive: &ExaminedDrive, store: Option<&ExaminedStore>) -> Drive {

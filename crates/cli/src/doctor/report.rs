@@ -18,6 +18,8 @@ pub struct Report {
     pub quick: bool,
     pub drives: Vec<Drive>,
     pub drives_missing: Vec<MissingDrive>,
+    /// Drives that were taken out earlier and are not there, and on which nothing that is stored lies: nobody misses them.
+    pub drives_left: Vec<MissingDrive>,
     pub geometry: Option<Geometry>,
     pub last_start: Option<LastStart>,
     pub lanes: Vec<Lane>,
@@ -77,6 +79,8 @@ pub struct MissingDrive {
     pub uuid: String,
     pub member: bool,
     pub bytes: u64,
+    /// Segments that hold something and have a shard on it.
+    pub segments: u64,
 }
 
 /// How the store is laid out.

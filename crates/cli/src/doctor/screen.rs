@@ -93,8 +93,16 @@ fn drives(report: &Report, rows: &mut Rows) {
         rows.row("", &drive_line(drive));
     }
     for missing in &report.drives_missing {
-        let state = if missing.member { "a member" } else { "taken out earlier" };
+        let state = match (missing.member, missing.segments) {
+            (true, _) => "a member",
+            (false, 0) => "taken out earlier; what could not be read may lie on it, too",
+            (false, _) => "taken out earlier; something that is stored lies on it",
+        };
         rows.row("", &format!("{:>3} {:<13} {state}, UUID {}", missing.number, "MISSING", missing.uuid));
+    }
+    for left in &report.drives_left {
+        let words = "taken out earlier, and nothing that is stored lies on it: it is not needed";
+        rows.row("", &format!("{:>3} {:<13} {words}, UUID {}", left.number, "left", left.uuid));
     }
 }
 

@@ -279,6 +279,31 @@ fn a_drive_that_was_taken_out_is_read_where_it_helps() {
     assert!(widths.contains(&&4.into()) && widths.contains(&&3.into()), "{widths:?}");
     let report = told(0, &drives.paths[1..]);
     assert_eq!((&report["verdict"], &report["drives_missing"][0]["member"]), (&"repairable".into(), &false.into()));
+    assert!(report["drives_missing"][0]["segments"].as_u64() > Some(0), "{report}");
+    let screen = doctor(&[], &drives.paths[1..]).expect(0);
+    assert!(String::from_utf8_lossy(&screen.stdout).contains("taken out earlier; something that is stored lies on it"));
+}
+
+#[test]
+fn a_drive_that_left_and_holds_nothing_is_not_missing() {
+    let drives = stopped(0);
+    let without = &drives.paths[1..];
+    let server = drives.serve_with(&[], without);
+    server.put("1/9/1", &payload(9)).expect(0);
+    server.terminate().expect(0);
+    let report = told(0, without);
+    assert_eq!((&report["verdict"], &report["drives_missing"]), (&"whole".into(), &serde_json::json!([])));
+    assert_eq!((&report["drives_left"][0]["number"], &report["drives_left"][0]["segments"]), (&0.into(), &0.into()));
+    let screen = doctor(&[], without).expect(0);
+    let screen = String::from_utf8_lossy(&screen.stdout).into_owned();
+    assert!(!screen.contains("MISSING") && screen.contains("4 of the 4 drives of the store are here"), "{screen}");
+    assert!(screen.contains("nothing that is stored lies on it"), "{screen}");
+    // As long as a lane cannot be read, nobody knows that.
+    for path in without {
+        overwrite(path, 128 << 10, &noise(8, 896 << 10));
+    }
+    let report = told(1, without);
+    assert_eq!((&report["drives_missing"][0]["number"], &report["drives_left"]), (&0.into(), &serde_json::json!([])));
 }
 
 #[test]
