@@ -70,7 +70,15 @@ pub struct RecordCommand {
 /// # Errors
 /// Why not everything was recorded.
 pub fn run(command: &RecordCommand, output: &Output) -> Result<(), Failure> {
-    drop(command.ask.connect(Class::Monitor)?);
+    let client = command.ask.connect(Class::Monitor)?;
+    if client.info().read_only {
+        return Err(Failure::usage(
+            "this server was started read-only and releases nothing: every event would be recorded again by the next recorder. No file was begun, and \
+             what is accepted stays in the store. Record when the server is started for writing; to have the events in files now, \
+             `forebay doctor --export DIR DRIVE..` writes them, beside this server",
+        ));
+    }
+    drop(client);
     let config = RecorderConfig {
         streams: (!command.stream.is_empty()).then(|| command.stream.clone()),
         mode: if command.once { Mode::Once } else { Mode::Continuous },

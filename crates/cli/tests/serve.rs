@@ -186,6 +186,10 @@ fn too_few_drives_still_give_what_they_can_read_only() {
     assert_eq!(server.get("1/1/1").expect(0).stdout, b"small");
     server.put("1/1/2", b"refused").expect(2).says("read-only");
     server.run(&["delete", "1/1"]).expect(2).says("read-only");
+    let out = drives.directory.path().join("files");
+    let refused = server.run(&["record", "--once", "--out", &out.display().to_string()]).expect(2);
+    refused.says("read-only").says("releases nothing").says("forebay doctor --export");
+    assert!(!out.exists(), "no file was begun that would be recorded again");
     server.terminate().expect(0);
     let server = drives.serve_with(&["--read-only"], &drives.paths[..2]);
     // It lies on all data drives; the small one on a single drive, which may be one of these two.
