@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::connect::AskOptions;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size::{date_time, human_bytes, human_count, started};
+use crate::size::{counted, date_time, human_bytes, human_count, started};
 use crate::status::parse;
 use crate::status::report::Scrub;
 
@@ -24,6 +24,9 @@ looked at again. How much has been looked at stands in the last line. There are 
   lost-or-unknown        the same, and what would name it is gone too: the runs and events of the flush are told
   possibly-acknowledged  of the last moments before an unclean stop; drives that are missing could tell
   unavailable            nothing is wrong with it, but too few of its drives answer: put them back
+What is out of reach is told by segments and flushes. Of which events it is: of one event `forebay trace RUN/EVENT` tells (exit code 3); all of those that are
+known are listed by `forebay doctor --json DRIVE..` (`.readable.unavailable`), beside a server that was started read-only, or without one. A flush whose
+header alone is there gives the smallest and the largest run and event; what is told without them is known when the drives are back.
 What a fragment is missed for no more (its event was rejected, deleted or released) is not listed. Each lane remembers 4096 losses, and how many more
 it found.
 
@@ -213,10 +216,27 @@ impl Counts {
     }
 }
 
+fn drives(drives: &[u16]) -> String {
+    match drives {
+        [drive] => format!("drive {drive}"),
+        drives => format!("drives {}", drives.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 fn words(lane: u16, loss: &Loss) -> String {
     let Loss { run, event, source, segment, flush, .. } = loss;
-    let range =
-        |(first, last): (u64, u64)| if first == last { first.to_string() } else { format!("{first} to {last}") };
+    let range = |what: &str, (first, last): (u64, u64)| match first == last {
+        true => format!("{what} {first}"),
+        false => format!("{what}s {first} to {last}"),
+    };
+    // What tells the records of a flush lies with them: the drives that are missing know.
+    let back = (!loss.drives_missing.is_empty()).then(|| {
+        let are = if loss.drives_missing.len() == 1 { "is" } else { "are" };
+        format!("{} {are} back", drives(&loss.drives_missing))
+    });
+    let held = back
+        .as_ref()
+        .map_or("nobody knows what it held".to_owned(), |back| format!("what it held is known when {back}"));
     let what = match loss.what.as_str() {
         "fragment" => {
             format!("fragment {run}/{event}/{source} ({}), segment {segment} flush {flush}", human_bytes(loss.bytes))
@@ -226,32 +246,29 @@ fn words(lane: u16, loss: &Loss) -> String {
             loss.fragments
         ),
         "flush" => format!(
-            "flush {flush} of segment {segment}: {} records of run {}, events {}",
+            "flush {flush} of segment {segment}: {} records of {}, {}{}",
             human_count(loss.records),
-            range((loss.runs.0.into(), loss.runs.1.into())),
-            range(loss.events)
+            range("run", (loss.runs.0.into(), loss.runs.1.into())),
+            range("event", loss.events),
+            back.as_ref().map_or(String::new(), |back| format!("; which of these is known when {back}"))
         ),
-        "flushes" if loss.flushes == 1 => {
-            format!("1 flush of segment {segment}, of which no header can be read: nobody knows what it held")
-        }
         "flushes" => format!(
-            "{} flushes of segment {segment}, of which no header can be read: nobody knows what they held",
-            loss.flushes
+            "{} of segment {segment}, of which no header can be read: {}",
+            counted(loss.flushes, "flush"),
+            if loss.flushes == 1 { held } else { held.replace("it held", "they held") }
         ),
-        "live" => {
-            format!("{} records with {} in segment {segment}", human_count(loss.records), human_bytes(loss.bytes))
-        }
-        _ => format!("segment {segment}: nobody knows what it held"),
+        "live" => format!(
+            "{} records with {} in segment {segment}, of events that are known: `forebay trace RUN/EVENT` tells of each",
+            human_count(loss.records),
+            human_bytes(loss.bytes)
+        ),
+        _ => format!("segment {segment}: {held}"),
     };
     let kind = match loss.kind.as_str() {
         "lost" => "LOST",
         "lost-or-unknown" => "LOST OR UNKNOWN",
         "possibly-acknowledged" => "POSSIBLY ACKNOWLEDGED",
         _ => "OUT OF REACH",
-    };
-    let drives = |drives: &[u16]| match drives {
-        [drive] => format!("drive {drive}"),
-        drives => format!("drives {}", drives.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     };
     let mut why = Vec::new();
     if !loss.drives_damaged.is_empty() {
@@ -268,4 +285,39 @@ fn words(lane: u16, loss: &Loss) -> String {
     });
     why.extend(loss.found_unix_ms.map(date_time));
     format!("{kind}: {what} (lane {lane}; {})", why.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(loss: &Value) -> String {
+        words(1, &serde_json::from_value(loss.clone()).expect("a loss"))
+    }
+
+    #[test]
+    fn what_is_out_of_reach_says_what_brings_it_and_what_is_known_of_it() {
+        let of = |what, missing: &[u16]| {
+            told(&json!({
+                "kind": "unavailable", "what": what, "segment": "1.7", "flush": 3, "flushes": 2, "records": 12, "bytes": 4096,
+                "runs": [1, 2], "events": [5, 9], "drives_missing": missing, "found_by": "start",
+            }))
+        };
+        let flush = of("flush", &[2, 3]);
+        assert!(flush.contains("12 records of runs 1 to 2, events 5 to 9"), "{flush}");
+        assert!(flush.contains("which of these is known when drives 2, 3 are back"), "{flush}");
+        let flushes = of("flushes", &[4]);
+        assert!(
+            flushes.contains("2 flushes of segment 1.7")
+                && flushes.contains("what they held is known when drive 4 is back")
+        );
+        let segment = of("segment", &[4]);
+        assert!(segment.contains("segment 1.7: what it held is known when drive 4 is back"), "{segment}");
+        let live = of("live", &[2, 3]);
+        assert!(live.contains("12 records with 4.00 KiB in segment 1.7, of events that are known"), "{live}");
+        // Nothing is missing that would tell.
+        let lost =
+            told(&json!({ "kind": "lost-or-unknown", "what": "segment", "segment": "1.7", "found_by": "start" }));
+        assert!(lost.contains("segment 1.7: nobody knows what it held"), "{lost}");
+    }
 }
