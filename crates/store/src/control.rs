@@ -440,12 +440,28 @@ impl ControlThread {
             }
             Command::Retire(drive) => {
                 control.retire_drive(drive)?;
-                self.update(|status| mark(status, drive, "retired", "an operator takes it out of use"));
                 self.run_operations();
+                self.has_left(drive)?;
+                self.update(|status| mark(status, drive, "retired", "an operator takes it out of use"));
                 Ok(drive)
             }
             Command::Add { uuid, file, slots } => self.add_drive(uuid, file, slots),
         }
+    }
+
+    /// Whether a drive that was to be taken out of use is no member any more; else why.
+    fn has_left(&self, drive: DriveNumber) -> Result<(), String> {
+        let control = self.control.as_ref().expect("it was asked to take the drive out");
+        if !control.is_member(drive) {
+            return Ok(());
+        }
+        Err(match control.no_quorum() {
+            Some(reason) => reason.to_owned(),
+            None => format!(
+                "another drive failed at this moment, and without both too few would be left for writing: drive {drive} stays a member, and \
+                 nothing that is stored is concerned. `forebay drive list` shows which one failed; replace that first"
+            ),
+        })
     }
 
     fn update(&self, change: impl FnOnce(&mut ControlStatus)) {
