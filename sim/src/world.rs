@@ -107,8 +107,10 @@ pub(crate) struct World {
     mending_since: Option<Time>,
     /// The status of all lanes is looked at next then.
     status_due: Time,
-    /// A drive was put in because the store said that it lacks space.
-    has_enlarged: bool,
+    /// Drives that were put in because the store said that it lacks space.
+    enlarged: u8,
+    /// When the last of them was.
+    enlarged_at: Option<Time>,
     /// Who is a member, and since when.
     pub(crate) members: (BTreeSet<DriveNumber>, Time),
     /// The version of that list.
@@ -176,7 +178,8 @@ impl World {
             jumped_at: now,
             mending_since: None,
             status_due: now,
-            has_enlarged: false,
+            enlarged: 0,
+            enlarged_at: None,
             members: ((0..scenario.shape.drives).map(DriveNumber).collect(), now),
             membership: 0,
             calm: false,

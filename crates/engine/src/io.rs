@@ -1,7 +1,7 @@
 //! Operations on their way to the drives: who asked for them, since when, and what became of them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -58,6 +58,9 @@ pub enum Failure {
         /// How long it was waited for.
         waited_ms: u64,
     },
+    /// The drive was given up before it was asked.
+    #[error("the drive was given up before")]
+    GivenUp,
 }
 
 /// All operations of a lane that are not at their end.
@@ -69,6 +72,9 @@ pub(crate) struct IoQueue {
     in_flight: BTreeMap<OperationId, InFlight>,
     /// Operations that were given up; their drive may come back only when they have returned.
     given_up: BTreeMap<OperationId, DriveNumber>,
+    /// Drives that were given up: what tasks that began before still ask them for is answered at once.
+    silent: BTreeSet<DriveNumber>,
+    refused: VecDeque<Finished>,
     results: BTreeMap<OperationId, (Result<(), Failure>, Option<AlignedBuffer>)>,
     /// Of reads and writes of tasks that are over.
     spare: Vec<AlignedBuffer>,
@@ -174,6 +180,11 @@ impl Io {
         Some(Finished { id: completion.id, owner, drive, result, buffer: completion.buffer })
     }
 
+    /// What was asked of a drive that had been given up.
+    pub(crate) fn next_refused(&self) -> Option<Finished> {
+        self.0.borrow_mut().refused.pop_front()
+    }
+
     /// The oldest operation in flight of each drive that is older than `limit`.
     pub(crate) fn overdue(&self, limit: Duration) -> Vec<DriveNumber> {
         let queue = self.0.borrow();
@@ -191,9 +202,10 @@ impl Io {
         queue.in_flight.values_mut().for_each(|op| op.since = now);
     }
 
-    /// Gives up everything in flight on `drive`.
+    /// Gives up everything in flight on `drive`, and asks it for nothing more.
     pub(crate) fn give_up(&self, drive: DriveNumber) -> Vec<Finished> {
         let mut queue = self.0.borrow_mut();
+        queue.silent.insert(drive);
         let now = queue.now;
         let ids: Vec<_> = queue.in_flight.iter().filter(|(_, op)| op.drive == drive).map(|(id, _)| *id).collect();
         let mut finished = Vec::with_capacity(ids.len());
@@ -229,6 +241,7 @@ impl Io {
             let op = queue.in_flight.remove(&id).expect("listed just now");
             queue.given_up.insert(id, op.drive);
         }
+        queue.refused.retain(|refused| !matches!(refused.owner, Owner::Task(of) | Owner::TaskWrite(of) if of == task));
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -249,6 +262,10 @@ impl IoQueue {
     fn submit(&mut self, owner: Owner, drive: DriveNumber, operation: Operation) -> OperationId {
         let id = OperationId(self.next);
         self.next += 1;
+        if self.silent.contains(&drive) && matches!(owner, Owner::Task(_) | Owner::TaskWrite(_)) {
+            self.refused.push_back(Finished { id, owner, drive, result: Err(Failure::GivenUp), buffer: None });
+            return id;
+        }
         self.in_flight.insert(id, InFlight { drive, owner, since: self.now });
         self.outgoing.push_back((id, operation));
         id

@@ -44,7 +44,7 @@ use crate::ends::Ends;
 use crate::finished::Finished;
 use crate::hidden::Hidden;
 use crate::index::{FragmentEntry, Index};
-use crate::io::{Io, Owner};
+use crate::io::{Failure, Io, Owner};
 use crate::lease::Tick;
 use crate::pool::BufferPool;
 use crate::read::{ReadReport, ReadSegment, Row};
@@ -191,6 +191,13 @@ impl Lane {
         if let Some(finished) = self.io.complete(completion) {
             self.finish_operation(finished);
         }
+        self.finish_refused();
+    }
+
+    fn finish_refused(&mut self) {
+        while let Some(finished) = self.io.next_refused() {
+            self.finish_operation(finished);
+        }
     }
 
     fn finish_operation(&mut self, finished: crate::io::Finished) {
@@ -209,7 +216,9 @@ impl Lane {
                 self.poll_task(task);
             }
             Owner::Task(task) => {
-                self.note_read(finished.drive, finished.result.as_ref().err());
+                if finished.result != Err(Failure::GivenUp) {
+                    self.note_read(finished.drive, finished.result.as_ref().err());
+                }
                 self.io.deliver(finished);
                 self.poll_task(task);
             }
@@ -235,6 +244,7 @@ impl Lane {
     pub fn pump(&mut self, now: Time) {
         self.step(now);
         self.judge_drives();
+        self.finish_refused();
         self.reform();
         match self.state {
             State::Recovering(_) => self.recover_on(),
@@ -249,6 +259,7 @@ impl Lane {
             }
             State::ReadOnly | State::Stopped | State::Unavailable(_) => {}
         }
+        self.finish_refused();
     }
 
     /// When [`Lane::pump`] must be called at the latest although nothing came.

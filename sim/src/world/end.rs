@@ -19,8 +19,10 @@ const NOTICED_AFTER: Duration = LOOK_AFTER.saturating_mul(2);
 /// What the status of all lanes is asked for is looked at so often, and not at each step.
 const STATUS_EVERY: Duration = Duration::from_millis(1);
 
-/// When a store has said for so long that what it lacks is space, an operator puts a drive in, as the status asks for.
+/// When a store has said for so long that what it lacks is space, an operator puts a drive in, as the status asks for; and another one later, up to as
+/// many as may have been taken out with none in their place.
 const SPACE_AFTER: Duration = Duration::from_secs(60);
+const ENLARGED_MAX: u8 = 3;
 
 impl World {
     /// After the last fault the store returns to full protection by itself, given as many drives as a segment has shards. So that there is
@@ -37,8 +39,10 @@ impl World {
         let Some(process) = self.process.as_ref().filter(|process| process.is_serving()) else { return };
         let (members, status) = (process.members().len(), process.status());
         let lacks_space = status.iter().any(|lane| lane.rebuild.waits_for == Some("space"));
-        if lacks_space && self.now >= since + SPACE_AFTER && !self.has_enlarged {
-            self.has_enlarged = true;
+        let since = self.enlarged_at.map_or(since, |at| at.max(since));
+        if lacks_space && self.now >= since + SPACE_AFTER && self.enlarged < ENLARGED_MAX {
+            self.enlarged += 1;
+            self.enlarged_at = Some(self.now);
             return self.put_in();
         }
         let is_wide = members >= usize::from(shape.data) + usize::from(shape.parity);

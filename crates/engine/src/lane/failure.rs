@@ -25,8 +25,8 @@ impl Lane {
             return;
         }
         self.failing.insert(drive);
-        if self.is_member(drive) && !matches!(self.state, State::ReadOnly) && !self.config.read_only {
-            self.writer.frozen = true;
+        if self.is_member(drive) {
+            self.writer.frozen |= !self.config.read_only;
             self.events.push_back(LaneEvent::DriveFailed { drive, reason: reason.to_owned() });
         }
         for finished in self.io.give_up(drive) {
@@ -82,6 +82,10 @@ impl Lane {
             if self.can_do_without(drive) {
                 let limit_ms = self.config.drive_timeout.as_millis();
                 self.fail_drive(drive, &format!("an operation was not answered within {limit_ms} ms"));
+                if self.config.read_only && matches!(self.state, State::Recovering(_)) {
+                    // What was read of it counts for nothing, and nobody has to agree.
+                    return self.start_over();
+                }
             }
         }
     }

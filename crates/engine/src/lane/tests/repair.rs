@@ -1,11 +1,15 @@
 //! Reading what a drive has damaged, or takes along.
 
+use std::time::Duration;
+
+use forebay_media::MemoryMedia;
 use forebay_types::{DriveNumber, EventKey, ReadOutcome, SourceId, crc32c};
 
-use super::{DRIVE_BYTES, DRIVES, Driven};
-use crate::api::{Admission, DriveInfo, Membership, Put, Reply, Token};
+use super::{DRIVE_BYTES, DRIVES, Driven, Lane};
+use crate::api::{Admission, DriveInfo, Fetch, LaneEvent, Membership, Put, Reply, Token};
 
 const SOURCES: u32 = 300;
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn payload(source: u32) -> Vec<u8> {
     vec![source as u8; 40]
@@ -135,5 +139,62 @@ fn bad_sectors_of_several_drives_take_nothing_along_that_lies_in_other_rows() {
         let (outcome, payload) = driven.read(key, 1);
         assert_eq!((outcome, payload == vec![1; 50_000]), (ReadOutcome::Found, true), "read-only: {read_only}");
         assert_eq!(driven.lane.status().counters.fragments_lost, 0);
+    }
+}
+
+/// What a read comes to, and how long it takes, of a record of many rows while a drive does not answer.
+fn read_beside_a_silent_drive(mut driven: Driven, key: EventKey, silent: DriveNumber) -> (ReadOutcome, bool, Duration) {
+    driven.drives.hold(silent);
+    let (mut into, began) = (Vec::new(), driven.now);
+    assert!(matches!(driven.lane.get(Token(9), key.fragment(SourceId(1)), &mut into), Fetch::Pending { .. }));
+    loop {
+        driven.pass(Duration::from_millis(50));
+        if let Some(Reply::Read { outcome, payload, .. }) = driven.lane.next_reply() {
+            return (outcome, payload == vec![1; 50_000], driven.now.since(began));
+        }
+    }
+}
+
+#[test]
+fn a_read_waits_once_for_a_drive_that_does_not_answer() {
+    for silent in (0..DRIVES).map(DriveNumber) {
+        let mut driven = Driven::new(|config| (config.cache_bytes, config.drive_timeout) = (0, TIMEOUT));
+        let key = EventKey::new(1, 1);
+        driven.put(key, 1, 1, 50_000);
+        // One bad place more: the direct way is of no use.
+        let (_, segment) = driven.lane.segments.iter().next().expect("one");
+        let (flush, other) = (segment.flushes[0], segment.shards.iter().find(|place| place.drive != silent));
+        let other = *other.expect("there are three");
+        let units = driven.lane.slot_offset(other) + flush.offset_bytes + u64::from(flush.header_bytes);
+        driven.drives.spoil(other.drive, units..units + 1);
+        let (outcome, _, waited) = read_beside_a_silent_drive(driven, key, silent);
+        assert_eq!(outcome, ReadOutcome::Unavailable, "two of three do not give the first row");
+        assert!(waited < TIMEOUT * 2, "{waited:?} with {silent:?}");
+    }
+}
+
+#[test]
+fn a_start_for_reading_goes_on_without_a_drive_that_does_not_answer() {
+    for silent in (0..DRIVES).map(DriveNumber) {
+        let mut driven = Driven::new(|config| (config.cache_bytes, config.drive_timeout) = (0, TIMEOUT));
+        for event in 0..100 {
+            driven.put(EventKey::new(1, event), 1, 1, 50_000);
+        }
+        let (mut config, began) = (driven.lane.config.clone(), driven.now);
+        (config.read_only, config.epoch) = (true, config.epoch + 1);
+        driven.drives.hold(silent);
+        driven.media = MemoryMedia::new(&driven.drives);
+        driven.lane = Lane::new(config, driven.now);
+        while driven.lane.serves_reads().is_err() {
+            driven.pass(Duration::from_millis(50));
+            assert!(driven.now.since(began) < TIMEOUT * 4, "without {silent:?}");
+        }
+        let told = std::iter::from_fn(|| driven.lane.next_event());
+        assert!(told.into_iter().any(|event| matches!(event, LaneEvent::DriveFailed { drive, .. } if drive == silent)));
+        for event in 0..100 {
+            let (outcome, payload) = driven.read(EventKey::new(1, event), 1);
+            assert_eq!((outcome, payload == vec![1; 50_000]), (ReadOutcome::Found, true), "event {event}");
+        }
+        assert_eq!(driven.lane.status().flushes_lost, 0);
     }
 }
