@@ -434,16 +434,18 @@ impl ControlThread {
         match command {
             Command::Fail(drive) => {
                 control.give_drive_up(drive)?;
-                self.update(|status| mark(status, drive, "failed", "an operator gave it up"));
+                self.update(|status| mark(status, drive, "failed", Some("an operator gave it up")));
                 self.run_operations();
                 Ok(drive)
             }
             Command::Retire(drive) => {
                 control.retire_drive(drive)?;
+                // Before it leaves: one that leaves without a word has refused something.
+                self.update(|status| mark(status, drive, "retired", Some("an operator takes it out of use")));
                 self.run_operations();
-                self.has_left(drive)?;
-                self.update(|status| mark(status, drive, "retired", "an operator takes it out of use"));
-                Ok(drive)
+                self.has_left(drive)
+                    .inspect_err(|_| self.update(|status| mark(status, drive, "member", None)))
+                    .map(|()| drive)
             }
             Command::Add { uuid, file, slots } => self.add_drive(uuid, file, slots),
         }
@@ -459,7 +461,7 @@ impl ControlThread {
             Some(reason) => reason.to_owned(),
             None => format!(
                 "another drive failed at this moment, and without both too few would be left for writing: drive {drive} stays a member, and \
-                 nothing that is stored is concerned. `forebay drive list` shows which one failed; replace that first"
+                 nothing on it was touched. `forebay drive list` shows which one failed; replace that first"
             ),
         })
     }
@@ -485,10 +487,10 @@ fn what_is_left(status: &ControlStatus) -> String {
 }
 
 /// Says what became of a drive by the word of an operator.
-fn mark(status: &mut ControlStatus, drive: DriveNumber, state: &'static str, reason: &str) {
+fn mark(status: &mut ControlStatus, drive: DriveNumber, state: &'static str, reason: Option<&str>) {
     if let Some(entry) = status.drives.iter_mut().find(|d| d.number == drive.0) {
         status.drives_failed += u64::from(state == "failed" && entry.state != "failed");
-        (entry.state, entry.reason) = (state, Some(reason.to_owned()));
+        (entry.state, entry.reason) = (state, reason.map(str::to_owned));
     }
 }
 

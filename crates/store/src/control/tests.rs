@@ -108,8 +108,8 @@ fn start_without(silent: &[u16]) -> (Result<(), String>, usize) {
     (started, newest.drives.iter().filter(|drive| drive.state == DriveState::Member).count())
 }
 
-/// A store of which one drive fails after the start; nothing is written then but what this does.
-fn when_one_fails(then: impl Fn(&mut ControlThread)) -> ControlStatus {
+/// A store that was started, and a switch for its drives.
+fn started() -> (ControlThread, FaultSwitch) {
     let found: Vec<FoundDrive> =
         (0..DRIVES).map(|n| FoundDrive { path: format!("d{n}"), superblock: superblock_of(n) }).collect();
     let plan = plan_open(&found, OpenRequest::default()).expect("a store");
@@ -118,8 +118,14 @@ fn when_one_fails(then: impl Fn(&mut ControlThread)) -> ControlStatus {
     let control = Some(Control::start(&plan, 8, 1));
     let config = StoreConfig::default();
     let thread = ControlThread::new(control, media, Vec::new(), &plan, &found, &config, None);
-    let (mut thread, _) = thread.start_store().expect("all drives are well");
+    let (thread, _) = thread.start_store().expect("all drives are well");
     assert_eq!(thread.shared.status().drives_failed, 0);
+    (thread, switch)
+}
+
+/// A store of which one drive fails after the start; nothing is written then but what this does.
+fn when_one_fails(then: impl Fn(&mut ControlThread)) -> ControlStatus {
+    let (mut thread, switch) = started();
     switch.fail(DriveNumber(2));
     then(&mut thread);
     thread.run_operations();
@@ -169,4 +175,23 @@ fn when_more_are_silent_than_may_be_missing_the_start_ends_and_none_is_taken_out
     let why = started.expect_err("no quorum");
     assert!(why.starts_with("3 of 5 member drives are left and 4 are needed"), "{why}");
     assert_eq!(members, 5);
+}
+
+#[test]
+fn a_drive_that_is_taken_out_of_use_is_not_told_to_have_failed() {
+    let (mut thread, _switch) = started();
+    assert_eq!(thread.carry_out(Command::Retire(DriveNumber(3))), Ok(DriveNumber(3)));
+    let status = thread.shared.status().clone();
+    assert_eq!((states(&status), status.drives_failed), (vec!["member", "member", "member", "retired", "member"], 0));
+    assert_eq!(status.drives[3].reason.as_deref(), Some("an operator takes it out of use"));
+}
+
+#[test]
+fn a_drive_that_is_taken_out_of_use_stays_a_member_when_another_is_dead_and_who_asked_is_told() {
+    let status = when_one_fails(|thread| {
+        let refused = thread.carry_out(Command::Retire(DriveNumber(3))).expect_err("one of both");
+        assert!(refused.contains("drive 3 stays a member") && refused.contains("`forebay drive list`"), "{refused}");
+    });
+    assert_eq!((states(&status), status.drives_failed), (vec!["member", "member", "failed", "member", "member"], 1));
+    assert_eq!(status.drives[3].reason, None);
 }
