@@ -17,7 +17,7 @@ use forebay_types::DriveNumber;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::serve::{check_drives, open_failure};
+use crate::serve::open_failure;
 use crate::size::counted;
 use export::Export;
 use lane::Context;
@@ -77,11 +77,10 @@ pub struct DoctorCommand {
 /// What is wrong with the drives.
 pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let start = Instant::now();
-    check_drives(&command.drives)?;
     // Nothing is cached but rows, and no drive is judged by its speed.
     let timeout_ms = u64::from(command.drive_timeout) * 1000;
     let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(timeout_ms), ..StoreConfig::default() };
-    let mut examination = examine(&command.drives, &config).map_err(|error| not_examined(error, &command.drives))?;
+    let mut examination = examine(&command.drives, &config).map_err(not_examined)?;
     let (lanes, export) = look_at_lanes(&mut examination, command, output)?;
     // What the drives are is known when all of them were read.
     let mut report = drives::report(&examination, command.quick);
@@ -97,7 +96,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
         stopped
     });
     report.judge();
-    let refused = examination.refusals.drain(..).next().map(|error| open_failure(error, &command.drives));
+    let refused = examination.refusals.drain(..).next().map(open_failure);
     let failure = stopped.or_else(|| failure(&report, refused, command));
     output.line(&screen::screen(&report));
     let mut object = serde_json::to_value(&report).expect("a report has string keys");
@@ -106,13 +105,13 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
 }
 
 /// Why drives cannot be looked at. That another process has one means a running server, hardly ever anything else.
-fn not_examined(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
+fn not_examined(error: OpenStoreError) -> Failure {
     match error {
         OpenStoreError::Drive(OpenDriveError::InUse { path, by }) => Failure::retry(format!(
             "drive {} is in use: {by}. Nothing was read or changed. Ask the server that serves it (`forebay status`, `forebay lost`), or stop that first",
             path.display()
         )),
-        error => open_failure(error, drives),
+        error => open_failure(error),
     }
 }
 
@@ -180,7 +179,7 @@ fn look_at_lane(
     let mut waiting = output.progress(0, "lane recovers {spinner} {msg}");
     let look = store.look(number, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
     drop(waiting);
-    let mut look = look.map_err(|error| open_failure(error.into(), &command.drives))?;
+    let mut look = look.map_err(|error| open_failure(error.into()))?;
     let told = lane::look(&mut look, number, &context);
     let export = export.filter(|_| look.silent().is_empty() && told.unreadable.is_none());
     let exported = export.is_some();
@@ -197,7 +196,9 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
         Verdict::NoStore => {
             let words = "none of the drives holds a superblock of a store that can be read; nothing was written. Name the drives of the store: \
                          each is as `forebay serve` was given it";
-            let there = command.drives.iter().any(|path| path.exists());
+            // One that is silent may hang whoever asks whether it is there.
+            let looked_at = command.drives.iter().zip(&report.drives).filter(|(_, drive)| drive.state != "silent");
+            let there = looked_at.into_iter().any(|(path, _)| path.exists());
             let failure = if there { Failure::data(words) } else { Failure::retry(words) };
             return Some(refused.unwrap_or(failure));
         }

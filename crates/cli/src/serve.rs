@@ -134,14 +134,13 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
             "FAULT INJECTION IS ON: any client can make drives fail. This is for tests; never run a store that matters so"
         );
     }
-    check_drives(&command.drives)?;
     let ready_file = ReadyFile::new(command.ready_file.as_deref())?;
     let signals = interrupt::signals();
     let interrupt = Interrupt::catch()?;
     let signals = Signals::new(signals)
         .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
     let listener = Server::bind(&server).map_err(start_failure)?;
-    let opened = forebay_store::open(&command.drives, &store).map_err(|error| open_failure(error, &command.drives))?;
+    let opened = forebay_store::open(&command.drives, &store).map_err(open_failure)?;
     opened.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let ready = Ready::of(&opened);
     let server = Server::start(opened, listener).map_err(start_failure)?;
@@ -301,17 +300,6 @@ fn print_config(output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what is no drive. What is not there, or there twice, is told when it is opened.
-pub fn check_drives(drives: &[PathBuf]) -> Result<(), Failure> {
-    match drives.iter().find(|path| path.is_dir()) {
-        Some(path) => Err(Failure::usage(format!(
-            "{} is a directory, and a drive is a block device or a file; nothing was written. Name the drives in it",
-            path.display()
-        ))),
-        None => Ok(()),
-    }
-}
-
 fn watch_signals(interrupt: Interrupt, mut signals: Signals, stop: StopHandle) -> Result<(), Failure> {
     spawn("forebay-signals", move || {
         // A signal that came before the server was there has set the flag.
@@ -339,22 +327,23 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure>
 }
 
 /// How a command ends that cannot open the drives.
-pub fn open_failure(error: OpenStoreError, drives: &[PathBuf]) -> Failure {
+pub fn open_failure(error: OpenStoreError) -> Failure {
     let words = error.to_string();
     match error {
         OpenStoreError::Plan(OpenError::TooFewMembers { .. }) | OpenStoreError::Start(_) => Failure::retry(words),
         OpenStoreError::Plan(OpenError::ForeignDrive { .. })
         | OpenStoreError::Twice { .. }
+        | OpenStoreError::Directory { .. }
         | OpenStoreError::ParityMin { .. }
         | OpenStoreError::Newer { .. } => Failure::usage(words),
         OpenStoreError::Plan(_) => Failure::data(words),
         OpenStoreError::Drive(OpenDriveError::DirectRefused { .. } | OpenDriveError::NotADrive { .. })
         | OpenStoreError::Media(OpenMediaError::IoUring(_)) => Failure::usage(words),
         OpenStoreError::Drive(_) | OpenStoreError::Media(_) => Failure::retry(words),
-        OpenStoreError::NoDrives(_) => {
+        OpenStoreError::NoDrives { is_any_there, .. } => {
             let advice = "Nothing was written. Check the paths, or make a store with `forebay init`";
             let words = format!("{words}\n{advice}");
-            if drives.iter().any(|path| path.exists()) { Failure::data(words) } else { Failure::retry(words) }
+            if is_any_there { Failure::data(words) } else { Failure::retry(words) }
         }
     }
 }

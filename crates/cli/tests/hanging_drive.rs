@@ -8,13 +8,15 @@ mod mount;
 mod volatile;
 
 use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use common::load::{payload, verify};
 use common::{Drives, Server};
 use forebay_client::{Client, ClientConfig};
 use forebay_types::FragmentId;
-use mount::{Mounted, Requests};
+use mount::{ALL, Mounted, Requests};
 use serde_json::Value;
 
 /// Far more than the server needs to take a drive out: whoever waits so long waits for ever.
@@ -123,10 +125,59 @@ fn start_although_one_hangs(bytes: Range<u64>, states: &[&str]) {
 
 #[test]
 fn a_server_starts_without_a_drive_that_does_not_say_what_it_is() {
-    start_although_one_hangs(0..u64::MAX, &["absent"]);
+    start_although_one_hangs(ALL, &["absent"]);
 }
 
 #[test]
 fn a_server_starts_without_a_drive_that_hangs_behind_its_superblocks() {
     start_although_one_hangs(128 << 10..u64::MAX, &["failed"]);
+}
+
+/// A new drive hangs, at once or when it is read: it is given up, the server goes on meanwhile and after it, and another one may be named. What answers
+/// late is not written to.
+fn put_in_what_hangs(bytes: Range<u64>) {
+    let drives = Drives::five();
+    let new = drives.directory.path().join("new");
+    std::fs::write(&new, vec![0; 32 << 20]).expect("written");
+    let Some(mounted) = Mounted::files(&[new], 1, Requests::Asynchronous) else { return };
+    let config = drives.directory.path().join("forebay.toml");
+    std::fs::write(&config, "[store]\ndrive-timeout-ms = 100\n").expect("written");
+    let options = ["--config", &config.display().to_string()];
+    let mut server = Server::start_at("127.0.0.1:0", &options, &drives.paths).expect("it starts");
+    server.collect_log();
+    mounted.hang_at(0, bytes);
+    let replace = |path: &Path| server.run(&["drive", "replace", "1", &path.display().to_string()]);
+    let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let path = &mounted.paths()[0];
+        replace(path).expect(3).says("hangs, and was given up").says("nothing that is stored was touched");
+        let mut client = server.client("test");
+        let ids = put(&mut client, 1);
+        verify(&mut client, &ids);
+        replace(&drives.directory.path().join("sound")).expect(0);
+    }));
+    mounted.hang_no_more();
+    after.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    while is_still_put_in(&server) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let paths: Vec<Value> =
+        server.status()["drives"].as_array().expect("a list").iter().map(|d| d["path"].clone()).collect();
+    assert_eq!((paths.len(), mounted.asked().writes.load(Relaxed)), (6, 0), "{paths:?}");
+}
+
+/// Whether the thread of a server that puts a drive in is there.
+fn is_still_put_in(server: &Server) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("a process");
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|name| name.trim_end() == "forebay-replace")
+}
+
+#[test]
+fn a_new_drive_that_does_not_say_what_it_is_is_given_up() {
+    put_in_what_hangs(ALL);
+}
+
+#[test]
+fn a_new_drive_that_hangs_when_it_is_read_is_given_up() {
+    put_in_what_hangs(4 << 20..5 << 20);
 }

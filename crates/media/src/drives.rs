@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use serde::{Deserialize, Serialize};
 
 use crate::file_system::submitting_may_wait;
-use crate::identity::directory_of;
+use crate::identity::{DriveIdentity, directory_of};
 use crate::request::Transfer;
 use crate::{AlignedBuffer, BLOCK_BYTES, MediaError};
 
@@ -72,6 +72,7 @@ pub struct DriveFile {
     direct: bool,
     submitting_may_wait: bool,
     kind: DriveKind,
+    identity: DriveIdentity,
     /// Set when the kernel turned out not to know `RWF_DSYNC`.
     no_write_flags: AtomicBool,
 }
@@ -145,6 +146,13 @@ pub enum OpenDriveError {
     },
 }
 
+impl OpenDriveError {
+    /// Whether the path leads nowhere.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, OpenDriveError::Open { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 impl DriveFile {
     /// Opens and locks the drive at `path`, and logs how.
     ///
@@ -178,6 +186,7 @@ impl DriveFile {
             direct,
             submitting_may_wait,
             kind: drive_kind,
+            identity: DriveIdentity::from_metadata(&metadata),
             no_write_flags,
         })
     }
@@ -185,6 +194,11 @@ impl DriveFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What its path led to when it was opened.
+    pub fn identity(&self) -> &DriveIdentity {
+        &self.identity
     }
 
     /// Its size in bytes, whole blocks.

@@ -1,7 +1,7 @@
 //! Which drive a path means, however it is spelled.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -36,8 +36,7 @@ impl DriveIdentity {
     /// When it cannot be found out; for a path that does not exist, when its directory does not either.
     pub fn of(path: &Path) -> io::Result<DriveIdentity> {
         match fs::metadata(path) {
-            Ok(found) if found.file_type().is_block_device() => Ok(DriveIdentity::Device(found.rdev())),
-            Ok(found) => Ok(DriveIdentity::File { file_system: found.dev(), inode: found.ino() }),
+            Ok(found) => Ok(DriveIdentity::from_metadata(&found)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let directory = fs::metadata(directory_of(path))?;
                 let name = path.file_name().unwrap_or_default().to_owned();
@@ -47,11 +46,25 @@ impl DriveIdentity {
             Err(error) => Err(error),
         }
     }
+
+    /// The same of what was found at a path.
+    pub(crate) fn from_metadata(found: &Metadata) -> DriveIdentity {
+        if found.file_type().is_block_device() {
+            DriveIdentity::Device(found.rdev())
+        } else {
+            DriveIdentity::File { file_system: found.dev(), inode: found.ino() }
+        }
+    }
 }
 
-/// The first two of `paths` that are one drive. What cannot be found out is no drive yet, and equal to none.
+/// The first two of `paths` that are one drive. What cannot be found out is no drive yet, and equal to none. A drive that hangs is waited for.
 pub fn given_twice(paths: &[PathBuf]) -> Option<(&Path, &Path)> {
     let identities: Vec<_> = paths.iter().map(|path| DriveIdentity::of(path).ok()).collect();
+    first_equal(paths, &identities)
+}
+
+/// The first two of `paths` that have one identity, each having that which stands in its place.
+pub fn first_equal<'p>(paths: &'p [PathBuf], identities: &[Option<DriveIdentity>]) -> Option<(&'p Path, &'p Path)> {
     (0..paths.len()).find_map(|at| {
         let own = identities[at].as_ref()?;
         let first = identities[..at].iter().position(|other| other.as_ref() == Some(own))?;

@@ -65,7 +65,7 @@ pub use drives::{Access, DirectIo, DriveFile, DriveKind, OpenDriveError};
 pub use fault::{FaultSwitch, FaultyMedia};
 use forebay_types::DriveNumber;
 pub use forebay_types::limits::BLOCK_BYTES;
-pub use identity::{DriveIdentity, given_twice};
+pub use identity::{DriveIdentity, first_equal, given_twice};
 pub use inspect::{Contents, InspectError, Inspection, MAGIC_BYTES, inspect};
 pub use memory::{Choose, Delivery, KeepPart, MemoryDrives, MemoryMedia, PendingOperation};
 pub use meter::{DriveCounts, DriveMeters, MeteredMedia, SLOW_OPERATION};

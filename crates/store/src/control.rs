@@ -3,12 +3,11 @@
 mod newcomer;
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_engine::{Control, DriveInfo, FoundDrive, LaneEvent, OpenPlan, members_needed};
+use forebay_engine::{Control, DriveInfo, LaneEvent, OpenPlan, members_needed};
 use forebay_format::Geometry;
 use forebay_media::{DriveFile, DriveIdentity, FaultSwitch, Media, MediaConfig};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
@@ -19,8 +18,8 @@ use crate::drives::{Command, Ordered, Replacement};
 use crate::open::parity_min;
 use crate::runner::Mailbox;
 
-/// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up.
-const START_TIMEOUTS: u32 = 12;
+/// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up; and so is a new drive that does nothing.
+const TIMEOUTS_MAX: u32 = 12;
 
 /// What operators want is looked for so often.
 const COMMANDS_LOOK: Duration = Duration::from_millis(50);
@@ -196,16 +195,18 @@ impl ControlThread {
         media: Box<dyn Media + Send>,
         mailboxes: Vec<Arc<Mailbox>>,
         plan: &OpenPlan,
-        found: &[FoundDrive],
+        files: &[(DriveNumber, Option<Arc<DriveFile>>)],
         config: &StoreConfig,
         switch: Option<FaultSwitch>,
     ) -> Self {
-        let path = |info: &DriveInfo| found.iter().find(|f| f.superblock.drive == info.uuid).map(|f| f.path.clone());
+        let file = |info: &DriveInfo| {
+            files.iter().find(|(number, _)| *number == info.number).and_then(|(_, file)| file.as_deref())
+        };
         let entry = |info: &DriveInfo| plan.superblock.drives.iter().find(|entry| entry.number == info.number);
         let drives = plan.drives.iter().map(|info| DriveStatus {
             number: info.number.0,
             uuid: info.uuid,
-            path: path(info),
+            path: file(info).map(|file| file.path().display().to_string()),
             state: match (info.member, info.present) {
                 (true, true) => "member",
                 (true, false) => "absent",
@@ -216,7 +217,7 @@ impl ControlThread {
             slots: info.slots,
             reason: None,
             replaced_by: None,
-            identity: path(info).and_then(|path| DriveIdentity::of(Path::new(&path)).ok()),
+            identity: file(info).map(|file| file.identity().clone()),
         });
         let status = ControlStatus {
             store: plan.superblock.store,
@@ -294,6 +295,7 @@ impl ControlThread {
             self.control.iter_mut().for_each(|control| control.look_at_drives(now));
             self.run_operations();
             self.obey();
+            self.shared.give_up_replacement(self.timeout * TIMEOUTS_MAX);
         }
         // Whoever waits for the end may open the drives at once: they are let go first.
         let shared = self.shared.clone();
@@ -373,7 +375,7 @@ impl ControlThread {
                 let late = control.waiting_for();
                 // When more are late than may be missing, it is not the drives.
                 let may_be_missing = late.len() <= usize::from(self.parity_shards);
-                if may_be_missing || !control.is_started() && timeouts >= START_TIMEOUTS {
+                if may_be_missing || !control.is_started() && timeouts >= TIMEOUTS_MAX {
                     for drive in late {
                         control.give_up(drive);
                         self.tell_failed(drive, "it did not take a superblock in time");

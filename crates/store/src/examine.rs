@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use forebay_engine::{FoundDrive, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{DriveState, Superblock};
-use forebay_media::{
-    Access, DriveFile, OpenDriveError, OpenMediaError, PatientMedia, SilentDrives, given_twice, open_media,
-};
+use forebay_media::{Access, DriveFile, OpenDriveError, OpenMediaError, PatientMedia, SilentDrives, open_media};
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
 use crate::open::{LaneSeed, OpenStoreError, lane_config};
+use crate::paths::check_paths;
 use crate::superblocks::{NoSuperblock, OPEN_PATIENCE_MIN, is_newer, newest_of, open_within, words_of};
 pub use lane::{LaneLook, ReadWanted};
 
@@ -178,9 +177,7 @@ struct Candidate {
 /// [`OpenStoreError`] when they cannot be looked at at all: one is in use, is named twice, or cannot be reached as configured.
 pub fn examine(paths: &[PathBuf], config: &StoreConfig) -> Result<Examination, OpenStoreError> {
     let config = StoreConfig { read_only: true, fault_injection: false, parity_min: None, ..config.clone() };
-    if let Some((first, second)) = given_twice(paths) {
-        return Err(OpenStoreError::Twice { first: first.to_owned(), second: second.to_owned() });
-    }
+    check_paths(paths)?;
     let (mut drives, mut candidates, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         let (drive, candidate) = look_at(path, &config, drives.len(), &mut refusals)?;

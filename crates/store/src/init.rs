@@ -9,7 +9,7 @@ mod write;
 
 use std::path::PathBuf;
 
-pub(crate) use add::prepare_drive;
+pub(crate) use add::{AddedDrive, prepare_drive};
 pub use error::InitError;
 use forebay_format::Geometry;
 use forebay_media::{MAGIC_BYTES, given_twice};

@@ -10,6 +10,7 @@ mod drives;
 mod examine;
 mod init;
 mod open;
+mod paths;
 mod profile;
 mod runner;
 mod superblocks;

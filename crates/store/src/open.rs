@@ -9,13 +9,14 @@ use forebay_engine::{Control, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan,
 use forebay_format::{FormatError, Geometry, Superblock};
 use forebay_media::{
     Access, DriveFile, DriveMeters, FaultSwitch, FaultyMedia, Media, MeteredMedia, OpenDriveError, OpenMediaError,
-    given_twice, open_media,
+    open_media,
 };
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
 use crate::control::{ControlHandle, ControlThread};
 use crate::init::random;
+use crate::paths::check_paths;
 use crate::profile::Profile;
 use crate::runner::{LaneRunner, Mailbox};
 use crate::superblocks::{NoSuperblock, OPEN_PATIENCE_MIN, is_newer, newest_of, open_within, words_of};
@@ -89,6 +90,12 @@ pub enum OpenStoreError {
         /// The other.
         second: PathBuf,
     },
+    /// A path is a directory.
+    #[error("{} is a directory, and a drive is a block device or a file; nothing was written. Name the drives in it", path.display())]
+    Directory {
+        /// The path.
+        path: PathBuf,
+    },
     /// A drive was written by a newer version.
     #[error(
         "{}: {source}. Nothing was written. If the others are of this version, and this one is only damaged, leave it out: what it held is \
@@ -121,8 +128,13 @@ pub enum OpenStoreError {
         parity: u8,
     },
     /// No drive could be used; why, for each.
-    #[error("no drive of a store could be used:\n{0}")]
-    NoDrives(String),
+    #[error("no drive of a store could be used:\n{why}")]
+    NoDrives {
+        /// Why, for each.
+        why: String,
+        /// Something is there, at one of the paths at least.
+        is_any_there: bool,
+    },
 }
 
 /// Opens a store: finds out what the drives are, makes the start durable, and prepares the lanes.
@@ -130,15 +142,10 @@ pub enum OpenStoreError {
 /// # Errors
 /// [`OpenStoreError`].
 pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, OpenStoreError> {
-    if let Some((first, second)) = given_twice(paths) {
-        return Err(OpenStoreError::Twice { first: first.to_owned(), second: second.to_owned() });
-    }
+    check_paths(paths)?;
     forebay_media::return_large_memory();
     let mut warnings = Vec::new();
     let (found, files) = find_drives(paths, config, &mut warnings)?;
-    if found.is_empty() {
-        return Err(OpenStoreError::NoDrives(warnings.join("\n")));
-    }
     let profile = config.profile(files.iter().map(|file| file.kind()));
     let config = &StoreConfig { drive_kind: Some(profile), ..config.clone() };
     let mut plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
@@ -161,7 +168,7 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
         (!config.read_only).then(|| Control::start(&plan, nonce, parity_min(config, &plan.superblock.geometry)));
     let (events, events_of_lanes) = channel();
     let mailboxes: Vec<Arc<Mailbox>> = (0..plan.superblock.geometry.lanes).map(|_| Arc::default()).collect();
-    let thread = ControlThread::new(control, media()?, mailboxes.clone(), &plan, &found, config, switch.clone());
+    let thread = ControlThread::new(control, media()?, mailboxes.clone(), &plan, &drives, config, switch.clone());
     let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
     let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
     let started = Instant::now();
@@ -270,12 +277,13 @@ fn find_drives(
 ) -> Result<(Vec<FoundDrive>, Vec<Arc<DriveFile>>), OpenStoreError> {
     let access = if config.read_only { Access::SharedReadOnly } else { Access::Exclusive };
     let patience = (config.drive_timeout() * OPEN_TIMEOUTS).clamp(OPEN_PATIENCE_MIN, OPEN_PATIENCE_MAX);
-    let (mut found, mut files) = (Vec::new(), Vec::new());
+    let (mut found, mut files, mut is_any_there) = (Vec::new(), Vec::new(), false);
     for path in paths {
         let (drive, superblocks) = match open_within(path, config.media.direct, access, patience) {
             Some(Ok(opened)) => opened,
             Some(Err(error @ OpenDriveError::InUse { .. })) => return Err(error.into()),
             Some(Err(error)) => {
+                is_any_there |= !error.is_missing();
                 warnings.push(format!("{error}; going on without it"));
                 continue;
             }
@@ -300,8 +308,14 @@ fn find_drives(
                 let source = reasons.into_iter().find(is_newer).and_then(NoSuperblock::format);
                 return Err(OpenStoreError::Newer { path: path.clone(), source: source.expect("found just now") });
             }
-            Err(reasons) => warnings.push(format!("{} {}; going on without it", path.display(), words_of(&reasons))),
+            Err(reasons) => {
+                is_any_there = true;
+                warnings.push(format!("{} {}; going on without it", path.display(), words_of(&reasons)));
+            }
         }
+    }
+    if found.is_empty() {
+        return Err(OpenStoreError::NoDrives { why: warnings.join("\n"), is_any_there });
     }
     Ok((found, files))
 }

@@ -10,13 +10,10 @@ use serde_json::Value;
 
 use crate::common::{Drives, scratch, told_within};
 use crate::look::{drive_states, drives_of, payload, shards, stopped};
-use crate::mount::{Mounted, Requests};
+use crate::mount::{ALL, Mounted, Requests};
 
 /// Far more than a look takes that gives a drive up: whoever takes so long waits for ever.
 const FOR_EVER: Duration = Duration::from_secs(90);
-
-/// The drive answers nothing at all.
-const ALL: Range<u64> = 0..u64::MAX;
 
 /// It tells what it is, and nothing else: checkpoints begin here.
 const BEHIND_SUPERBLOCKS: Range<u64> = 128 << 10..u64::MAX;

@@ -32,6 +32,9 @@ const FLUSH_US_MAX: u64 = 1500;
 /// Names and sizes never change.
 const TTL: Duration = Duration::from_secs(3600);
 
+/// Every byte of a drive, and what it says of itself.
+pub const ALL: Range<u64> = 0..u64::MAX;
+
 /// `O_DSYNC`; `O_SYNC` has its bit, too.
 const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits().cast_signed();
 
@@ -86,6 +89,15 @@ impl Shared {
             hanging.as_ref().is_some_and(|(number, at)| number + 2 == u64::from(file) && meets(at))
         };
         drop(self.hangs_no_more.wait_while(hanging, hangs));
+    }
+
+    /// The same for what is asked of the drive itself, such as its size: it waits while all of the drive hangs.
+    fn wait_for_itself(&self, file: INodeNo) {
+        let all_hangs =
+            self.hanging.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|(_, at)| *at == ALL);
+        if all_hangs {
+            self.wait_for(file, ALL);
+        }
     }
 
     fn set_hanging(&self, place: Option<(u64, Range<u64>)>) {
@@ -169,8 +181,9 @@ struct Files(Arc<Shared>, Requests);
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // What a kernel does not know is done without. One drive that hangs when it is looked up must not hold the others up.
+        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         if self.1 == Requests::Asynchronous {
-            // What a kernel does not know is done without.
             let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         }
         Ok(())
@@ -178,13 +191,19 @@ impl Filesystem for Files {
 
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let number = name.to_str().and_then(|name| name.strip_prefix("drive")).and_then(|n| n.parse::<u64>().ok());
-        match number.ok_or(Errno::ENOENT).and_then(|number| self.0.attributes(INodeNo(number + 2))) {
+        let file = number.ok_or(Errno::ENOENT).map(|number| INodeNo(number + 2));
+        let attributes = file.and_then(|file| {
+            self.0.wait_for_itself(file);
+            self.0.attributes(file)
+        });
+        match attributes {
             Ok(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
             Err(error) => reply.error(error),
         }
     }
 
     fn getattr(&self, _: &Request, file: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.0.wait_for_itself(file);
         match self.0.attributes(file) {
             Ok(attributes) => reply.attr(&TTL, &attributes),
             Err(error) => reply.error(error),
@@ -308,7 +327,7 @@ impl Mounted {
 
     /// A drive hangs: whatever is asked of it waits until it does no more.
     pub fn hang(&self, number: usize) {
-        self.hang_at(number, 0..u64::MAX);
+        self.hang_at(number, ALL);
     }
 
     /// The same of what is asked of these bytes of it alone.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_engine::Membership;
-use forebay_media::{DriveFile, DriveIdentity, Media};
+use forebay_media::{DriveFile, Media};
 use forebay_types::{DriveNumber, DriveUuid};
 
 use super::{ControlThread, DriveStatus};
@@ -40,7 +40,7 @@ impl ControlThread {
             slots,
             reason: None,
             replaced_by: None,
-            identity: DriveIdentity::of(file.path()).ok(),
+            identity: Some(file.identity().clone()),
         };
         self.update(|status| status.drives.push(drive));
         Ok(number)

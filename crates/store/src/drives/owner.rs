@@ -6,7 +6,7 @@ use forebay_format::Superblock;
 use forebay_media::{Access, DriveFile, MediaConfig};
 use forebay_types::DriveNumber;
 
-use super::NotReplaced;
+use super::replacement::NotReplaced;
 use crate::control::Shared;
 use crate::superblocks::newest_superblock;
 
@@ -21,11 +21,19 @@ impl Shared {
     pub(super) fn check_owner(&self, path: &Path, force: bool, kept: &[DriveNumber]) -> Result<(), NotReplaced> {
         let Some(found) = superblock_at(path, &self.media) else { return Ok(()) };
         let (number, shown) = (found.number, path.display());
-        let own = found.store == self.status().store;
+        let (own, is_unknown) = {
+            let status = self.status();
+            let is_known = status.drives.iter().any(|drive| drive.uuid == found.drive);
+            (found.store == status.store, !is_known && found.epoch <= status.epoch)
+        };
         let reason = match (own, force) {
             (true, _) if kept.contains(&number) => format!(
                 "{shown} is drive {number} of this store, and something may be out of reach that only what it holds brings back. Nothing was written, \
                  and --force does not change that. Start the server with it, so that it is read"
+            ),
+            (true, false) if is_unknown => format!(
+                "{shown} says that it is drive {number} of this store, and the store knows of none that it could be: most likely it was to be put in \
+                 once and did not become a member, so that nothing is stored on it. Nothing was written. Say --force to write over what was begun there"
             ),
             (true, false) => format!(
                 "{shown} is drive {number} of this store. Nothing was written. Start the server with it, so that what it holds is read where that \

@@ -16,7 +16,8 @@ pub(crate) struct AddedDrive {
     pub(crate) uuid: DriveUuid,
 }
 
-/// Makes `path` a drive with `slots` slots, for which it must have `bytes` bytes; a file that is not there yet gets that size.
+/// Makes `path` a drive with `slots` slots, for which it must have `bytes` bytes; a file that is not there yet gets that size. Before the first byte is
+/// written `is_wanted` is asked once more: it may have taken long to see what the path holds.
 ///
 /// # Errors
 /// [`InitError`]: when it holds something and `force` is not said, is too small, or cannot be written.
@@ -26,6 +27,7 @@ pub(crate) fn prepare_drive(
     geometry: &Geometry,
     force: bool,
     media: &MediaConfig,
+    is_wanted: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(InitProgress),
 ) -> Result<AddedDrive, InitError> {
     let mut options = InitOptions::new(geometry.data_shards, geometry.parity_shards);
@@ -34,6 +36,9 @@ pub(crate) fn prepare_drive(
     let drives = look(&[path.to_owned()], &options, progress)?;
     let layout = layout_with(path, drives[0].bytes, slots, geometry)?;
     files::check_space(&drives)?;
+    if !is_wanted() {
+        return Err(InitError::GivenUp);
+    }
     let mut made = files::Made::default();
     let opened = files::make(&drives, &mut made, progress).and_then(|()| {
         made.begun = 1;

@@ -10,6 +10,9 @@ use forebay_types::limits::{DRIVES_MAX, SHARDS_MAX};
 /// Why a store was not made. Unless said otherwise nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
+    /// A drive that was to come to a store answers after it was given up.
+    #[error("it was given up meanwhile. Nothing was written")]
+    GivenUp,
     /// Not enough drives, or too many.
     #[error(
         "{drives} drives were given and {data}+{parity} needs at least {needed} and takes at most {DRIVES_MAX}. Nothing was written"
