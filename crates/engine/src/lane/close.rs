@@ -20,6 +20,8 @@ pub(super) struct Closing {
     segment: SegmentIndex,
     pending: usize,
     written: usize,
+    /// A drive that is read, and written to no more, does not get it.
+    left_out: bool,
 }
 
 /// Bytes at the end of each slot that the closing flush of so many flushes and records takes.
@@ -60,9 +62,10 @@ impl Lane {
         let shards = self.closing_shards(open.index, open.flushes, &table);
         let serial = self.next_serial();
         let places = self.segments.get(open.index).shards.clone();
-        let mut pending = 0;
+        let (mut pending, mut left_out) = (0, false);
         for (shard, (place, buffer)) in places.iter().zip(shards).enumerate() {
             if !self.answers(place.drive) || !self.is_member(place.drive) {
+                left_out |= self.answers(place.drive);
                 continue;
             }
             let bytes = buffer.len();
@@ -71,7 +74,7 @@ impl Lane {
             self.counters.media_bytes_written += bytes as u64;
             pending += 1;
         }
-        let closing = Closing { serial, segment: open.index, pending, written: 0 };
+        let closing = Closing { serial, segment: open.index, pending, written: 0, left_out };
         if pending == 0 {
             self.closed(&closing);
         } else {
@@ -174,11 +177,12 @@ impl Lane {
         }
     }
 
-    /// The table is on as many shards as the data need: recovery reads it instead of following the flushes.
+    /// The table is on as many shards as the data need: recovery reads it instead of following the flushes. Unless the data have a drive more than
+    /// the table: a loss of which that drive makes up for the data would leave no table, and what is not there would count as damage.
     fn closed(&mut self, closing: &Closing) {
         self.segments.has_all_flushes(closing.segment);
         let segment = self.segments.get_mut(closing.segment);
-        let enough = closing.written >= usize::from(segment.data_shards);
+        let enough = closing.written >= usize::from(segment.data_shards) && !closing.left_out;
         segment.state = if enough { SegmentState::Closed } else { SegmentState::Walk };
         segment.writing = false;
         if self.lacks_shards(closing.segment) {

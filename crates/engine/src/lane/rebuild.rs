@@ -343,7 +343,12 @@ impl Lane {
     }
 
     pub(super) fn flush_is_rebuilt(&mut self, segment: SegmentIndex, place: FlushPlace, repaired: Repaired) {
-        if repaired.met_damage || repaired.no_header {
+        let something_missing = (repaired.no_header || repaired.units_missing > 0) && !repaired.write_failed;
+        // The flushes say what a closing flush does: where that cannot be made, a start reads them.
+        let is_dispensable = place.flush.is_none() && something_missing;
+        if is_dispensable {
+            self.segments.get_mut(segment).state = SegmentState::Walk;
+        } else if repaired.met_damage || repaired.no_header {
             self.mend_soon(segment, place.flush, Mend::Rebuild);
         }
         let rebuild = &mut self.background.rebuild;
@@ -356,9 +361,8 @@ impl Lane {
         if planted(Planted::RebuildHalf) {
             current.left.clear();
         }
-        if !repaired.is_whole() {
-            let missing = repaired.no_header || repaired.units_missing > 0;
-            current.given_up = Some(missing && !repaired.write_failed && current.given_up != Some(false));
+        if !repaired.is_whole() && !is_dispensable {
+            current.given_up = Some(something_missing && current.given_up != Some(false));
         }
         if current.running == 0 && (current.left.is_empty() || current.given_up.is_some()) {
             self.end_rebuilding();

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forebay_format::SegmentState;
 use forebay_media::{Delivery, Media, MemoryMedia, Operation};
+use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, SourceId};
 
 use super::{DRIVES, Driven, Lane};
@@ -198,5 +200,63 @@ fn a_place_that_a_failed_checkpoint_lists_is_not_written_to_before_the_next_one_
     for event in 0..EVENTS {
         let (outcome, payload) = driven.read(EventKey::new(1, event), 1);
         assert_eq!((outcome, payload == vec![1; 50_000]), (ReadOutcome::Found, true), "event {event}");
+    }
+}
+
+#[test]
+fn what_closes_while_a_drive_is_taken_out_of_use_is_made_anew_also_when_another_one_fails() {
+    let mut driven = Driven::new(with_spare);
+    let key = EventKey::new(1, 1);
+    driven.put(key, 1, 1, 50_000);
+    let drives = driven.drives_of_first();
+    driven.change_drives(|drive| drive.member &= drive.number != drives[0]);
+    let is_closed = |driven: &Driven| driven.lane.segments.iter().all(|(_, segment)| !segment.writing);
+    while !is_closed(&driven) {
+        driven.turn();
+    }
+    driven.change_drives(|drive| {
+        let fails = drive.number == drives[1];
+        (drive.member, drive.present) = (drive.member && !fails, drive.present && !fails);
+    });
+    let rebuild = driven.rebuild();
+    assert!(rebuild.is_whole && rebuild.segments_stuck == 0, "{rebuild:?}");
+    let health = driven.lane.status().drive_health;
+    assert!(
+        health.iter().all(|drive| drive.units_damaged + drive.headers_damaged == 0),
+        "nothing is wrong: {health:?}"
+    );
+    driven.reopen_with(|drive| !drives[..2].contains(&drive));
+    assert_eq!(driven.read(key, 1), (ReadOutcome::Found, vec![1; 50_000]));
+}
+
+#[test]
+fn a_segment_is_whole_without_a_closing_flush_that_cannot_be_made() {
+    let mut driven = Driven::new(with_spare);
+    let mut event = 0;
+    let closed =
+        |driven: &Driven| driven.lane.segments.iter().find(|(_, s)| s.state == SegmentState::Closed).map(|(at, _)| at);
+    let segment = loop {
+        event += 1;
+        driven.put(EventKey::new(1, event), 1, 1, 50_000);
+        if let Some(segment) = closed(&driven) {
+            break segment;
+        }
+    };
+    let shards = driven.lane.segments.get(segment).shards.clone();
+    for place in &shards[1..] {
+        let end = driven.lane.slot_offset(*place) + driven.lane.config.geometry.slot_bytes;
+        driven.drives.corrupt(place.drive, end - BLOCK_BYTES as u64..end, 1);
+    }
+    let lost = shards[0].drive;
+    driven.change_drives(|drive| {
+        let fails = drive.number == lost;
+        (drive.member, drive.present) = (drive.member && !fails, drive.present && !fails);
+    });
+    let rebuild = driven.rebuild();
+    assert!(rebuild.is_whole && rebuild.segments_stuck == 0, "{rebuild:?}");
+    // Also for a start, which finds it by its flushes, and with one drive less.
+    driven.reopen_with(|drive| drive != lost && drive != shards[1].drive);
+    for event in 1..=event {
+        assert_eq!(driven.read(EventKey::new(1, event), 1), (ReadOutcome::Found, vec![1; 50_000]));
     }
 }
