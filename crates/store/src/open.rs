@@ -278,19 +278,20 @@ fn find_drives(
     let access = if config.read_only { Access::SharedReadOnly } else { Access::Exclusive };
     let patience = (config.drive_timeout() * OPEN_TIMEOUTS).clamp(OPEN_PATIENCE_MIN, OPEN_PATIENCE_MAX);
     let (mut found, mut files, mut is_any_there) = (Vec::new(), Vec::new(), false);
+    let mut left_out = Vec::new();
     for path in paths {
         let (drive, superblocks) = match open_within(path, config.media.direct, access, patience) {
             Some(Ok(opened)) => opened,
             Some(Err(error @ OpenDriveError::InUse { .. })) => return Err(error.into()),
             Some(Err(error)) => {
                 is_any_there |= !error.is_missing();
-                warnings.push(format!("{error}; going on without it"));
+                left_out.push(error.to_string());
                 continue;
             }
             None => {
-                warnings.push(format!(
-                    "drive {} did not answer within {} s when it was opened; going on without it. What it holds is not changed. See to it and to \
-                     its cabling (`dmesg` tells what the system knows of it)",
+                left_out.push(format!(
+                    "drive {} did not answer within {} s when it was opened. What it holds is not changed. See to it and to its cabling (`dmesg` \
+                     tells what the system knows of it)",
                     path.display(),
                     patience.as_secs()
                 ));
@@ -310,13 +311,14 @@ fn find_drives(
             }
             Err(reasons) => {
                 is_any_there = true;
-                warnings.push(format!("{} {}; going on without it", path.display(), words_of(&reasons)));
+                left_out.push(format!("{} {}", path.display(), words_of(&reasons)));
             }
         }
     }
     if found.is_empty() {
-        return Err(OpenStoreError::NoDrives { why: warnings.join("\n"), is_any_there });
+        return Err(OpenStoreError::NoDrives { why: left_out.join("\n"), is_any_there });
     }
+    warnings.extend(left_out.into_iter().map(|why| format!("{why}; going on without it")));
     Ok((found, files))
 }
 

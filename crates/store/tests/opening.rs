@@ -302,7 +302,7 @@ fn cut_off_drives_and_files_that_are_none() {
     assert_eq!(
         missing,
         "no drive of a store could be used:\ncannot open drive /nonexistent/drive: No such file or directory (os error 2); its data were not \
-         touched; check the path, its permissions and the cabling; going on without it"
+         touched; check the path, its permissions and the cabling"
     );
 }
 
