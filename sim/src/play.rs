@@ -9,7 +9,7 @@ use crate::faults::Fault;
 /// A seed and what is changed of it. Its text is the options with which `forebay-sim` plays it.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Play {
-    /// The seed; with several, the first.
+    /// The seed; with several, the first; of a soak whose file is not there yet, too.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// In the second mode: more is lost at once than parity makes up for.

@@ -65,6 +65,8 @@ pub(crate) struct Scenario {
     pub(crate) trouble_until: Time,
     /// In the second mode: after so many events the worst comes.
     pub(crate) beyond_after_events: Option<u64>,
+    /// After that everything is looked at before anybody asks for anything.
+    pub(crate) scrubbed_before_asked: bool,
     /// The mean time between two crashes, and between two faults of the other kinds that come by the clock.
     pub(crate) crash_millis: u64,
     pub(crate) fault_millis: u64,
@@ -120,6 +122,7 @@ impl Scenario {
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
+            scrubbed_before_asked: false,
             crash_millis: random.within(200..2500),
             fault_millis: random.within(50..1200),
         }
@@ -131,6 +134,7 @@ impl Scenario {
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.
             self.events += 200;
+            self.scrubbed_before_asked = play.seed % 3 == 2;
             // As seldom as a store starts without more drives than parity makes up for.
             self.faults.extend([Fault::BackBeyond].into_iter().filter(|fault| !play.without.contains(fault)));
         }

@@ -191,6 +191,11 @@ impl Process {
         self.lanes.iter_mut().flat_map(|side| side.lane.losses(0, u32::MAX).losses).collect()
     }
 
+    /// Everything is to be looked at.
+    pub(crate) fn scrub_all(&mut self) {
+        self.lanes.iter_mut().for_each(|side| side.lane.scrub_all());
+    }
+
     pub(crate) fn take_completion(&mut self, queue: Queue, completion: Completion) {
         match queue {
             Queue::Control => self.control_completions.push(completion),

@@ -40,7 +40,7 @@ struct Record {
 
 /// Plays seeds until the time is over, or somebody interrupts.
 pub(crate) fn soak(file: &Path, seconds: Option<u64>, threads: Option<usize>, options: &Play) -> ExitCode {
-    let mut record = match Record::load(file) {
+    let mut record = match Record::load(file, options.seed) {
         Ok(record) => record,
         Err(what) => {
             eprintln!("{}: {what}; nothing was played", file.display());
@@ -141,10 +141,13 @@ impl Record {
         ExitCode::from(u8::from(failed_now > 0 || !missing.is_empty()))
     }
 
-    fn load(file: &Path) -> Result<Record, String> {
+    /// What the file says; when there is none yet, nothing was played, and the first seed is `seed`.
+    fn load(file: &Path, seed: u64) -> Result<Record, String> {
         let bytes = match std::fs::read(file) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Record::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Record { next_seed: seed, ..Record::default() });
+            }
             Err(error) => return Err(error.to_string()),
         };
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use forebay_client::{Class, Client};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::connect::AskOptions;
 use crate::failure::Failure;
@@ -27,8 +28,9 @@ looked at again. How much has been looked at stands in the last line. There are 
 What is out of reach is told by segments and flushes. Of which events it is: of one event `forebay trace RUN/EVENT` tells (exit code 3); all of those that are
 known are listed by `forebay doctor --json DRIVE..` (`.readable.unavailable`), beside a server that was started read-only, or without one. A flush whose
 header alone is there gives the smallest and the largest run and event; what is told without them is known when the drives are back.
-What a fragment is missed for no more (its event was rejected, deleted or released) is not listed. Each lane remembers 4096 losses, and how many more
-it found.
+A fragment that nobody misses any more (its event was rejected, deleted or released) is not listed. Of what is damaged beyond repair it is found out
+fragment by fragment what is lost; while that goes on, the list is not whole, and says so. A lane remembers as many losses as go into a 16th of the memory
+of its index, about one for every 25 fragments that it may hold, and counts those beyond that.
 
 Exit codes: 0 when nothing was found to be lost and all is within reach; 1 when something is lost, perhaps or for certain; 3 when something is only out of
 reach, or the server does not answer.";
@@ -48,6 +50,7 @@ struct Page {
     losses: Vec<Value>,
     next: Option<u32>,
     not_remembered: u64,
+    being_named: u64,
 }
 
 /// A loss, as far as the words need it.
@@ -127,45 +130,58 @@ impl Looked {
 /// When something is lost or out of reach.
 pub fn run(command: &LostCommand, output: &Output) -> Result<(), Failure> {
     let mut client = command.ask.connect(Class::Monitor)?;
-    let (mut told, mut counts, mut not_remembered) = (Vec::new(), Counts::default(), 0);
+    let (mut told, mut counts) = (Vec::new(), Counts::default());
     for lane in 0..client.info().lanes {
-        not_remembered += ask(&mut client, lane, |value| {
+        let end = ask(&mut client, lane, |mut value| {
             let loss: Loss = serde_json::from_value(value.clone()).unwrap_or_default();
             counts.add(&loss);
             if output.json {
-                let mut value = value;
                 value["lane"] = lane.into();
-                told.push(value);
+                // As text it takes a tenth of the memory, and there may be very many.
+                told.push(to_raw_value(&value).expect("it came as JSON"));
             } else {
                 output.line(&words(lane, &loss));
             }
         })?;
+        counts.not_remembered += end.not_remembered;
+        counts.being_named += end.being_named;
     }
     let looked: Looked = parse(&client.status()?)?;
-    output.object(&json!({
-        "losses": told,
-        "not_remembered": not_remembered,
-        "lost": counts.lost,
-        "unavailable": counts.unavailable,
-        "uptime_s": looked.uptime_s,
-        "segments": looked.segments(),
-        "segments_looked_at": looked.segments_looked_at(),
-    }));
-    if not_remembered > 0 {
-        output.line(&format!("and {} more that are not remembered one by one", human_count(not_remembered)));
-    }
-    counts.end(not_remembered, &looked, output)
+    output.object(&Told {
+        losses: told,
+        not_remembered: counts.not_remembered,
+        being_named: counts.being_named,
+        lost: counts.lost,
+        unavailable: counts.unavailable,
+        uptime_s: looked.uptime_s,
+        segments: looked.segments(),
+        segments_looked_at: looked.segments_looked_at(),
+    });
+    counts.end(&looked, output)
 }
 
-/// What a lane knows, page by page; how many more it found.
-fn ask(client: &mut Client, lane: u16, mut each: impl FnMut(Value)) -> Result<u64, Failure> {
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Told {
+    losses: Vec<Box<RawValue>>,
+    not_remembered: u64,
+    being_named: u64,
+    lost: u64,
+    unavailable: u64,
+    uptime_s: f64,
+    segments: u64,
+    segments_looked_at: u64,
+}
+
+/// What a lane knows, page by page; the last one.
+fn ask(client: &mut Client, lane: u16, mut each: impl FnMut(Value)) -> Result<Page, Failure> {
     let mut from = 0;
     loop {
-        let page: Page = parse(&client.losses(lane, from)?)?;
-        page.losses.into_iter().for_each(&mut each);
+        let mut page: Page = parse(&client.losses(lane, from)?)?;
+        std::mem::take(&mut page.losses).into_iter().for_each(&mut each);
         match page.next.filter(|next| *next > from) {
             Some(next) => from = next,
-            None => return Ok(page.not_remembered),
+            None => return Ok(page),
         }
     }
 }
@@ -175,6 +191,8 @@ struct Counts {
     lost: u64,
     possibly: u64,
     unavailable: u64,
+    not_remembered: u64,
+    being_named: u64,
 }
 
 impl Counts {
@@ -186,9 +204,22 @@ impl Counts {
         }
     }
 
-    fn end(&self, not_remembered: u64, looked: &Looked, output: &Output) -> Result<(), Failure> {
-        let Counts { lost, possibly, unavailable } = self;
+    fn end(&self, looked: &Looked, output: &Output) -> Result<(), Failure> {
+        let Counts { lost, possibly, unavailable, not_remembered, being_named } = self;
+        if *not_remembered > 0 {
+            output.line(&format!("and {} more that are not remembered one by one", human_count(*not_remembered)));
+        }
         let lost = lost + not_remembered;
+        if *being_named > 0 {
+            let flushes = counted(*being_named, "flush");
+            let more =
+                format!("what is lost of {flushes} more is being found out: type `forebay lost` again in a moment");
+            let failure = match lost + possibly {
+                0 => Failure::retry(more),
+                parts => Failure::data(format!("parts that are lost, perhaps or for certain: {parts}, and {more}")),
+            };
+            return Err(Failure { told_json: true, ..failure });
+        }
         let failure = match (lost + possibly, *unavailable) {
             (0, 0) => {
                 output.line(&format!(
@@ -289,6 +320,8 @@ fn words(lane: u16, loss: &Loss) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn told(loss: &Value) -> String {

@@ -442,7 +442,7 @@ pub struct ScrubStatus {
     pub flushes_not_mended: u64,
     /// Rows that are damaged on more drives than parity can mend.
     pub units_lost: u64,
-    /// Segments that an operator wants looked at and that are not, or not mended yet.
+    /// Segments that an operator wants looked at and that are not yet; one more until all is mended, and what of it is lost listed.
     pub segments_asked: u64,
     /// Closed segments that hold something alive, all of which this round looks at.
     pub round_segments: u64,

@@ -25,7 +25,16 @@ pub(crate) struct Hidden {
 impl Hidden {
     /// A flush of which a header is left, which says between which runs and events its records lie.
     pub(crate) fn add(&mut self, outcome: ReadOutcome, header: &FlushHeader) {
-        let (runs, events) = ((header.run_min, header.run_max), (header.event_min, header.event_max));
+        self.add_range(Range {
+            outcome,
+            runs: (header.run_min, header.run_max),
+            events: (header.event_min, header.event_max),
+        });
+    }
+
+    /// A flush of which it is known between which runs and events, the first and the last of them, its records lie.
+    pub(crate) fn add_ids(&mut self, outcome: ReadOutcome, runs: (u32, u32), events: (u64, u64)) {
+        let (runs, events) = ((RunId(runs.0), RunId(runs.1)), (EventId(events.0), EventId(events.1)));
         self.add_range(Range { outcome, runs, events });
     }
 

@@ -1,16 +1,12 @@
 //! What is known to be lost, for whoever asks: bounded, and told exactly as far as it is known.
 
-use std::collections::BTreeMap;
+mod remembered;
+
+pub(crate) use remembered::Losses;
 
 use forebay_format::SegmentId;
 use forebay_types::{DriveNumber, EventKey, FragmentId, WallTime};
 use serde::{Serialize, Serializer};
-
-/// Losses that a lane remembers; of more it knows how many were found.
-pub(crate) const LOSSES_MAX: usize = 4096;
-
-/// Drives that are named of one loss, at most: those of a segment.
-const LOSS_BYTES: usize = 256;
 
 /// What a loss means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -126,74 +122,10 @@ pub struct LossPage {
     pub losses: Vec<Loss>,
     /// Where the next page begins; absent behind the last.
     pub next: Option<u32>,
-    /// Losses that were found when as many were known as are remembered; one that is found again counts again.
+    /// Losses that were found when there was no more memory for them; one that is found again counts again.
     pub not_remembered: u64,
-}
-
-/// What a loss is known by.
-type LossKey = (SegmentId, LostPart);
-
-/// The losses of a lane.
-#[derive(Default)]
-pub(crate) struct Losses {
-    known: BTreeMap<LossKey, Loss>,
-    /// Of these, fragments.
-    fragments: usize,
-    not_remembered: u64,
-}
-
-impl Losses {
-    pub(crate) fn insert(&mut self, loss: Loss) {
-        let key = (loss.segment, loss.part);
-        if self.known.contains_key(&key) {
-            return;
-        }
-        if self.known.len() == LOSSES_MAX {
-            self.not_remembered += 1;
-            return;
-        }
-        self.fragments += usize::from(loss.event().is_some());
-        self.known.insert(key, loss);
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Loss> + '_ {
-        self.known.values()
-    }
-
-    pub(crate) fn not_remembered(&self) -> u64 {
-        self.not_remembered
-    }
-
-    /// Fragments that are lost, those that are not remembered among them.
-    pub(crate) fn fragments(&self) -> u64 {
-        self.fragments as u64 + self.not_remembered
-    }
-
-    /// Nobody misses an event any more.
-    pub(crate) fn forget_event(&mut self, key: EventKey) {
-        if self.fragments > 0 {
-            self.retain(|loss| loss.event().is_none_or(|of| of != key));
-        }
-    }
-
-    /// Only those stay that `keep` wants.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Loss) -> bool) {
-        if self.known.is_empty() {
-            return;
-        }
-        self.known.retain(|_, loss| keep(loss));
-        self.fragments = self.known.values().filter(|loss| loss.event().is_some()).count();
-    }
-
-    /// A fragment of an event is known to be lost.
-    pub(crate) fn has(&self, segment: SegmentId, part: LostPart) -> bool {
-        self.known.contains_key(&(segment, part))
-    }
-
-    /// Memory in use, about.
-    pub(crate) fn bytes(&self) -> usize {
-        self.known.len() * LOSS_BYTES
-    }
+    /// Flushes that are damaged on more drives than parity makes up for, and of which it is being found out now what is lost.
+    pub being_named: u64,
 }
 
 impl Loss {
@@ -214,16 +146,6 @@ impl Loss {
             LostPart::Fragment { id, .. } => Some(id.key()),
             LostPart::Event { key, .. } => Some(key),
             _ => None,
-        }
-    }
-
-    /// The flush that it is, or that held it.
-    pub(crate) fn flush(&self) -> Option<u32> {
-        match self.part {
-            LostPart::Flush { flush, .. } | LostPart::Fragment { flush, .. } | LostPart::Event { flush, .. } => {
-                Some(flush)
-            }
-            LostPart::Segment | LostPart::Flushes { .. } | LostPart::Live { .. } => None,
         }
     }
 }

@@ -79,6 +79,8 @@ mistakes!(
     LossUnreported = "loss-unreported",
     /// A segment that lost an acknowledged flush is closed over it: the next start knows nothing of the loss.
     LossClosedOver = "loss-closed-over",
+    /// A scrub has ended before what it found lost is listed.
+    LossUnnamed = "loss-unnamed",
     /// An acknowledged flush that is damaged beyond parity is taken for one that was torn and never acknowledged.
     DamageDiscarded = "damage-discarded",
     /// The slots of a segment that cannot be read at all are free.

@@ -168,6 +168,12 @@ impl Findings {
         }
     }
 
+    /// Whether it is known what became of a flush.
+    pub(crate) fn met(&self, segment: SegmentId, flush: u32) -> bool {
+        let of = self.segments.iter().find(|found| found.id == segment);
+        of.is_some_and(|of| of.found == Found::Table || of.flushes.iter().any(|found| found.flush == flush))
+    }
+
     /// What following the segment whose turn it is gave.
     pub(crate) fn walked(&mut self, flushes: Vec<FlushFound>, without_header: u64) {
         if let Some(segment) = self.segments.last_mut() {

@@ -1,15 +1,15 @@
 //! The second mode: more is lost at once than parity makes up for. Then nothing else may be lost, and what is must be said.
 //!
 //! A store has run for a while as in the first mode when the worst comes. What its drives still hold is looked at (`truth.rs`); then the store
-//! is opened for reading, started, scrubbed, killed and started again, emptied, and started once more, and asked after everything each time. Drives
+//! is opened for reading, started, looked at as a whole, killed and started again, emptied, and started once more, and asked after everything each time. Drives
 //! that are away come back at the second start, and bring all that the first one knew to be missing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_engine::{OpenError, OpenRequest, plan_open};
+use forebay_engine::{LaneStatus, Loss, LostPart, OpenError, OpenRequest, plan_open};
 use forebay_format::DriveState;
-use forebay_types::{DriveNumber, ReadOutcome, Time};
+use forebay_types::{DriveNumber, FragmentId, ReadOutcome, Time};
 
 use super::{Totals, World};
 use crate::autopsy;
@@ -22,6 +22,8 @@ use crate::truth::Truth;
 const START_MAX: Duration = Duration::from_secs(120);
 /// So long whoever asks waits for all answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(300);
+/// So long everything is looked at, at most.
+const SCRUB_MAX: Duration = Duration::from_secs(300);
 /// So long what a start begins in the background goes on before it is looked at again.
 const BACKGROUND: Duration = Duration::from_secs(15);
 
@@ -289,6 +291,9 @@ impl World {
         if !self.await_serving(truth) {
             return;
         }
+        if self.scenario.scrubbed_before_asked {
+            self.scrub_names_all(known, truth);
+        }
         self.census(known, truth, None, "after the start");
         self.pass(BACKGROUND);
         self.census(known, truth, None, "after a while");
@@ -311,6 +316,41 @@ impl World {
             return;
         }
         self.assert_empty(known, "after the last start");
+    }
+
+    /// When everything was looked at, each fragment that cannot be read any more is listed before anybody asks for it, and none that can.
+    fn scrub_names_all(&mut self, known: &Known, truth: &Truth) {
+        self.process.as_mut().expect("it serves").scrub_all();
+        let nobody = self.asker();
+        self.asker = Some(nobody);
+        let until = self.now + SCRUB_MAX;
+        // A lane that can write nothing looks at nothing.
+        let looks = |lane: &LaneStatus| lane.width.is_some() && lane.scrub.segments_asked > 0;
+        while self.process.as_ref().expect("it serves").status().iter().any(looks) {
+            assert!(self.now < until, "no end of a scrub: {:?}", self.process.as_ref().map(Process::status));
+            self.step();
+        }
+        self.asker = None;
+        if self.process.as_ref().expect("it serves").status().iter().any(|lane| lane.scrub.segments_asked > 0) {
+            return;
+        }
+        let listed = self.lost_one_by_one();
+        let answered = self.census(known, truth, None, "after a scrub");
+        for id in &listed {
+            let outcome = answered.fragments.get(id).map(|(outcome, _)| *outcome);
+            assert_ne!(outcome, Some(ReadOutcome::Found), "{id} is listed as lost, and can be read");
+        }
+        assert_eq!(self.lost_one_by_one(), listed, "readers met what a scrub had not listed");
+    }
+
+    /// The fragments that are listed as lost.
+    fn lost_one_by_one(&mut self) -> BTreeSet<FragmentId> {
+        let losses = self.process.as_mut().expect("it serves").losses();
+        let fragment = |loss: &Loss| match loss.part {
+            LostPart::Fragment { id, .. } => Some(id),
+            _ => None,
+        };
+        losses.iter().filter_map(fragment).collect()
     }
 
     /// Everything is deleted.

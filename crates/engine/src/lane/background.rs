@@ -51,7 +51,7 @@ pub(super) enum Stepped {
     /// A flush was looked at.
     Checked(FlushPlace, FlushCheck, Mend),
     /// What was found damaged in it was written again.
-    Mended(FlushCheck, Repaired),
+    Mended(FlushPlace, FlushCheck, Mend, Repaired),
     /// The table of a flush was read, or those of all flushes of a segment, if they could be.
     Tabled(Option<FlushSpan>, Option<FlushTables>),
     /// What lives of a flush was read.
@@ -163,7 +163,10 @@ impl Lane {
         match stepped {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
-            Stepped::Mended(check, repaired) => self.flush_is_mended(segment, &check, repaired),
+            Stepped::Mended(place, check, mend, repaired) => {
+                self.flush_is_mended(segment, &check, repaired);
+                self.note_check(segment, place, &check, mend.found_by());
+            }
             Stepped::Tabled(of, tables) => self.flushes_are_tabled(segment, of, tables),
             Stepped::Lives(live) => self.flush_lives(segment, live),
             Stepped::Joined(key, bytes, payload) => self.event_is_read(segment, key, bytes, payload),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forebay_format::{SegmentId, ShardPlace};
-use forebay_types::{DriveNumber, EventKey, FragmentId, SourceId};
+use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
 
 use super::Lane;
 use super::background::Stepped;
@@ -26,8 +26,9 @@ const EVENTS_PER_STEP: usize = 1024;
 /// Fragments that one step reads.
 const FRAGMENTS_PER_STEP: usize = 64;
 
-/// Flushes whose losses wait to be named, at most: what is more, the next scrub finds again.
+/// Flushes whose losses wait to be named, at most: what reads find beyond that, the next scrub finds again. A scrub waits before it is so many.
 const SUSPECTS_MAX: usize = 4096;
+const SUSPECTS_OF_SCRUB_MAX: usize = SUSPECTS_MAX / 2;
 
 /// A flush of which something is lost.
 struct Suspect {
@@ -39,11 +40,12 @@ struct Suspect {
 }
 
 /// What is lost, and what is being found out about it.
-#[derive(Default)]
 pub(super) struct KnownLosses {
     pub(super) known: Losses,
     /// Of the segments that the start could not read, those that absent drives would bring.
     pub(super) segments_unavailable: u64,
+    /// Flushes that were perhaps acknowledged, by a recovery that then began anew: this one may begin from a checkpoint of that one, which leaves them out.
+    pub(super) left_out: Vec<Loss>,
     suspects: BTreeMap<(SegmentIndex, u32), Suspect>,
     /// Those that the walk under way is for, and where it goes on.
     walked: BTreeMap<(SegmentIndex, u32), Suspect>,
@@ -53,10 +55,35 @@ pub(super) struct KnownLosses {
     reading: bool,
 }
 
-#[cfg(test)]
 impl KnownLosses {
-    pub(super) fn is_reading(&self) -> bool {
-        self.reading
+    /// Nothing, in a lane that has so many bytes of memory for its index.
+    pub(super) fn new(index_bytes: usize) -> KnownLosses {
+        KnownLosses {
+            known: Losses::new(index_bytes),
+            segments_unavailable: 0,
+            left_out: Vec::new(),
+            suspects: BTreeMap::new(),
+            walked: BTreeMap::new(),
+            next: None,
+            to_read: Vec::new(),
+            reading: false,
+        }
+    }
+
+    /// What was perhaps acknowledged, and lies on drives that do not answer.
+    pub(super) fn perhaps_acknowledged(self) -> Vec<Loss> {
+        let perhaps = |loss: &&Loss| loss.kind == LossKind::PossiblyAcknowledged;
+        self.known.parts().filter(perhaps).cloned().chain(self.left_out).collect()
+    }
+
+    /// Flushes of which it is not known yet what is lost.
+    pub(super) fn being_named(&self) -> usize {
+        self.suspects.len() + self.walked.len()
+    }
+
+    /// What a scrub would find more has to wait.
+    pub(super) fn are_many_suspects(&self) -> bool {
+        self.suspects.len() >= SUSPECTS_OF_SCRUB_MAX
     }
 }
 
@@ -74,6 +101,18 @@ impl Lane {
         for segment in &findings.segments {
             let missing = self.missing_drives(&segment.shards);
             self.note_segment(segment, &missing);
+        }
+    }
+
+    /// What a recovery that began anew left out, unless this one met it and says itself what becomes of it.
+    pub(super) fn note_left_out(&mut self, findings: &Findings) {
+        for loss in std::mem::take(&mut self.losses.left_out) {
+            let LostPart::Flush { flush, runs, events, .. } = loss.part else { continue };
+            if !findings.met(loss.segment, flush) {
+                self.flushes_possibly_lost += 1;
+                self.hidden.add_ids(ReadOutcome::Unavailable, runs, events);
+                self.losses.known.insert(loss);
+            }
         }
     }
 
@@ -155,9 +194,7 @@ impl Lane {
     pub(super) fn note_found_again(&mut self, id: FragmentId, record: &FragmentEntry, bytes: u32) {
         let (flush, segment) = (self.flush_of(record), self.segments.get(record.segment).id);
         let part = LostPart::Fragment { flush, id, bytes };
-        if self.losses.known.has(segment, part) {
-            self.losses.known.retain(|loss| (loss.segment, loss.part) != (segment, part));
-        }
+        self.losses.known.forget(segment, part);
     }
 
     /// A flush was looked at: what of it is lost is found out.
@@ -169,7 +206,7 @@ impl Lane {
             |shard: &crate::check::ShardCheck| matches!(shard.header, HeaderCheck::Absent | HeaderCheck::Unreadable);
         let no_header = check.headers == 0 && !check.shards.iter().any(silent);
         if check.is_readable() {
-            return self.losses.known.retain(|loss| loss.segment != id || loss.flush() != Some(flush));
+            return self.losses.known.forget_flush(id, flush);
         }
         if check.rows_lost == 0 && !no_header || self.losses.suspects.len() >= SUSPECTS_MAX {
             return;
@@ -186,8 +223,7 @@ impl Lane {
 
     pub(super) fn has_losses_to_name(&self) -> bool {
         let losses = &self.losses;
-        let waits = losses.next.is_some() || !losses.to_read.is_empty() || !losses.suspects.is_empty();
-        waits && !losses.reading
+        losses.being_named() > 0 && !losses.reading
     }
 
     /// Goes a step on with naming what is lost.
@@ -196,8 +232,9 @@ impl Lane {
             return;
         }
         if self.losses.next.is_none() && self.losses.to_read.is_empty() {
+            // What the last walk was for has its names.
             self.losses.walked = std::mem::take(&mut self.losses.suspects);
-            self.losses.next = Some(EventKey::default());
+            self.losses.next = (!self.losses.walked.is_empty()).then(EventKey::default);
         }
         if self.losses.to_read.is_empty() {
             self.walk_on();
@@ -239,12 +276,7 @@ impl Lane {
 
     /// Reads some of the fragments that lie where something is lost.
     fn read_suspects(&mut self) {
-        let Some((_, first)) = self.losses.to_read.last() else {
-            if self.losses.next.is_none() {
-                self.losses.walked.clear();
-            }
-            return;
-        };
+        let Some((_, first)) = self.losses.to_read.last() else { return };
         let segment = first.segment;
         let mut batch = Vec::new();
         while batch.len() < FRAGMENTS_PER_STEP
@@ -299,17 +331,15 @@ impl Lane {
 
     /// What is known to be lost, and what is out of reach now, from the place `from` on, `max` at most.
     pub fn losses(&mut self, from: u32, max: u32) -> LossPage {
-        let (index, segments) = (&self.index, &self.segments);
-        self.losses.known.retain(|loss| {
-            let Some(key) = loss.event() else { return true };
-            let records = index.event(key).map_or(&[][..], |event| event.records());
-            records.iter().any(|record| segments.get(record.segment).id == loss.segment)
-        });
         let unavailable = self.out_of_reach();
-        let mut losses = self.losses.known.iter().chain(&unavailable).skip(from as usize);
-        let page: Vec<Loss> = losses.by_ref().take(max as usize).cloned().collect();
-        let next = losses.next().map(|_| from.saturating_add(max));
-        LossPage { losses: page, next, not_remembered: self.losses.known.not_remembered() }
+        let (index, segments) = (&self.index, &self.segments);
+        let missed = |key, segment| {
+            let records = index.event(key).map_or(&[][..], |event| event.records());
+            records.iter().any(|record| segments.get(record.segment).id == segment)
+        };
+        let (losses, next) = self.losses.known.page(from, max, &unavailable, missed);
+        let (not_remembered, being_named) = (self.losses.known.not_remembered(), self.losses.being_named() as u64);
+        LossPage { losses, next, not_remembered, being_named }
     }
 
     /// Segments of which too few drives answer.
@@ -333,7 +363,7 @@ impl Lane {
             status.bytes += segment.live_bytes;
             drives.extend(self.missing_drives(&segment.shards));
         }
-        let unavailable = self.losses.known.iter().filter(|loss| loss.kind == LossKind::Unavailable);
+        let unavailable = self.losses.known.parts().filter(|loss| loss.kind == LossKind::Unavailable);
         let missing = unavailable.flat_map(|loss| loss.drives_missing.iter().map(|drive| DriveNumber(*drive)));
         drives.extend(missing.filter(|drive| !self.answers(*drive)));
         status.drives = drives.into_iter().map(|drive| drive.0).collect();

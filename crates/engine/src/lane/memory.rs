@@ -9,6 +9,7 @@
 //! | how the newest of them ended | a 64th of the index's memory | `Ends::bytes` |
 //! | flushes | 40 bytes each (80 in the open segment): each takes 8 KiB and more on every drive | `Segments::bytes` |
 //! | the tables of segments that are not closed | 80 bytes a record of the segment | `Writer::table_bytes` |
+//! | what is known to be lost | about 100 bytes a fragment, a 16th of the index's memory or 1 MiB in all | `Losses::bytes` |
 //!
 //! Together they are `index_bytes` of the status, and no new fragment is taken when they reach `LaneConfig::index_bytes`; decisions, which make
 //! room, always are. Beside them there is `LaneConfig::cache_bytes` for
@@ -31,7 +32,7 @@ impl Lane {
     pub(super) fn index_bytes(&self) -> usize {
         let accepted = self.accepted.bytes() + self.carried.bytes();
         let events = self.index.bytes() + accepted + self.finished.bytes() + self.ends.bytes();
-        events + self.segments.bytes() + self.writer.table_bytes()
+        events + self.segments.bytes() + self.writer.table_bytes() + self.losses.known.bytes()
     }
 
     /// Memory of buffers, in bytes, in use and free, and of rows.
@@ -41,7 +42,7 @@ impl Lane {
 
     /// Memory that the lane holds, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.index_bytes() + self.cache.bytes() + self.buffer_bytes() + self.losses.known.bytes()
+        self.index_bytes() + self.cache.bytes() + self.buffer_bytes()
     }
 
     /// Makes all fit in the budget: free buffers go that the next flush does not take, then what was cached longest ago.

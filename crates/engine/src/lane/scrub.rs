@@ -15,6 +15,7 @@ use super::background::Stepped;
 use crate::api::{DriveHealth, LaneEvent, ScrubStatus};
 use crate::check::{FlushCheck, FlushPlace, HeaderCheck, ShardCheck};
 use crate::losses::FoundBy;
+use crate::planted::{Planted, planted};
 use crate::repair::{Repaired, Target, Wanted};
 use crate::segments::{Segment, SegmentIndex};
 
@@ -39,7 +40,7 @@ pub(super) enum Mend {
 }
 
 impl Mend {
-    fn found_by(self) -> FoundBy {
+    pub(super) fn found_by(self) -> FoundBy {
         match self {
             Mend::Scrub => FoundBy::Scrub,
             Mend::Read => FoundBy::Read,
@@ -60,11 +61,11 @@ struct Scrubbing {
 pub(super) struct Scrub {
     mends: VecDeque<(SegmentIndex, SegmentId, Option<u32>, Mend)>,
     /// Checked flushes whose damage is to be mended.
-    found: VecDeque<(SegmentIndex, FlushPlace, FlushCheck)>,
+    found: VecDeque<(SegmentIndex, FlushPlace, FlushCheck, Mend)>,
     current: Option<Scrubbing>,
     /// Segments that an operator wants looked at.
     asked: BTreeSet<(SegmentIndex, SegmentId)>,
-    /// An operator asked, and what there is has not all been looked at and mended yet.
+    /// An operator asked, and what there is has not all been looked at yet, and mended, or what of it is lost named.
     round_is_on: bool,
     /// Steps on their way that mend.
     mending: usize,
@@ -113,11 +114,12 @@ impl Lane {
         (scrub.round_is_on, scrub.looked_at) = (true, None);
     }
 
-    /// Ends the round that was asked for when nothing of it is left.
+    /// Ends the round that was asked for when nothing of it is left, and all that it found lost has a name.
     pub(super) fn see_to_asked(&mut self) {
+        let named = self.losses.being_named() == 0 || planted(Planted::LossUnnamed);
         let scrub = &mut self.background.scrub;
         let mended = scrub.found.is_empty() && scrub.mends.is_empty() && scrub.mending == 0;
-        scrub.round_is_on &= !(scrub.asked.is_empty() && scrub.current.is_none() && mended);
+        scrub.round_is_on &= !(scrub.asked.is_empty() && scrub.current.is_none() && mended && named);
     }
 
     fn is_asked_for(&self, index: SegmentIndex, id: SegmentId) -> bool {
@@ -131,16 +133,20 @@ impl Lane {
 
     /// Starts to mend a flush, or to look at one that a read found damaged; whether there was one.
     pub(super) fn mend_on(&mut self) -> bool {
-        while let Some((segment, place, check)) = self.background.scrub.found.pop_front() {
+        while let Some((segment, place, check, mend)) = self.background.scrub.found.pop_front() {
             self.segments.get_mut(segment).pins -= 1;
+            if self.segments.get(segment).live_records == 0 {
+                continue;
+            }
             let targets = self.damaged_shards(&check);
-            if targets.is_empty() || self.segments.get(segment).live_records == 0 {
+            if targets.is_empty() {
+                self.note_check(segment, place, &check, mend.found_by());
                 continue;
             }
             self.background.scrub.mending += 1;
             self.start_step(segment, move |reader| async move {
                 let repaired = reader.repair(place, &targets).await;
-                Stepped::Mended(check, repaired)
+                Stepped::Mended(place, check, mend, repaired)
             });
             return true;
         }
@@ -164,7 +170,7 @@ impl Lane {
 
     /// Starts to look at the next flush of a segment whose period has passed; whether there was one.
     pub(super) fn scrub_on(&mut self) -> bool {
-        if self.background.scrub.current.is_none() && !self.begin_scrubbing() {
+        if self.losses.are_many_suspects() || self.background.scrub.current.is_none() && !self.begin_scrubbing() {
             return false;
         }
         let current = self.background.scrub.current.as_mut().expect("begun just now");
@@ -284,14 +290,16 @@ impl Lane {
                 self.count_damaged(shard.place.drive, wrong);
             }
         }
-        self.note_check(segment, place, &check, mend.found_by());
-        if check.is_right() && mend == Mend::Rebuild {
-            // What stopped the rebuild has passed.
-            self.try_stuck_again(segment);
-        }
-        if !check.is_right() {
+        if check.is_right() {
+            self.note_check(segment, place, &check, mend.found_by());
+            if mend == Mend::Rebuild {
+                // What stopped the rebuild has passed.
+                self.try_stuck_again(segment);
+            }
+        } else {
+            // What is lost shows when the rest is mended: a header that is written again makes more of it readable.
             self.segments.get_mut(segment).pins += 1;
-            self.background.scrub.found.push_back((segment, place, check));
+            self.background.scrub.found.push_back((segment, place, check, mend));
         }
         if mend == Mend::Scrub {
             self.end_scrubbing();
@@ -387,7 +395,7 @@ impl Lane {
             segments.find(*index).is_some_and(|segment| segment.id == *id && segment.live_records > 0)
         };
         if scrub.round_is_on {
-            // What is looked at or mended now counts as one.
+            // What is looked at, mended or named now counts as one.
             status.segments_asked = scrub.asked.iter().filter(lives).count() as u64 + 1;
         }
         status

@@ -78,7 +78,7 @@ impl Lane {
             hidden: Default::default(),
             events_held: 0,
             survey: Survey::default(),
-            losses: KnownLosses::default(),
+            losses: KnownLosses::new(config.index_bytes),
             late_puts: LatePuts::default(),
             background: Background::default(),
             counters: LaneCounters::default(),
@@ -88,8 +88,9 @@ impl Lane {
         lane
     }
 
-    /// A drive that recovery counted on failed, and that is durable: recovery begins anew without it. Nothing of this one has counted: what
-    /// it wrote no checkpoint lists. Nothing of it is on its way any more either, so nothing can land on what the next one writes.
+    /// A drive that recovery counted on failed, and that is durable: recovery begins anew without it. What this one wrote again counts only if its checkpoint
+    /// is on a drive that is left, and that checkpoint lists it; what it left out is kept in mind. Nothing of it is on its way any more, so nothing can
+    /// land on what the next one writes.
     pub(super) fn start_over(&mut self) {
         self.io.forget_task(RECOVERY_TASK);
         let mut config = self.config.clone();
@@ -101,6 +102,7 @@ impl Lane {
         (self.drive_time, self.failing, self.events) = (old.drive_time, old.failing, old.events);
         (self.counters, self.next_segment_counter) = (old.counters, old.next_segment_counter);
         self.wall = old.wall;
+        self.losses.left_out = old.losses.perhaps_acknowledged();
     }
 
     /// Goes on with recovery.
@@ -155,6 +157,7 @@ impl Lane {
         self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
         self.queue_events();
         self.note_found(&recovered.findings);
+        self.note_left_out(&recovered.findings);
         if self.config.read_only {
             self.survey.findings = recovered.findings;
             (self.state, self.recovered) = (State::ReadOnly, true);

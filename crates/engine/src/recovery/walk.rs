@@ -209,7 +209,13 @@ impl Recovery {
             }
             Err(RowsError::Unavailable) => {
                 walked.torn_on |= !durable;
-                *(if durable { &mut walked.unavailable } else { &mut walked.possibly_lost }) += 1;
+                if durable {
+                    walked.unavailable += 1;
+                } else {
+                    // Drives may leave while a start that was to write looks, so many that nobody knows any more whether it was acknowledged.
+                    walked.possibly_lost += 1;
+                    walked.hidden.add(ReadOutcome::Unavailable, &found.header);
+                }
                 FlushFate::Unavailable
             }
             // Too few shards were written before the stop, and every drive answers: it was never acknowledged.

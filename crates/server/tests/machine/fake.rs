@@ -214,7 +214,7 @@ impl LaneRequests for FakeLane {
     }
 
     fn losses(&mut self, from: u32, max: u32) -> LossPage {
-        LossPage { losses: Vec::new(), next: from.checked_add(max), not_remembered: 3 }
+        LossPage { losses: Vec::new(), next: from.checked_add(max), not_remembered: 3, being_named: 0 }
     }
 
     fn status(&self) -> LaneStatus {

@@ -47,10 +47,7 @@ impl Driven {
     /// Looks at everything, and waits until what is lost has names.
     fn scrub(&mut self) {
         self.lane.scrub_all();
-        while self.lane.status().scrub.segments_asked > 0
-            || self.lane.has_losses_to_name()
-            || self.lane.losses.is_reading()
-        {
+        while self.lane.status().scrub.segments_asked > 0 {
             self.pass(Duration::from_millis(10));
         }
     }
