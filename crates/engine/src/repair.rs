@@ -157,27 +157,32 @@ impl Reader {
         let mut units: Vec<Option<Units>> = Vec::new();
         units.resize_with(self.segment.shards.len(), || None);
         self.read_units(header, first, rows.clone(), &mut units, repaired).await;
-        let enough = |units: &[Option<Units>]| {
-            rows.clone().enumerate().all(|(at, row)| row_units(header, units, rows.clone(), at, row).0 >= k)
-        };
-        if !enough(&units) {
-            self.read_units(header, rest, rows.clone(), &mut units, repaired).await;
-        }
-        let mut writes = Vec::new();
-        for target in targets {
-            let (made, missing) = self.make_units(header, &units, target, rows.clone());
-            repaired.units_missing += missing;
-            for Made { first_row, buffer, bytes } in made {
-                let offset = target.slot_offset_bytes + header.units_offset_bytes;
-                let offset = offset + header.geometry().unit_offset_bytes(first_row);
-                repaired.bytes_written += bytes as u64;
-                writes.push(self.write(target, offset, buffer, bytes));
+        // What is made is compared with its sum, so what it is made from need not be.
+        let (mut made, mut missing) = self.make_all(header, &units, targets, rows.clone());
+        if missing > 0 {
+            check_units(header, &mut units, rows.clone());
+            let enough = |row: (usize, u32)| row_units(header, &units, rows.clone(), row.0, row.1).0 >= k;
+            if !rows.clone().enumerate().all(enough) {
+                self.read_units(header, rest, rows.clone(), &mut units, repaired).await;
+                check_units(header, &mut units, rows.clone());
             }
+            units.iter().flatten().for_each(|units| repaired.met(units));
+            made.into_iter().for_each(|(_, run)| self.io.give_back(run.buffer));
+            (made, missing) = self.make_all(header, &units, targets, rows);
+        }
+        repaired.units_missing += missing;
+        let mut writes = Vec::new();
+        for (target, Made { first_row, buffer, bytes }) in made {
+            let offset = target.slot_offset_bytes + header.units_offset_bytes;
+            let offset = offset + header.geometry().unit_offset_bytes(first_row);
+            repaired.bytes_written += bytes as u64;
+            writes.push(self.write(target, offset, buffer, bytes));
         }
         units.into_iter().flatten().for_each(|units| self.io.give_back(units.bytes));
         writes
     }
 
+    /// Reads units of these shards, without comparing them with their sums.
     async fn read_units(
         &self,
         header: &FlushHeader,
@@ -190,11 +195,27 @@ impl Reader {
             shards.iter().map(|shard| (*shard, self.start_units(header, *shard, rows.clone()))).collect();
         for (shard, read) in reads {
             let Some(read) = read else { continue };
-            let found = self.units(read, header, shard, rows.clone()).await;
+            let found = self.units_unchecked(read, header, shard, rows.clone()).await;
             repaired.bytes_read += bytes_of(header, &rows) as u64;
-            repaired.met(&found);
             units[shard] = Some(found);
         }
+    }
+
+    /// What can be made for all targets in these rows; and how many units could not be made.
+    fn make_all<'a>(
+        &self,
+        header: &FlushHeader,
+        units: &[Option<Units>],
+        targets: &'a [Target],
+        rows: Range<u32>,
+    ) -> (Vec<(&'a Target, Made)>, u64) {
+        let (mut all, mut missing) = (Vec::new(), 0);
+        for target in targets {
+            let (made, not_made) = self.make_units(header, units, target, rows.clone());
+            all.extend(made.into_iter().map(|run| (target, run)));
+            missing += not_made;
+        }
+        (all, missing)
     }
 
     /// The units of one target in these rows, neighbours together; and how many could not be made.
@@ -262,7 +283,14 @@ impl Reader {
     }
 }
 
-/// The units of a row that are right, `at` rows behind the start of `rows`, as the codec takes them, and how many they are.
+/// Compares with their sums the units that were not yet.
+fn check_units(header: &FlushHeader, units: &mut [Option<Units>], rows: Range<u32>) {
+    for (shard, units) in units.iter_mut().enumerate() {
+        units.iter_mut().for_each(|units| units.check(header, shard, rows.clone()));
+    }
+}
+
+/// The units of a row that are right, or were not compared with their sums, `at` rows behind the start of `rows`, as the codec takes them, and how many they are.
 fn row_units<'a>(
     header: &FlushHeader,
     units: &'a [Option<Units>],
@@ -271,8 +299,8 @@ fn row_units<'a>(
     row: u32,
 ) -> (usize, Vec<Option<&'a [u8]>>) {
     let bytes = bytes_in(header, &rows, row);
-    let is_right = |found: &&Units| found.found[at] == Unit::Right;
-    let right = |found: &'a Option<Units>| found.as_ref().filter(is_right).map(|found| &found.bytes[bytes.clone()]);
+    let may_be_right = |found: &&Units| matches!(found.found[at], Unit::Right | Unit::Unchecked);
+    let right = |found: &'a Option<Units>| found.as_ref().filter(may_be_right).map(|found| &found.bytes[bytes.clone()]);
     let row: Vec<Option<&[u8]>> = units.iter().map(right).collect();
     (row.iter().flatten().count(), row)
 }

@@ -14,6 +14,8 @@ use crate::read::Reader;
 pub(crate) enum Unit {
     /// It has its sum.
     Right,
+    /// It was read, and not compared with its sum.
+    Unchecked,
     /// It has another.
     Wrong,
     /// Its drive does not give it.
@@ -47,8 +49,21 @@ impl Reader {
 
     /// What a read of such units came to. The buffer is to be given back.
     pub(crate) async fn units(&self, read: OperationId, header: &FlushHeader, shard: usize, rows: Range<u32>) -> Units {
+        let mut units = self.units_unchecked(read, header, shard, rows.clone()).await;
+        units.check(header, shard, rows);
+        units
+    }
+
+    /// The same for whoever compares what he makes of them with its own sum, which it has only when they are right.
+    pub(crate) async fn units_unchecked(
+        &self,
+        read: OperationId,
+        header: &FlushHeader,
+        shard: usize,
+        rows: Range<u32>,
+    ) -> Units {
         if let Ok(bytes) = self.io.result(read).await {
-            return Units { found: units_in(header, shard, rows, &bytes), bytes };
+            return Units { found: vec![Unit::Unchecked; rows.len()], bytes };
         }
         let mut bytes = self.io.buffer(bytes_of(header, &rows));
         if rows.len() == 1 {
@@ -66,10 +81,21 @@ impl Reader {
             };
             let at = bytes_in(header, &rows, row);
             bytes[at.clone()].copy_from_slice(&buffer[..at.len()]);
-            found.extend(units_in(header, shard, row..row + 1, &buffer));
+            found.push(Unit::Unchecked);
             self.io.give_back(buffer);
         }
         Units { bytes, found }
+    }
+}
+
+impl Units {
+    /// Compares with their sums those that were not yet.
+    pub(crate) fn check(&mut self, header: &FlushHeader, shard: usize, rows: Range<u32>) {
+        for (found, row) in self.found.iter_mut().zip(rows.clone()).filter(|(found, _)| **found == Unit::Unchecked) {
+            let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
+            let is_right = crc32c(&self.bytes[bytes_in(header, &rows, row)]) == crc;
+            *found = if is_right { Unit::Right } else { Unit::Wrong };
+        }
     }
 }
 
@@ -83,13 +109,4 @@ pub(crate) fn bytes_in(header: &FlushHeader, rows: &Range<u32>, row: u32) -> Ran
     let geometry = header.geometry();
     let start = (geometry.unit_offset_bytes(row) - geometry.unit_offset_bytes(rows.start)) as usize;
     start..start + geometry.unit_bytes_of_row(row) as usize
-}
-
-/// Compares the units of a shard with their sums.
-fn units_in(header: &FlushHeader, shard: usize, rows: Range<u32>, bytes: &[u8]) -> Vec<Unit> {
-    let unit = |row: u32| {
-        let crc = header.unit_crcs[shard * header.rows as usize + row as usize];
-        if crc32c(&bytes[bytes_in(header, &rows, row)]) == crc { Unit::Right } else { Unit::Wrong }
-    };
-    rows.clone().map(unit).collect()
 }
