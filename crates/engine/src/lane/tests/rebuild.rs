@@ -74,6 +74,25 @@ fn drives_that_can_still_be_read_help_though_more_are_taken_out_at_once_than_par
 }
 
 #[test]
+fn what_is_read_wrong_for_a_rebuild_is_left_out_and_mended() {
+    let mut driven = Driven::new(with_spare);
+    let key = EventKey::new(1, 1);
+    driven.put(key, 1, 1, 50_000);
+    let drives = driven.drives_of_first();
+    let (_, segment) = driven.lane.segments.iter().next().expect("one");
+    let start = driven.lane.slot_offset(segment.shards[1]) + u64::from(segment.flushes[0].header_bytes);
+    driven.drives.corrupt(drives[1], start..start + u64::from(segment.unit_bytes), 1);
+    driven.change_drives(|drive| drive.member = drive.number != drives[0]);
+    let rebuild = driven.rebuild();
+    assert!(rebuild.is_whole && rebuild.segments_stuck == 0, "{rebuild:?}");
+    let health = driven.lane.status().drive_health;
+    let damaged: Vec<_> = health.iter().filter(|drive| drive.units_damaged > 0).collect();
+    assert!(damaged.len() == 1 && damaged[0].drive == drives[1].0 && damaged[0].mended > 0, "{health:?}");
+    driven.reopen_with(|drive| drive != drives[0] && drive != drives[2]);
+    assert_eq!(driven.read(key, 1), (ReadOutcome::Found, vec![1; 50_000]));
+}
+
+#[test]
 fn what_could_not_be_made_as_a_drive_read_wrong_for_a_while_is_made_later() {
     let mut driven = Driven::new(with_spare);
     let key = EventKey::new(1, 1);
