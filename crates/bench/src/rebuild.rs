@@ -1,5 +1,7 @@
 //! Making the shards of a lost drive anew.
 
+mod served;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,7 @@ pub fn rebuild(directory: &Path, rounds: usize, payload_bytes: u64) -> Value {
         );
     }
     let of = |value: fn(&Round) -> f64| median(all.iter().map(value).collect());
+    let served = served::served(directory, rounds, payload_bytes);
     json!({
         "benchmark": "rebuild",
         "width": format!("{DATA}+{PARITY}"),
@@ -55,6 +58,7 @@ pub fn rebuild(directory: &Path, rounds: usize, payload_bytes: u64) -> Value {
         "ratio_to_fio": of(|round| round.alone / round.fio),
         "puts_beside_rebuild_ratio": of(|round| round.puts_beside / round.puts_alone),
         "rebuild_beside_puts_ratio": of(|round| round.beside / round.alone),
+        "served": served,
     })
 }
 
