@@ -110,8 +110,8 @@ pub(crate) struct Rows {
 /// Why rows could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowsError {
-    /// Drives that do not answer could help.
-    Unavailable,
+    /// Drives that do not answer could help; so many do not.
+    Unavailable { silent: usize },
     /// Too many units are damaged.
     Lost,
 }
@@ -180,7 +180,7 @@ impl Reader {
                 let payload = if right { payload } else { Vec::new() };
                 ReadReport { outcome, payload, degraded: true, damaged: rows.damaged }
             }
-            Err(RowsError::Unavailable) => failed(ReadOutcome::Unavailable),
+            Err(RowsError::Unavailable { .. }) => failed(ReadOutcome::Unavailable),
             Err(RowsError::Lost) => failed(ReadOutcome::Lost),
         }
     }
@@ -350,7 +350,7 @@ impl Reader {
                 let is_silent =
                     |units: &Option<Units>| units.as_ref().is_none_or(|units| units.found[at] == Unit::Unreadable);
                 let silent = shards.iter().filter(|units| is_silent(units)).count();
-                return Err(if right + silent >= k { RowsError::Unavailable } else { RowsError::Lost });
+                return Err(if right + silent >= k { RowsError::Unavailable { silent } } else { RowsError::Lost });
             }
             append_row(&mut data, &units, k, bytes.len(), header);
         }

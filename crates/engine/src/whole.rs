@@ -152,7 +152,7 @@ impl Reader {
                     ReadOutcome::Found
                 }
                 Ok(_) | Err(RowsError::Lost) => ReadOutcome::Lost,
-                Err(RowsError::Unavailable) => ReadOutcome::Unavailable,
+                Err(RowsError::Unavailable { .. }) => ReadOutcome::Unavailable,
             };
             parts.push(EventPart { fragment, outcome });
         }
@@ -167,7 +167,7 @@ impl Reader {
         range: Range<u64>,
     ) -> Result<Vec<u8>, RowsError> {
         // It was there for the directory: a read of it fails now.
-        let header = header.ok_or(RowsError::Unavailable)?;
+        let header = header.ok_or(RowsError::Unavailable { silent: self.segment.shards.len() })?;
         if range.end > header.data_bytes {
             return Err(RowsError::Lost);
         }

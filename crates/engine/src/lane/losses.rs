@@ -15,6 +15,7 @@ use super::Lane;
 use super::background::Stepped;
 use crate::api::OutOfReach;
 use crate::check::{FlushCheck, FlushPlace, HeaderCheck};
+use crate::hidden::Hidden;
 use crate::index::FragmentEntry;
 use crate::losses::{FoundBy, Loss, LossKind, LossPage, Losses, LostPart};
 use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
@@ -46,6 +47,8 @@ pub(super) struct KnownLosses {
     pub(super) segments_unavailable: u64,
     /// Flushes that were perhaps acknowledged, by a recovery that then began anew: this one may begin from a checkpoint of that one, which leaves them out.
     pub(super) left_out: Vec<Loss>,
+    /// What that one could not name.
+    pub(super) hidden_before: Hidden,
     suspects: BTreeMap<(SegmentIndex, u32), Suspect>,
     /// Those that the walk under way is for, and where it goes on.
     walked: BTreeMap<(SegmentIndex, u32), Suspect>,
@@ -62,6 +65,7 @@ impl KnownLosses {
             known: Losses::new(index_bytes),
             segments_unavailable: 0,
             left_out: Vec::new(),
+            hidden_before: Hidden::default(),
             suspects: BTreeMap::new(),
             walked: BTreeMap::new(),
             next: None,
@@ -106,13 +110,17 @@ impl Lane {
 
     /// What a recovery that began anew left out, unless this one met it and says itself what becomes of it.
     pub(super) fn note_left_out(&mut self, findings: &Findings) {
+        let before = std::mem::take(&mut self.losses.hidden_before);
         for loss in std::mem::take(&mut self.losses.left_out) {
             let LostPart::Flush { flush, runs, events, .. } = loss.part else { continue };
-            if !findings.met(loss.segment, flush) {
-                self.flushes_possibly_lost += 1;
-                self.hidden.add_ids(ReadOutcome::Unavailable, runs, events);
-                self.losses.known.insert(loss);
+            if findings.met(loss.segment, flush) {
+                continue;
             }
+            if before.outcome_of(EventKey::new(runs.0, events.0)) == Some(ReadOutcome::Unavailable) {
+                self.hidden.add_ids(ReadOutcome::Unavailable, runs, events);
+            }
+            self.flushes_possibly_lost += 1;
+            self.losses.known.insert(loss);
         }
     }
 

@@ -98,10 +98,12 @@ impl Lane {
             drive.present &= !self.failing.contains(&drive.number);
         }
         let begun = Lane::begin(config, self.io.clone(), self.now);
-        let old = std::mem::replace(self, begun);
+        let mut old = std::mem::replace(self, begun);
         (self.drive_time, self.failing, self.events) = (old.drive_time, old.failing, old.events);
         (self.counters, self.next_segment_counter) = (old.counters, old.next_segment_counter);
         self.wall = old.wall;
+        self.losses.hidden_before = old.hidden;
+        self.losses.hidden_before.extend(std::mem::take(&mut old.losses.hidden_before));
         self.losses.left_out = old.losses.perhaps_acknowledged();
     }
 

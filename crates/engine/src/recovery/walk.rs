@@ -207,14 +207,17 @@ impl Recovery {
                 walked.lost += 1;
                 FlushFate::Lost
             }
-            Err(RowsError::Unavailable) => {
+            Err(RowsError::Unavailable { silent }) => {
                 walked.torn_on |= !durable;
                 if durable {
                     walked.unavailable += 1;
                 } else {
-                    // Drives may leave while a start that was to write looks, so many that nobody knows any more whether it was acknowledged.
                     walked.possibly_lost += 1;
-                    walked.hidden.add(ReadOutcome::Unavailable, &found.header);
+                    // Drives may leave while a start that was to write looks. With no more away than parity makes up for, enough of the others would hold
+                    // what was acknowledged.
+                    if silent > usize::from(found.header.parity_shards) {
+                        walked.hidden.add(ReadOutcome::Unavailable, &found.header);
+                    }
                 }
                 FlushFate::Unavailable
             }
