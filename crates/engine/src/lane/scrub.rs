@@ -194,9 +194,11 @@ impl Lane {
         }
         self.background.scrub.looked_at = Some(self.now);
         let period = self.config.scrub_period;
+        // What was asked for ends first: a short period would go on finding what is damaged beyond repair.
+        let ends = self.background.scrub.round_is_on && self.background.scrub.asked.is_empty();
         let due = self.segments.iter().filter(|(index, segment)| {
             let rests = segment.state != SegmentState::Open && !segment.writing && segment.live_records > 0;
-            let period_is_over = !period.is_zero() && segment.scrub_at <= self.now;
+            let period_is_over = !period.is_zero() && segment.scrub_at <= self.now && !ends;
             rests && (period_is_over || self.is_asked_for(*index, segment.id))
         });
         let Some(index) = due.min_by_key(|(_, segment)| segment.scrub_at).map(|(index, _)| index) else {
