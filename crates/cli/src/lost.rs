@@ -65,6 +65,8 @@ struct Loss {
     run: u32,
     event: u64,
     source: u32,
+    file: u64,
+    start: u64,
     fragments: u64,
     bytes: u64,
     records: u64,
@@ -272,6 +274,12 @@ fn words(lane: u16, loss: &Loss) -> String {
         "fragment" => {
             format!("fragment {run}/{event}/{source} ({}), segment {segment} flush {flush}", human_bytes(loss.bytes))
         }
+        "piece" => format!(
+            "bytes {} to {} of file number {}, segment {segment} flush {flush}",
+            human_count(loss.start),
+            human_count((loss.start + loss.bytes).saturating_sub(1)),
+            loss.file
+        ),
         "event" => format!(
             "event {run}/{event}: {} fragments in one record, of which the directory is lost, so that none can be told apart, segment {segment} flush {flush}",
             loss.fragments

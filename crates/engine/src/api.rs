@@ -1,5 +1,7 @@
 //! What a lane is asked and what it answers.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use forebay_types::{
     DecideOutcome, DriveNumber, DriveUuid, EventKey, FragmentId, PutOutcome, ReadOutcome, StoreUuid, StreamName,
 };
 use serde::Serialize;
+
+pub use files::{FetchFile, FileAdmission, FileView, FileWrite, WriteAt};
 
 use crate::lane::EventTrace;
 
@@ -100,6 +104,15 @@ pub enum Reply {
         token: Token,
         /// What is known.
         trace: Box<EventTrace>,
+    },
+    /// A read of a file from the drives came to its end.
+    ReadFile {
+        /// Its token.
+        token: Token,
+        /// `Found` when its first byte can be read.
+        outcome: ReadOutcome,
+        /// The bytes, up to the first that cannot be read.
+        payload: Vec<u8>,
     },
     /// A read of a whole event from the drives came to its end.
     ReadEvent {
@@ -459,6 +472,8 @@ pub struct CompactionStatus {
     pub is_running: bool,
     /// Fragments that lie elsewhere now, as records of their own.
     pub fragments_moved: u64,
+    /// Records of files that lie elsewhere now.
+    pub pieces_moved: u64,
     /// Accepted events that lie elsewhere now, each as one record.
     pub events_joined: u64,
     /// Their bytes, and those of copies that were not needed any more when they were durable.

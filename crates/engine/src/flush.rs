@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use forebay_erasure::Codec;
 use forebay_format::{
-    FLUSH_INLINE_TABLE, FlushHeader, RecordKind, RowGeometry, SegmentId, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
-    header_bytes_for, space_for_inline_table,
+    FLUSH_INLINE_TABLE, FileChange, FileRecord, FlushHeader, RecordKind, RowGeometry, SegmentId, ShardPlace,
+    TABLE_ENTRY_BYTES, TableEntry, header_bytes_for, space_for_inline_table,
 };
 use forebay_media::AlignedBuffer;
-use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{Crc32c, DriveUuid, EventId, EventKey, RunId, StoreUuid, WallTime, crc32c};
+use forebay_types::limits::{BLOCK_BYTES, PIECE_BYTES_MAX};
+use forebay_types::{Crc32c, DriveUuid, EventId, EventKey, RunId, StoreUuid, WallTime, crc32c, crc32c_of_both};
 
 use crate::segments::POSITION_BYTES;
 
@@ -46,6 +46,8 @@ pub(crate) struct NewRecord {
     /// For a fragment, the checksum that the payload must have. Acceptances and releases have no payload; the upper half
     /// of their streams stands here.
     pub(crate) crc: u32,
+    /// What stands in the place of the payload's length, when there is none.
+    pub(crate) extra: u32,
 }
 
 impl NewRecord {
@@ -59,12 +61,13 @@ impl NewRecord {
             event: entry.event,
             source: entry.source.0,
             crc: entry.crc,
+            extra: if entry.kind.has_payload() { 0 } else { entry.bytes },
         }
     }
 
-    /// The event that it speaks of.
+    /// The event that it speaks of, or the file as one.
     pub(crate) fn key(&self) -> EventKey {
-        EventKey { run: self.run, event: self.event }
+        self.without_payload().key()
     }
 
     /// The record as a table has it, when it has no payload.
@@ -76,7 +79,7 @@ impl NewRecord {
             run: self.run,
             event: self.event,
             source: forebay_types::SourceId(self.source),
-            bytes: 0,
+            bytes: self.extra,
             crc: self.crc,
             offset_units: 0,
         }
@@ -195,6 +198,11 @@ impl OpenFlush {
         self.rows_max * self.row_bytes()
     }
 
+    /// Whether a record without payload goes into it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.data_bytes + self.table.len() + TABLE_ENTRY_BYTES <= self.capacity_bytes()
+    }
+
     pub(crate) fn record_count(&self) -> u32 {
         self.record_count
     }
@@ -230,18 +238,75 @@ impl OpenFlush {
             return Err(NotAdded::ChecksumMismatch);
         }
         let position = u32::try_from(self.data_bytes as u64 / POSITION_BYTES).expect("a flush is small");
-        let bytes = u32::try_from(payload.len()).expect("a payload fits a flush");
-        let entry = TableEntry { bytes, offset_units: position, ..record.without_payload() };
+        let entry = record.without_payload();
+        let payload_bytes = u32::try_from(payload.len()).expect("a payload fits a flush");
+        let bytes = if record.kind.has_payload() { payload_bytes } else { entry.bytes };
+        let entry = TableEntry { bytes, offset_units: position, ..entry };
         let mut bytes = [0; TABLE_ENTRY_BYTES];
         entry.encode_into(&mut bytes);
         self.table.extend_from_slice(&bytes);
         self.record_count += 1;
-        self.runs = (self.runs.0.min(record.run), self.runs.1.max(record.run));
-        self.events = (self.events.0.min(record.event), self.events.1.max(record.event));
+        let EventKey { run, event } = entry.key();
+        self.runs = (self.runs.0.min(run), self.runs.1.max(run));
+        self.events = (self.events.0.min(event), self.events.1.max(event));
         self.zero(self.data_bytes + payload.len(), end);
         self.data_bytes = end;
         self.encode_full_rows();
         Ok(position)
+    }
+
+    /// Adds bytes to the piece of a file that was added last, if they follow it there and in this flush; whether they did. It has the version then that
+    /// they would have had.
+    pub(crate) fn extend_piece(&mut self, record: &FileRecord, payload: &[u8]) -> Result<bool, NotAdded> {
+        let Some((entry, joined)) = self.joined_with_last(record) else { return Ok(false) };
+        let Some(data_bytes) = self.data_bytes_with(&entry, payload.len()) else { return Ok(false) };
+        let FileChange::Piece { crc, .. } = record.change else { return Ok(false) };
+        let before = self.data_bytes;
+        self.data_bytes = entry.payload_range().end as usize;
+        if self.copy_in(payload) != crc {
+            // The bytes are not counted; what is rounded up behind the piece is zeros again.
+            self.zero(self.data_bytes, before);
+            self.data_bytes = before;
+            return Err(NotAdded::ChecksumMismatch);
+        }
+        self.zero(self.data_bytes + payload.len(), data_bytes);
+        self.data_bytes = data_bytes;
+        let at = self.table.len() - TABLE_ENTRY_BYTES;
+        let place = self.table[at..].first_chunk_mut().expect("an entry is there");
+        TableEntry { offset_units: entry.offset_units, ..joined.entry() }.encode_into(place);
+        self.encode_full_rows();
+        Ok(true)
+    }
+
+    /// The last entry, if it is the piece before this one, and what both are together.
+    fn joined_with_last(&self, record: &FileRecord) -> Option<(TableEntry, FileRecord)> {
+        let last = self.table.last_chunk::<TABLE_ENTRY_BYTES>()?;
+        let entry = TableEntry::decode(last).expect("it is our own");
+        let known = FileRecord::of(&entry)?;
+        let (
+            FileChange::Piece { start, bytes, crc, appended },
+            FileChange::Piece { start: next, bytes: more, crc: of_more, .. },
+        ) = (known.change, record.change)
+        else {
+            return None;
+        };
+        let all = bytes + more;
+        let follows = known.file == record.file
+            && known.version.checked_add(1) == Some(record.version)
+            && start + u64::from(bytes) == next
+            && all <= PIECE_BYTES_MAX as u32;
+        let change = FileChange::Piece { start, bytes: all, crc: crc32c_of_both(crc, of_more, more.into()), appended };
+        follows.then_some((entry, FileRecord { change, ..*record }))
+    }
+
+    /// What the data take when the last record gets so many bytes more; `None` when it cannot.
+    fn data_bytes_with(&self, last: &TableEntry, payload_bytes: usize) -> Option<usize> {
+        let end = last.payload_range().end as usize;
+        let data_bytes = (end + payload_bytes).next_multiple_of(POSITION_BYTES as usize);
+        let fits = data_bytes + self.table.len() <= self.capacity_bytes();
+        // The row in which it ends may be encoded, with the zeros behind it.
+        let is_open = self.rows_encoded * self.row_bytes() <= end;
+        (fits && is_open).then_some(data_bytes)
     }
 
     /// Copies bytes to the end of the data, which stays where it was, and returns their sum.

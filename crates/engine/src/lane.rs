@@ -11,6 +11,7 @@ mod close;
 mod compact;
 mod durable;
 mod failure;
+mod files;
 mod join;
 mod losses;
 mod memory;
@@ -41,6 +42,7 @@ use crate::api::{DriveInfo, LaneConfig, LaneCounters, LaneEvent, Reply, Token};
 use crate::cache::Cache;
 use crate::check::FlushCheck;
 use crate::ends::Ends;
+use crate::files::Files;
 use crate::finished::Finished;
 use crate::hidden::Hidden;
 use crate::index::{FragmentEntry, Index};
@@ -58,6 +60,7 @@ use background::{Background, Step};
 use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
+use files::{FileRead, FileReading, OpenFiles, Summing};
 use losses::KnownLosses;
 pub use request::DEBUG_STREAM;
 use survey::Survey;
@@ -102,6 +105,8 @@ enum Read {
     Part(ReadReport, Option<EventFragment>),
     /// An event that is one record: all of that.
     Event(WholeRead),
+    /// A part of a file.
+    File(FileRead),
     /// A row, when enough of its drives answered.
     Row(RowKey, Option<Row>),
     /// A look at what lies on the drives, for whoever asked.
@@ -125,6 +130,9 @@ pub struct Lane {
     /// Runs no faster than the driver steps, so that a driver that stood still blames no drive.
     drive_time: Time,
     index: Index,
+    files: Files,
+    open_files: OpenFiles,
+    summing: Summing,
     segments: Segments,
     finished: Finished,
     ends: Ends,
@@ -137,6 +145,7 @@ pub struct Lane {
     checkpointer: Checkpointer,
     tasks: Tasks<Read>,
     reading: BTreeMap<usize, Reading>,
+    reading_files: BTreeMap<usize, FileReading>,
     rows: RecentRows,
     /// Rows on their way, and who waits for fragments of them.
     rows_awaited: BTreeMap<RowKey, Vec<Reading>>,

@@ -25,6 +25,7 @@ mod check;
 mod control;
 mod direct;
 mod ends;
+mod files;
 mod finished;
 mod flush;
 mod hidden;
@@ -51,12 +52,14 @@ mod whole;
 
 pub use api::{
     AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventPart,
-    EventView, Fetch, FetchEvent, LaneConfig, LaneCounters, LaneEvent, LaneStatus, LeasedEvent, Membership, OutOfReach,
-    Put, RebuildStatus, Reply, RunView, ScrubStatus, StreamView, Token,
+    EventView, Fetch, FetchEvent, FetchFile, FileAdmission, FileView, FileWrite, LaneConfig, LaneCounters, LaneEvent,
+    LaneStatus, LeasedEvent, Membership, OutOfReach, Put, RebuildStatus, Reply, RunView, ScrubStatus, StreamView,
+    Token, WriteAt,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::{Control, LOOK_AFTER};
 pub use ends::EventEnd;
+pub use files::WriterNumber;
 pub use forebay_format::EventFragment;
 pub use io::Failure;
 pub use lane::{

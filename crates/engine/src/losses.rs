@@ -5,7 +5,7 @@ mod remembered;
 pub(crate) use remembered::Losses;
 
 use forebay_format::SegmentId;
-use forebay_types::{DriveNumber, EventKey, FragmentId, WallTime};
+use forebay_types::{DriveNumber, EventKey, FileNumber, FragmentId, WallTime};
 use serde::{Serialize, Serializer};
 
 /// What a loss means.
@@ -80,6 +80,17 @@ pub enum LostPart {
         key: EventKey,
         /// How many it had.
         fragments: u32,
+    },
+    /// Bytes of a file.
+    Piece {
+        /// The flush that holds them.
+        flush: u32,
+        /// The file.
+        file: FileNumber,
+        /// Where in it they begin.
+        start: u64,
+        /// How many.
+        bytes: u32,
     },
     /// All that lives in a segment.
     Live {

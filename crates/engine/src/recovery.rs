@@ -10,16 +10,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_format::{
-    CheckpointBody, DecisionSet, FlushEntry, PlannedSegment, RECORD_INCOMPLETE, RecordKind, SegmentState, SegmentTable,
-    ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
+    CheckpointBody, DecisionSet, FileRecord, FlushEntry, PlannedSegment, RECORD_INCOMPLETE, RecordKind, SegmentState,
+    SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
 };
-use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, WallTime};
+use forebay_types::{DriveNumber, DriveUuid, EventKey, FileNumber, ReadOutcome, RunId, WallTime};
 
 use checkpoint::{confirm_checkpoint, newest_checkpoint};
 
 use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{DriveInfo, LaneConfig};
 use crate::ends::{Ends, EventEnd};
+use crate::files::{Files, RecordPlace, unix_ns};
 use crate::finished::Finished;
 use crate::hidden::Hidden;
 use crate::index::{EventEntry, FragmentEntry, Index};
@@ -36,6 +37,7 @@ pub(crate) const RECOVERY_TASK: usize = usize::MAX;
 /// What recovery found.
 pub(crate) struct Recovered {
     pub(crate) index: Index,
+    pub(crate) files: Files,
     pub(crate) segments: Segments,
     pub(crate) finished: Finished,
     pub(crate) ends: Ends,
@@ -113,6 +115,7 @@ pub(crate) async fn recover(io: Io, config: LaneConfig) -> Result<Recovered, Rec
     let lanes = config.geometry.lanes;
     let found = Recovered {
         index: Index::default(),
+        files: Files::default(),
         segments: Segments::default(),
         finished: Finished::from_checkpoint(lanes, &body.finished),
         ends: Ends::new(lanes, config.index_bytes),
@@ -307,6 +310,15 @@ impl Recovery {
         };
         match entry.kind {
             RecordKind::Reject | RecordKind::Delete if planted(Planted::RejectionUnheeded) => {}
+            RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums
+                if !found.finished.contains(key) =>
+            {
+                self.take_record_of_file(index, entry, place.position);
+            }
+            RecordKind::Delete if key.run == RunId::FILES => {
+                found.finished.insert(key);
+                found.files.end(FileNumber(key.event.0), &mut found.segments);
+            }
             RecordKind::Reject => self.finish(key, EventEnd::Rejected),
             RecordKind::Delete => self.finish(key, EventEnd::Deleted),
             _ if found.finished.contains(key) => {}
@@ -358,12 +370,24 @@ impl Recovery {
                     found.segments.revive(index, 0);
                 }
             }
+            RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {}
         }
     }
 
+    fn take_record_of_file(&mut self, index: SegmentIndex, entry: &TableEntry, position: u32) {
+        let record = FileRecord::of(entry).expect("its kind is of a file");
+        let written_unix_ns = unix_ns(self.found.segments.get(index).written);
+        let place = RecordPlace { segment: index, position, written_unix_ns };
+        let mut files = std::mem::take(&mut self.found.files);
+        let mut segments = std::mem::take(&mut self.found.segments);
+        let prefers = |segments: &Segments, known| self.succeeds_among(segments, known, index);
+        files.take(&record, place, prefers, &mut segments);
+        (self.found.files, self.found.segments) = (files, segments);
+    }
+
     /// Shards of a segment that answer beyond those that its data need; negative when too few do.
-    fn to_spare(&self, index: SegmentIndex) -> isize {
-        let segment = self.found.segments.get(index);
+    fn to_spare(&self, segments: &Segments, index: SegmentIndex) -> isize {
+        let segment = segments.get(index);
         let answers = |place: &&ShardPlace| self.drive(place.drive).is_some_and(|drive| drive.present);
         segment.shards.iter().filter(answers).count() as isize - isize::from(i16::from(segment.data_shards))
     }
@@ -371,14 +395,24 @@ impl Recovery {
     /// Of two places that compaction leaves for a while, the other counts whatever was written first: fewer of the shards are missing there that its
     /// data need.
     fn displaces(&self, known: SegmentIndex, other: SegmentIndex) -> bool {
-        self.to_spare(other).min(0) > self.to_spare(known).min(0) && !planted(Planted::UnreadablePlaceCounts)
+        self.displaces_among(&self.found.segments, known, other)
+    }
+
+    fn displaces_among(&self, segments: &Segments, known: SegmentIndex, other: SegmentIndex) -> bool {
+        let lacks = |index| self.to_spare(segments, index).min(0);
+        lacks(other) > lacks(known) && !planted(Planted::UnreadablePlaceCounts)
     }
 
     /// Of two places of the same record the other counts: the copy, as before the crash, when the lane may have said of it that all is protected and
     /// nothing needs the drives any more that hold the place that it was copied from. Unless the copy cannot be read now.
     fn succeeds(&self, known: SegmentIndex, other: SegmentIndex) -> bool {
-        let id = |index| self.found.segments.get(index).id;
-        self.displaces(known, other) || id(other) > id(known) && !self.displaces(other, known)
+        self.succeeds_among(&self.found.segments, known, other)
+    }
+
+    fn succeeds_among(&self, segments: &Segments, known: SegmentIndex, other: SegmentIndex) -> bool {
+        let id = |index| segments.get(index).id;
+        let displaces = |known, other| self.displaces_among(segments, known, other);
+        displaces(known, other) || id(other) > id(known) && !displaces(other, known)
     }
 
     /// A fragment lies in two segments, one of which compaction was about to empty.

@@ -159,6 +159,8 @@ pub(crate) struct Segments {
     alive: BTreeMap<(u8, Vec<DriveNumber>), u64>,
     /// Memory of the lists of flushes.
     flushes_bytes: usize,
+    /// Of all segments.
+    live_bytes: u64,
 }
 
 impl Segments {
@@ -229,6 +231,11 @@ impl Segments {
         self.table.len()
     }
 
+    /// Bytes of all records that must survive.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
     /// Segments that the next checkpoint may leave out.
     pub(crate) fn droppable(&self) -> Vec<SegmentIndex> {
         self.dead.iter().copied().filter(|index| self.table[index].is_droppable()).collect()
@@ -243,6 +250,7 @@ impl Segments {
         let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
         segment.live_records += 1;
         segment.live_bytes += u64::from(bytes);
+        self.live_bytes += u64::from(bytes);
         if segment.live_records == 1 {
             *self.alive.entry(segment.needs()).or_default() += 1;
             self.dead.remove(&index);
@@ -254,6 +262,7 @@ impl Segments {
         let segment = self.table.get_mut(&index).expect("an index is held only while its segment lives");
         segment.live_records = segment.live_records.checked_sub(1).expect("a record dies once");
         segment.live_bytes -= u64::from(bytes);
+        self.live_bytes -= u64::from(bytes);
         if segment.live_records == 0 {
             let needs = segment.needs();
             uncount(&mut self.alive, &needs);

@@ -1,7 +1,8 @@
 //! A lane against a model: random requests, completions in any order, crashes at any moment with writes torn in any way, drives that
 //! die. What was acknowledged must hold; what was not may or may not have happened, and then stays so.
 //!
-//! A failure prints its seed; `FOREBAY_MODEL_SEED=N` runs that one alone, `FOREBAY_MODEL_SEEDS=N` runs more of them.
+//! A failure prints its seed; `FOREBAY_MODEL_SEED=N` runs that one alone, `FOREBAY_MODEL_SEEDS=N` runs more of them,
+//! beginning with `FOREBAY_MODEL_FIRST=N`.
 
 mod world;
 
@@ -24,7 +25,8 @@ const SHAPES: [Shape; 7] = [
 fn what_is_acknowledged_holds_through_crashes_and_lost_drives() {
     let one = std::env::var("FOREBAY_MODEL_SEED").ok().map(|seed| seed.parse::<u64>().expect("a seed"));
     let many = std::env::var("FOREBAY_MODEL_SEEDS").ok().map_or(SEEDS, |n| n.parse().expect("a number of seeds"));
-    let seeds = one.map_or(0..many, |seed| seed..seed + 1);
+    let first = std::env::var("FOREBAY_MODEL_FIRST").ok().map_or(0, |n| n.parse().expect("a seed"));
+    let seeds = one.map_or(first..first + many, |seed| seed..seed + 1);
     let mut totals = world::Totals::default();
     for seed in seeds {
         let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use forebay_types::limits;
 
 use crate::field::Drawn;
-use crate::{checkpoint, event, field, flush, layout, record, segment, superblock, table};
+use crate::{checkpoint, event, field, file, flush, layout, record, segment, superblock, table};
 
 /// A structure as a list of lines, one for each field, and its length.
 type Structures = BTreeMap<String, (usize, Vec<String>)>;
@@ -67,6 +67,10 @@ fn structures_of_the_code() -> Structures {
         flush::flush,
         flush::digest,
         record::table_entry,
+        file::piece_entry,
+        file::hole_entry,
+        file::state_entry,
+        file::sums_entry,
         table::segment_table,
         table::flush_entry,
         event::event_directory,
@@ -142,6 +146,8 @@ fn numbers_of_the_code() -> Vec<String> {
         number("limit", "flush header bytes", flush::FLUSH_HEADER_BYTES_MAX as u64),
         number("limit", "unit bytes of a store", u64::from(superblock::UNIT_BYTES_MAX)),
         number("limit", "fragment bytes", limits::FRAGMENT_BYTES_MAX as u64),
+        number("limit", "bytes of a piece of a file", limits::PIECE_BYTES_MAX as u64),
+        number("limit", "bytes of a file", limits::FILE_BYTES_MAX),
         number("limit", "streams", limits::STREAMS_MAX as u64),
         number("limit", "sets of decisions", checkpoint::DECISION_SETS_MAX as u64),
         number("limit", "decided events", checkpoint::DECIDED_EVENTS_MAX),
@@ -170,6 +176,10 @@ fn numbers_of_the_code() -> Vec<String> {
         number("flush flag", "table has sequences (kept)", flush::FLUSH_TABLE_HAS_SEQUENCES.into()),
     ]);
     numbers.extend(record::RecordKind::ALL.map(|kind| number("record kind", &name(&kind), kind as u64)));
-    numbers.push(number("record flag", "incomplete", record::RECORD_INCOMPLETE.into()));
+    numbers.extend([
+        number("record flag", "incomplete", record::RECORD_INCOMPLETE.into()),
+        number("record flag", "appended", record::RECORD_APPENDED.into()),
+        number("record flag", "sealed", record::RECORD_SEALED.into()),
+    ]);
     numbers
 }

@@ -17,6 +17,7 @@ mod drawing;
 mod error;
 mod event;
 mod field;
+mod file;
 mod flush;
 mod geometry;
 mod layout;
@@ -33,6 +34,7 @@ pub use checkpoint::{
 };
 pub use error::FormatError;
 pub use event::{EventFragment, decode_event_directory, encode_event_directory, event_directory_bytes};
+pub use file::{FileChange, FileRecord};
 pub use flush::{
     FLUSH_CLOSING, FLUSH_HEADER_BYTES_MAX, FLUSH_INLINE_TABLE, FLUSH_TABLE_HAS_SEQUENCES, FlushHeader,
     header_bytes_for, space_for_inline_table,
@@ -42,7 +44,10 @@ pub use layout::{
     CHECKPOINTS_OFFSET, DriveLayout, LayoutError, PLACES, SLOTS_ALIGNMENT_BYTES, SLOTS_PER_LANE_MIN, SUPERBLOCK_BYTES,
     SUPERBLOCK_STRIDE_BYTES, place_of,
 };
-pub use record::{PAYLOAD_ALIGNMENT_BYTES, RECORD_INCOMPLETE, RecordKind, TABLE_ENTRY_BYTES, TableEntry};
+pub use record::{
+    PAYLOAD_ALIGNMENT_BYTES, RECORD_APPENDED, RECORD_INCOMPLETE, RECORD_SEALED, RecordKind, TABLE_ENTRY_BYTES,
+    TableEntry,
+};
 pub use segment::{SegmentId, ShardPlace};
 pub use superblock::{DriveEntry, DriveState, Geometry, HISTORY_MAX, Start, Superblock, UNIT_BYTES_MAX};
 pub use table::{FlushEntry, SegmentTable};

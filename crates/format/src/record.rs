@@ -9,6 +9,7 @@ use crate::FormatError;
 use crate::error::{ensure, within};
 use crate::event::event_directory_bytes;
 use crate::field::{layout, only_known};
+use crate::file::check_file_entry;
 
 /// Bytes of an entry of a table.
 pub const TABLE_ENTRY_BYTES: usize = table_entry::BYTES;
@@ -34,10 +35,16 @@ layout!(
     }
 );
 
-/// What a record is. The numbers are stored and never given another meaning; 7 and up are kept for
-/// files and the name space.
+/// Flag of an entry: the piece of a file was written where the file ended.
+pub const RECORD_APPENDED: u8 = 2;
+
+/// Flag of an entry: the file is sealed.
+pub const RECORD_SEALED: u8 = 4;
+
+/// What a record is. The numbers are stored and never given another meaning.
 ///
-/// Only fragments and events have a payload. An acceptance and a release speak of a set of streams: 64 bits, bit n
+/// Only fragments, events and pieces of files have a payload. What the entry of a file says is read by
+/// [`FileRecord::of`](crate::FileRecord::of). An acceptance and a release speak of a set of streams: 64 bits, bit n
 /// for the stream with number n, which is its place in
 /// [`CheckpointBody::streams`](crate::CheckpointBody::streams). The set lies in the entry itself; see
 /// [`TableEntry::source`] and [`TableEntry::crc`].
@@ -57,22 +64,49 @@ pub enum RecordKind {
     /// All fragments of an event, in one payload: a directory
     /// ([`decode_event_directory`](crate::decode_event_directory)), then their bytes.
     Event = 6,
+    /// Bytes of a file.
+    Piece = 7,
+    /// A range of a file that holds zeros.
+    Hole = 8,
+    /// How long a file is, when it was written, whether it is sealed.
+    State = 9,
+    /// The sums of a sealed file.
+    Sums = 10,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [RecordKind; 6] = [
+    pub const ALL: [RecordKind; 10] = [
         RecordKind::Fragment,
         RecordKind::Reject,
         RecordKind::Accept,
         RecordKind::Delete,
         RecordKind::Release,
         RecordKind::Event,
+        RecordKind::Piece,
+        RecordKind::Hole,
+        RecordKind::State,
+        RecordKind::Sums,
     ];
 
     /// Whether records of this kind have bytes of their own.
     pub const fn has_payload(self) -> bool {
-        matches!(self, RecordKind::Fragment | RecordKind::Event)
+        matches!(self, RecordKind::Fragment | RecordKind::Event | RecordKind::Piece)
+    }
+
+    /// Whether records of this kind speak of a file.
+    pub const fn is_of_file(self) -> bool {
+        matches!(self, RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums)
+    }
+
+    /// The flags that a record of this kind may have. Records of events were never held to fewer than all that there were.
+    const fn flags(self) -> u8 {
+        match self {
+            RecordKind::Piece => RECORD_APPENDED,
+            RecordKind::State => RECORD_SEALED,
+            RecordKind::Hole | RecordKind::Sums => 0,
+            _ => RECORD_INCOMPLETE,
+        }
     }
 
     /// The kind with this number.
@@ -85,11 +119,14 @@ impl RecordKind {
 }
 
 /// One record of a table: what it is, and where its payload lies in the data of its flush.
+///
+/// The fields have the meanings here for fragments and what is decided on events; of a record of a file
+/// [`FileRecord::of`](crate::FileRecord::of) reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
     /// What it is.
     pub kind: RecordKind,
-    /// [`RECORD_INCOMPLETE`] or nothing.
+    /// [`RECORD_INCOMPLETE`], or for files [`RECORD_APPENDED`] or [`RECORD_SEALED`], or nothing.
     pub flags: u8,
     /// Fragments that the event should have; 0 when not known, and in all records but fragments and events.
     pub expected: u16,
@@ -110,15 +147,17 @@ pub struct TableEntry {
 }
 
 impl TableEntry {
-    /// The event that the record speaks of.
+    /// The event that the record speaks of; a file as [`FileNumber::key`](forebay_types::FileNumber::key) gives it.
     pub const fn key(&self) -> EventKey {
-        EventKey { run: self.run, event: self.event }
+        let run = if self.kind.is_of_file() { RunId::FILES } else { self.run };
+        EventKey { run, event: self.event }
     }
 
-    /// Where the payload lies in the data of its flush.
+    /// Where the payload lies in the data of its flush; nothing lies there when there is none.
     pub const fn payload_range(&self) -> Range<u64> {
         let start = self.offset_units as u64 * PAYLOAD_ALIGNMENT_BYTES;
-        start..start + self.bytes as u64
+        let bytes = if self.kind.has_payload() { self.bytes as u64 } else { 0 };
+        start..start + bytes
     }
 
     /// Writes the entry.
@@ -144,9 +183,13 @@ impl TableEntry {
         use table_entry as field;
         let kind = RecordKind::from_number(field::KIND.get(entry))?;
         let flags = field::FLAGS.get(entry);
-        only_known("record", u32::from(flags), u32::from(RECORD_INCOMPLETE))?;
+        only_known("record", u32::from(flags), u32::from(kind.flags()))?;
         let bytes = field::PAYLOAD_BYTES.get(entry);
-        within("length of a record's payload", u64::from(bytes), FRAGMENT_BYTES_MAX as u64)?;
+        if kind.is_of_file() {
+            check_file_entry(kind, entry)?;
+        } else {
+            within("length of a record's payload", u64::from(bytes), FRAGMENT_BYTES_MAX as u64)?;
+        }
         let fragments = field::SOURCE.get(entry);
         if kind == RecordKind::Event {
             let (directory, bytes) = (event_directory_bytes(fragments as usize) as u64, u64::from(bytes));

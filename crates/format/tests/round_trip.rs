@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::*;
 use forebay_format::*;
-use forebay_types::limits::STREAMS_MAX;
-use forebay_types::{DriveNumber, EventId, RunId, SourceId, StreamName, WallTime};
+use forebay_types::limits::{PIECE_BYTES_MAX, STREAMS_MAX};
+use forebay_types::{DriveNumber, EventId, FileNumber, RunId, SourceId, StreamName, WallTime};
 use proptest::prelude::*;
 
 fn any_record(data_bytes: u32) -> impl Strategy<Value = TableEntry> {
@@ -22,22 +22,41 @@ fn any_record(data_bytes: u32) -> impl Strategy<Value = TableEntry> {
         any::<u32>(),
         place,
     )
-        .prop_map(|(kind, incomplete, expected, run, event, source, crc, (offset_units, bytes))| TableEntry {
-            kind: if kind == RecordKind::Event && bytes < 28 { RecordKind::Fragment } else { kind },
-            flags: u8::from(incomplete),
-            expected,
-            run: RunId(run),
-            event: EventId(event),
-            // Of an event: as many fragments as its directory has room for.
-            source: SourceId(if kind == RecordKind::Event && bytes >= 28 {
-                1 + source % ((bytes - 16) / 12)
-            } else {
-                source
-            }),
-            bytes,
-            crc,
-            offset_units,
+        .prop_map(|(kind, flag, expected, run, event, source, crc, (offset_units, bytes))| {
+            let entry = TableEntry {
+                kind: if kind == RecordKind::Event && bytes < 28 { RecordKind::Fragment } else { kind },
+                flags: u8::from(flag),
+                expected,
+                run: RunId(run),
+                event: EventId(event),
+                // Of an event: as many fragments as its directory has room for.
+                source: SourceId(if kind == RecordKind::Event && bytes >= 28 {
+                    1 + source % ((bytes - 16) / 12)
+                } else {
+                    source
+                }),
+                bytes,
+                crc,
+                offset_units,
+            };
+            if kind.is_of_file() { of_file(entry, flag) } else { entry }
         })
+}
+
+/// A record of a file that is made of any other.
+fn of_file(entry: TableEntry, flag: bool) -> TableEntry {
+    let (start, bytes) = (u64::from(entry.source.0), entry.bytes.clamp(1, PIECE_BYTES_MAX as u32));
+    let change = match entry.kind {
+        RecordKind::Piece if entry.bytes == 0 => FileChange::Hole { start, bytes },
+        RecordKind::Piece => FileChange::Piece { start, bytes, crc: entry.crc, appended: flag },
+        RecordKind::Hole => FileChange::Hole { start, bytes },
+        RecordKind::State => {
+            FileChange::State { length: start, written_unix_ns: -i64::from(entry.crc) * 77, sealed: flag }
+        }
+        _ => FileChange::Sums { crc: entry.crc, adler32: entry.source.0 },
+    };
+    let record = FileRecord { file: FileNumber(entry.event.0), version: entry.run.0, change };
+    TableEntry { offset_units: entry.offset_units, ..record.entry() }
 }
 
 /// Widths with the number of drives that are used.

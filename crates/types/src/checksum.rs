@@ -1,4 +1,4 @@
-//! CRC32C (Castagnoli), the checksum of everything that Forebay stores or sends.
+//! CRC32C (Castagnoli), the checksum of everything that Forebay stores or sends, and adler32, that of what it ships.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -9,6 +9,33 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// ```
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// The CRC32C of bytes with the CRC32C `first`, and of `second_bytes` more of them behind, with `second`.
+pub fn crc32c_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
+    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, first.into(), second.into(), second_bytes) as u32
+}
+
+/// An adler32 (RFC 1950) that is fed piece by piece.
+#[derive(Clone)]
+pub struct Adler32(simd_adler32::Adler32);
+
+impl Default for Adler32 {
+    fn default() -> Self {
+        Adler32(simd_adler32::Adler32::new())
+    }
+}
+
+impl Adler32 {
+    /// Adds `bytes` to what was fed before.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    /// The adler32 of all that was fed.
+    pub fn finish(&self) -> u32 {
+        self.0.finish()
+    }
 }
 
 /// A CRC32C that is fed piece by piece.
@@ -46,5 +73,13 @@ mod tests {
             assert_eq!(crc.finish(), crc32c(&bytes), "cut at {cut}");
         }
         assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA); // RFC 3720, B.4
+        let (first, second) = bytes.split_at(777);
+        assert_eq!(crc32c_of_both(crc32c(first), crc32c(second), second.len() as u64), crc32c(&bytes));
+        assert_eq!(crc32c_of_both(0, crc32c(&bytes), bytes.len() as u64), crc32c(&bytes));
+        assert_eq!(crc32c_of_both(crc32c(&bytes), 0, 0), crc32c(&bytes));
+        let mut adler = Adler32::default();
+        adler.update(b"Wiki");
+        adler.update(b"pedia");
+        assert_eq!(adler.finish(), 0x11E6_0398);
     }
 }

@@ -52,6 +52,23 @@ number!(
     DriveNumber, u16, "a drive", 16
 );
 
+number!(
+    /// The number of a file in its store: given when a name is made for it, and never given again.
+    FileNumber, u64, "a file", 64
+);
+
+impl RunId {
+    /// Under this run stand the numbers of files wherever those of events stand: no fragment is of it.
+    pub const FILES: RunId = RunId(u32::MAX);
+}
+
+impl FileNumber {
+    /// The file where events stand: in the sets of what is finished, in ranges, and for the lane that it lies in.
+    pub const fn key(self) -> EventKey {
+        EventKey { run: RunId::FILES, event: EventId(self.0) }
+    }
+}
+
 impl SourceId {
     /// The source of the bytes of an event that belong to no read-out unit (headers, padding), with
     /// what is needed to put the event together again.

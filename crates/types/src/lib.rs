@@ -10,7 +10,9 @@ mod outcome;
 pub mod placement;
 mod time;
 
-pub use checksum::{Crc32c, crc32c};
-pub use id::{DriveNumber, DriveUuid, EventId, EventKey, FragmentId, ParseIdError, RunId, SourceId, StoreUuid};
-pub use outcome::{DecideOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict};
+pub use checksum::{Adler32, Crc32c, crc32c, crc32c_of_both};
+pub use id::{
+    DriveNumber, DriveUuid, EventId, EventKey, FileNumber, FragmentId, ParseIdError, RunId, SourceId, StoreUuid,
+};
+pub use outcome::{DecideOutcome, FileOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict};
 pub use time::{Time, WallTime};

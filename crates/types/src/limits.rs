@@ -16,6 +16,12 @@ pub const LANES_MAX: usize = 64;
 /// The largest fragment that any store takes; small stores take less and say so in the greeting.
 pub const FRAGMENT_BYTES_MAX: usize = 16 << 20;
 
+/// The longest piece of a file: what is written to one at once is cut into such.
+pub const PIECE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest file.
+pub const FILE_BYTES_MAX: u64 = (1 << 48) - 1;
+
 /// Records in one request.
 pub const BATCH_RECORDS_MAX: usize = 16_384;
 
@@ -26,4 +32,5 @@ pub const STREAMS_MAX: usize = 64;
 pub const STREAM_NAME_BYTES_MAX: usize = 64;
 
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
+const _: () = assert!(PIECE_BYTES_MAX <= FRAGMENT_BYTES_MAX);
 const _: () = assert!(STREAM_NAME_BYTES_MAX <= u8::MAX as usize);

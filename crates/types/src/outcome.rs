@@ -61,6 +61,38 @@ coded!(
         IndexFull = 7, "index full: the configured index memory is used up; keep the fragment and try again";
         /// The store is open for reading alone.
         ReadOnly = 8, "read-only: the store was started read-only";
+        /// The run has a number that no run of a detector has.
+        RunIsKept = 9, "run 4294967295 is kept for files: give the run another number";
+    }
+);
+
+coded!(
+    /// What became of a change of a file.
+    FileOutcome {
+        /// On stable media at the stated width.
+        Done = 0, "done";
+        /// The file was removed.
+        Removed = 1, "removed: the file is not there any more; nothing was changed";
+        /// The file is sealed, which is for ever.
+        Sealed = 2, "sealed: the file does not change any more; nothing was changed";
+        /// Another writer, which still has the file open, wrote there.
+        Conflict = 3, "conflict: another writer that has the file open wrote these bytes; nothing was changed";
+        /// No space now; the writer keeps the bytes and tries again.
+        NoSpace = 4, "no space: the store is full; what was acknowledged stays";
+        /// The bytes that arrived do not have the checksum that the writer computed.
+        ChecksumMismatch = 5, "checksum mismatch: the bytes were damaged on the way; send them again";
+        /// More than a piece may have, or beyond the longest file.
+        TooLarge = 6, "too large: more than is taken at once, or beyond the longest file";
+        /// Too few drives to keep what is promised, or what the file holds is out of reach.
+        Unavailable = 7, "unavailable: drives are missing, for writing or for what the file holds";
+        /// The index memory is used up.
+        IndexFull = 8, "index full: the configured index memory is used up; try again later";
+        /// The store is open for reading alone.
+        ReadOnly = 9, "read-only: the store was started read-only";
+        /// The writer has not opened the file.
+        NotOpen = 10, "not open: this writer has not opened the file, or was taken for dead";
+        /// All versions of the file are used up.
+        TooManyChanges = 11, "too many changes: a file changes at most 4294967294 times; copy it";
     }
 );
 

@@ -235,7 +235,11 @@ impl World {
         while let Some(reply) = asked.lane.next_reply() {
             match reply {
                 Reply::Stored { records, .. } => asked.stored += u64::from(records),
-                Reply::Decided { .. } | Reply::Read { .. } | Reply::ReadEvent { .. } | Reply::Traced { .. } => {}
+                Reply::Decided { .. }
+                | Reply::Read { .. }
+                | Reply::ReadEvent { .. }
+                | Reply::ReadFile { .. }
+                | Reply::Traced { .. } => {}
                 Reply::Refused { outcome, .. } => panic!("a put was refused: {outcome}"),
             }
         }

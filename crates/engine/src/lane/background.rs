@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use forebay_types::{EventKey, Time};
+use forebay_types::{EventKey, FileNumber, Time};
 
 use super::{Lane, Read, State};
 use crate::check::{FlushCheck, FlushPlace};
@@ -16,6 +16,7 @@ use crate::repair::Repaired;
 use crate::segments::{FlushSpan, SegmentIndex};
 
 use super::compact::{Compaction, FlushTables, Live};
+use super::files::FileRead;
 use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
 use super::scrub::{Mend, Scrub};
@@ -60,6 +61,8 @@ pub(super) enum Stepped {
     Joined(EventKey, u64, Option<Vec<u8>>),
     /// Fragments were read that lie where something is lost.
     Suspected(Vec<ReadSuspect>),
+    /// A part of a sealed file was read, to sum it.
+    Summed(FileNumber, FileRead),
 }
 
 /// A step that is over.
@@ -84,7 +87,7 @@ impl Lane {
         self.write_copies();
         self.try_all_stuck_again();
         while self.may_step(REPAIRS_MAX, REPAIRS_BYTES_MAX) && (self.mend_on() || self.rebuild_on()) {}
-        while self.may_step(STEPS_MAX, STEPS_BYTES_MAX) && (self.compact_on() || self.scrub_on()) {}
+        while self.may_step(STEPS_MAX, STEPS_BYTES_MAX) && (self.compact_on() || self.sum_on() || self.scrub_on()) {}
         self.name_losses();
         self.see_to_asked();
         self.list_what_moved();
@@ -111,7 +114,11 @@ impl Lane {
         let rested = self.background.rests_until.max(self.now);
         let step = match self.background.running {
             0 if self.has_to_mend() || self.has_to_rebuild() || self.has_to_compact() => Some(rested),
-            0 => [self.next_scrub(), self.next_compaction()].into_iter().flatten().min().map(|at| at.max(rested)),
+            0 => [self.next_scrub(), self.next_compaction(), self.summing.next()]
+                .into_iter()
+                .flatten()
+                .min()
+                .map(|at| at.max(rested)),
             _ => None,
         };
         let naming = self.has_losses_to_name().then_some(self.now);
@@ -123,7 +130,7 @@ impl Lane {
         let percent = match step {
             Stepped::Rebuilt(..) | Stepped::Mended(..) => self.config.rebuild_percent,
             Stepped::Tabled(..) | Stepped::Lives(..) | Stepped::Joined(..) => self.compaction_percent(),
-            Stepped::Checked(..) | Stepped::Suspected(..) => self.config.background_percent,
+            Stepped::Checked(..) | Stepped::Suspected(..) | Stepped::Summed(..) => self.config.background_percent,
         };
         percent.clamp(1, 100)
     }
@@ -171,6 +178,7 @@ impl Lane {
             Stepped::Lives(live) => self.flush_lives(segment, live),
             Stepped::Joined(key, bytes, payload) => self.event_is_read(segment, key, bytes, payload),
             Stepped::Suspected(read) => self.suspects_are_read(read),
+            Stepped::Summed(file, read) => self.part_is_summed(file, read),
         }
     }
 }

@@ -178,7 +178,6 @@ impl Lane {
         let streams = StreamSet::of_record(record);
         match record.kind {
             RecordKind::Reject | RecordKind::Delete => Effect::Finishes,
-            RecordKind::Fragment | RecordKind::Event => unreachable!("a payload is no decision"),
             RecordKind::Accept => Effect::Keeps(DecisionSet {
                 accepted: streams.bits(),
                 released: 0,
@@ -190,6 +189,7 @@ impl Lane {
                 set.released |= streams.bits() & set.accepted;
                 if set.released == set.accepted { Effect::Finishes } else { Effect::Keeps(set) }
             }
+            _ => unreachable!("neither a payload nor what a file is is a decision"),
         }
     }
 

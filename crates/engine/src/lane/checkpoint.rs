@@ -89,7 +89,8 @@ impl Lane {
     }
 
     pub(super) fn checkpoint_if_needed(&mut self) {
-        let recovering = matches!(self.state, State::Preparing) && !self.is_quiet();
+        let is_over = self.is_quiet() && self.files.is_settled();
+        let recovering = matches!(self.state, State::Preparing) && !is_over;
         if recovering || self.checkpointer.writing.is_some() || self.writer.frozen || !self.checkpoint_is_due() {
             return;
         }

@@ -12,11 +12,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_format::{RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TABLE_ENTRY_BYTES, TableEntry};
+use forebay_format::{
+    FileRecord, RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TABLE_ENTRY_BYTES, TableEntry,
+};
 use forebay_types::{EventKey, Time};
 
 use super::Lane;
 use super::background::Stepped;
+use super::files::live_record;
 use super::join::Joining;
 use super::write::{Purpose, Refusal, Waiter};
 use crate::api::CompactionStatus;
@@ -74,6 +77,8 @@ pub(super) enum Live {
     Releases(EventKey),
     /// An accepted event, all of it, as the payload of its one record.
     Event(EventKey, Vec<u8>),
+    /// A record of a file, or the part of a piece that counts, and its bytes.
+    File(FileRecord, Bytes),
 }
 
 /// What a copy stands for, for the time when it is durable.
@@ -85,6 +90,8 @@ pub(super) enum CopyOf {
     Rest(SegmentIndex),
     /// Every record of the fragments of its event, wherever it is.
     Event,
+    /// A part of what a file is: its version says what it stands for.
+    File,
 }
 
 /// A segment that is emptied.
@@ -110,6 +117,13 @@ struct Emptied {
     id: SegmentId,
     /// So many copies were appended until then, since the start.
     copies: u64,
+}
+
+impl Compaction {
+    /// A record of a file was moved.
+    pub(super) fn piece_is_moved(&mut self) {
+        self.status.pieces_moved += 1;
+    }
 }
 
 /// What is moved.
@@ -337,16 +351,17 @@ impl Lane {
 
     /// Reads what lives of these records of a flush.
     fn read_records(&mut self, segment: SegmentIndex, span: FlushSpan, table: Vec<TableEntry>) {
-        let (mut records, mut decided) = (Vec::new(), BTreeSet::new());
+        let (mut records, mut decided, mut of_files) = (Vec::new(), BTreeSet::new(), Vec::new());
         for entry in table {
             match entry.kind {
                 _ if !self.lives_in(segment, &span, &entry) => {}
                 RecordKind::Fragment if self.will_be_joined(&entry) => {}
-                RecordKind::Fragment | RecordKind::Event => records.push(entry),
+                RecordKind::Fragment | RecordKind::Event | RecordKind::Piece => records.push(entry),
+                kind if kind.is_of_file() => of_files.extend(live_record(&entry)),
                 _ => drop(decided.insert(entry.key())),
             }
         }
-        if records.is_empty() && decided.is_empty() {
+        if records.is_empty() && decided.is_empty() && of_files.is_empty() {
             return;
         }
         self.background.compaction.reading += 1;
@@ -356,7 +371,7 @@ impl Lane {
             let places = records.iter().map(|entry| (entry.payload_range(), entry.crc)).collect();
             let payloads = reader.payloads(span, places).await;
             let records = records.into_iter().zip(payloads).map(|(entry, payload)| Live::Fragment(entry, payload));
-            Stepped::Lives(records.chain(decided).collect())
+            Stepped::Lives(records.chain(decided).chain(of_files).collect())
         });
     }
 
@@ -377,6 +392,11 @@ impl Lane {
                 self.accepted.get(key).is_some_and(|accepted| accepted.records().any(|at| at == segment))
             }
             RecordKind::Reject | RecordKind::Delete => false,
+            RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
+                let record = FileRecord::of(entry).expect("its kind is of a file");
+                let position = span.position.saturating_add(entry.offset_units);
+                self.files.get(record.file).is_some_and(|file| file.lives_in(segment, position, &record))
+            }
         }
     }
 
@@ -386,7 +406,16 @@ impl Lane {
         if live.iter().any(|live| matches!(live, Live::Fragment(_, None))) {
             return self.cannot_compact(segment);
         }
-        live.into_iter().for_each(|live| self.copy_soon(segment, live));
+        for live in live {
+            match live {
+                Live::Fragment(entry, Some(payload)) if entry.kind == RecordKind::Piece => {
+                    self.parts_to_copy(segment, &entry, &payload)
+                        .into_iter()
+                        .for_each(|live| self.copy_soon(segment, live));
+                }
+                live => self.copy_soon(segment, live),
+            }
+        }
         self.write_copies();
     }
 
@@ -433,6 +462,7 @@ impl Lane {
             let payload = match &live {
                 Live::Fragment(_, Some(payload)) => &payload[..],
                 Live::Event(_, payload) => payload,
+                Live::File(_, payload) => payload,
                 _ => &[],
             };
             match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
@@ -462,6 +492,7 @@ impl Lane {
     fn copy_of(&self, old: SegmentIndex, live: &Live) -> Option<(NewRecord, CopyOf)> {
         let (key, is_release) = match live {
             Live::Event(key, payload) => return self.record_of_event(*key, payload),
+            Live::File(record, _) => return self.copy_of_file_record(old, record),
             Live::Fragment(entry, _) if entry.kind == RecordKind::Event => {
                 let known = self.index.event(entry.key()).and_then(|event| event.whole())?;
                 return (known.segment == old).then_some((NewRecord::of(entry), CopyOf::Event));
@@ -482,7 +513,7 @@ impl Lane {
         let (source, crc) = streams.to_record();
         let flags = if accepted.incomplete && !is_release { RECORD_INCOMPLETE } else { 0 };
         let kind = if is_release { RecordKind::Release } else { RecordKind::Accept };
-        let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc };
+        let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc, extra: 0 };
         let rest = is_release || accepted.released.is_empty() || accepted.streams.is_empty();
         Some((record, if rest { CopyOf::Rest(old) } else { CopyOf::Part(old) }))
     }
@@ -490,6 +521,7 @@ impl Lane {
     /// A copy is durable: if its event still lives, it counts from now on and the old place does not.
     pub(super) fn copy_counts(&mut self, copy: CopyOf, new: SegmentIndex, position: u32, entry: &TableEntry) {
         let key = entry.key();
+        assert_ne!(copy, CopyOf::File, "copies of records of files count by another way");
         let (CopyOf::Part(old) | CopyOf::Rest(old)) = copy else {
             if self.index.event(key).is_some() {
                 self.event_counts(new, position, entry);

@@ -1,7 +1,7 @@
 //! What happens when a flush is on stable media: acknowledgements, decisions that take effect, events that are complete.
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind, RowGeometry, TableEntry};
-use forebay_types::{DecideOutcome, DriveNumber, EventKey};
+use forebay_types::{DecideOutcome, DriveNumber, EventKey, FileNumber, RunId};
 
 use super::Lane;
 use super::compact::copied_from;
@@ -79,8 +79,12 @@ impl Lane {
         let copies = copied_from(&waiters);
         self.copies_are_durable(copies.len());
         for (at, entry) in decode_table(&table).enumerate() {
+            let position = span.position + entry.offset_units;
             match copies.get(&at) {
-                Some(copy) => self.copy_counts(*copy, index, span.position + entry.offset_units, &entry),
+                copy if entry.kind.is_of_file() => {
+                    self.record_of_file_is_durable(index, position, &entry, copy.is_some());
+                }
+                Some(copy) => self.copy_counts(*copy, index, position, &entry),
                 None => self.record_is_durable(Some(index), &entry, degraded),
             }
         }
@@ -145,6 +149,10 @@ impl Lane {
                 self.counters.events_incomplete += u64::from(incomplete);
                 self.finish_event(key, EventEnd::Rejected);
             }
+            RecordKind::Delete if key.run == RunId::FILES => self.finish_event(key, EventEnd::Deleted),
+            RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
+                unreachable!("records of files take effect by another way")
+            }
             RecordKind::Delete => {
                 self.counters.events_deleted += 1;
                 self.finish_event(key, EventEnd::Deleted);
@@ -156,6 +164,10 @@ impl Lane {
     fn finish_event(&mut self, key: EventKey, end: EventEnd) {
         self.carried.remove(key);
         self.finished.insert(key);
+        if key.run == RunId::FILES {
+            self.losses.known.forget_file(FileNumber(key.event.0));
+            return self.file_is_over(FileNumber(key.event.0));
+        }
         self.ends.insert(key, end);
         self.losses.known.forget_event(key);
         if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {

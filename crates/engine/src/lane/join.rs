@@ -150,6 +150,7 @@ impl Lane {
             event: key.event,
             source: event.fragment_count() as u32,
             crc: crc32c(payload),
+            extra: 0,
         };
         Some((record, CopyOf::Event))
     }

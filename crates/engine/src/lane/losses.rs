@@ -9,19 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forebay_format::{SegmentId, ShardPlace};
-use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, SourceId};
+use forebay_types::{DriveNumber, EventKey, FileNumber, FragmentId, ReadOutcome, SourceId};
 
 use super::Lane;
 use super::background::Stepped;
+use super::files::record_of;
 use crate::api::OutOfReach;
 use crate::check::{FlushCheck, FlushPlace, HeaderCheck};
+use crate::files::Extent;
 use crate::hidden::Hidden;
 use crate::index::FragmentEntry;
 use crate::losses::{FoundBy, Loss, LossKind, LossPage, Losses, LostPart};
 use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
 use crate::survey::{Findings, FlushFate, Found, SegmentFound};
 
-/// Events that one step of the walk looks at.
+/// Events, or pieces of files, that one step of the walk looks at.
 const EVENTS_PER_STEP: usize = 1024;
 
 /// Fragments that one step reads.
@@ -40,6 +42,32 @@ struct Suspect {
     found_by: FoundBy,
 }
 
+/// Where the walk through all that is stored goes on.
+#[derive(Clone, Copy)]
+enum Walk {
+    Events(EventKey),
+    /// In a file, from this byte on.
+    Files(FileNumber, u64),
+}
+
+/// Something that lies where something is lost, and is to be read.
+#[derive(Clone, Copy)]
+enum ToRead {
+    /// A fragment, or a whole event, which stands under the source 0.
+    Fragment(FragmentId, FragmentEntry),
+    /// What a piece gives of a file from this byte on.
+    Piece(FileNumber, u64, Extent),
+}
+
+impl ToRead {
+    fn record(&self) -> FragmentEntry {
+        match self {
+            ToRead::Fragment(_, record) => *record,
+            ToRead::Piece(_, _, extent) => record_of(extent),
+        }
+    }
+}
+
 /// What is lost, and what is being found out about it.
 pub(super) struct KnownLosses {
     pub(super) known: Losses,
@@ -52,9 +80,8 @@ pub(super) struct KnownLosses {
     suspects: BTreeMap<(SegmentIndex, u32), Suspect>,
     /// Those that the walk under way is for, and where it goes on.
     walked: BTreeMap<(SegmentIndex, u32), Suspect>,
-    next: Option<EventKey>,
-    /// Fragments that are to be read, and whole events, which stand under the source 0.
-    to_read: Vec<(FragmentId, FragmentEntry)>,
+    next: Option<Walk>,
+    to_read: Vec<ToRead>,
     reading: bool,
 }
 
@@ -125,7 +152,7 @@ impl Lane {
     }
 
     /// Of these shards' drives, those that are not there, ascending.
-    fn missing_drives(&self, shards: &[ShardPlace]) -> Vec<DriveNumber> {
+    pub(super) fn missing_drives(&self, shards: &[ShardPlace]) -> Vec<DriveNumber> {
         let drives: BTreeSet<DriveNumber> = shards.iter().map(|place| place.drive).collect();
         drives.into_iter().filter(|drive| !self.answers(*drive)).collect()
     }
@@ -242,7 +269,7 @@ impl Lane {
         if self.losses.next.is_none() && self.losses.to_read.is_empty() {
             // What the last walk was for has its names.
             self.losses.walked = std::mem::take(&mut self.losses.suspects);
-            self.losses.next = (!self.losses.walked.is_empty()).then(EventKey::default);
+            self.losses.next = (!self.losses.walked.is_empty()).then(|| Walk::Events(EventKey::default()));
         }
         if self.losses.to_read.is_empty() {
             self.walk_on();
@@ -250,20 +277,45 @@ impl Lane {
         self.read_suspects();
     }
 
-    /// Looks through the next events for fragments that lie where something is lost.
+    /// Looks through what is stored next for what lies where something is lost.
     fn walk_on(&mut self) {
-        let Some(from) = self.losses.next else { return };
+        let walked = match self.losses.next {
+            None => return,
+            Some(Walk::Events(from)) => self.walk_events(from),
+            Some(Walk::Files(file, from)) => self.walk_files(file, from),
+        };
+        (self.losses.to_read, self.losses.next) = walked;
+    }
+
+    fn walk_events(&self, from: EventKey) -> (Vec<ToRead>, Option<Walk>) {
         let mut events = self.index.events_from(from);
         let mut found = Vec::new();
         for (key, event) in events.by_ref().take(EVENTS_PER_STEP) {
             let suspect = |fragment: &&FragmentEntry| self.is_suspect(fragment);
             let of_event = event.records().iter().filter(suspect);
             let source = |record: &FragmentEntry| if event.whole().is_some() { SourceId(0) } else { record.source };
-            found.extend(of_event.map(|record| (key.fragment(source(record)), *record)));
+            found.extend(of_event.map(|record| ToRead::Fragment(key.fragment(source(record)), *record)));
         }
-        let next = events.next().map(|(key, _)| key);
-        drop(events);
-        (self.losses.next, self.losses.to_read) = (next, found);
+        let next = events.next().map_or(Walk::Files(FileNumber(0), 0), |(key, _)| Walk::Events(key));
+        (found, Some(next))
+    }
+
+    fn walk_files(&self, first: FileNumber, from: u64) -> (Vec<ToRead>, Option<Walk>) {
+        let mut found = Vec::new();
+        let mut looked_at = 0;
+        for (number, file) in self.files.from(first) {
+            let from = if number == first { from } else { 0 };
+            for (start, extent) in file.in_range(from..u64::MAX) {
+                if looked_at == EVENTS_PER_STEP {
+                    return (found, Some(Walk::Files(number, start)));
+                }
+                looked_at += 1;
+                if !extent.is_hole() && self.is_suspect(&record_of(&extent)) {
+                    found.push(ToRead::Piece(number, start, extent));
+                }
+            }
+        }
+        (found, None)
     }
 
     fn is_suspect(&self, fragment: &FragmentEntry) -> bool {
@@ -284,19 +336,17 @@ impl Lane {
 
     /// Reads some of the fragments that lie where something is lost.
     fn read_suspects(&mut self) {
-        let Some((_, first)) = self.losses.to_read.last() else { return };
-        let segment = first.segment;
+        let Some(first) = self.losses.to_read.last() else { return };
+        let segment = first.record().segment;
         let mut batch = Vec::new();
         while batch.len() < FRAGMENTS_PER_STEP
-            && let Some((id, fragment)) = self.losses.to_read.pop_if(|(_, fragment)| fragment.segment == segment)
+            && let Some(next) = self.losses.to_read.pop_if(|next| next.record().segment == segment)
         {
-            // It may have moved, or its event be over, since it was seen.
-            let event = self.index.event(id.key());
-            let is_whole = event.is_some_and(|event| event.whole() == Some(&fragment));
-            if (is_whole || event.and_then(|event| event.fragment(id.source)) == Some(&fragment))
-                && let Some((span, range)) = self.span_of(&fragment)
+            let record = next.record();
+            if let Some(is_whole) = self.is_there_still(&next)
+                && let Some((span, range)) = self.span_of(&record)
             {
-                batch.push((id, is_whole, fragment, span, range));
+                batch.push((next, is_whole, record, span, range));
             }
         }
         if batch.is_empty() {
@@ -305,8 +355,17 @@ impl Lane {
         self.losses.reading = true;
         self.start_step(segment, move |reader| async move {
             let mut read = Vec::with_capacity(batch.len());
-            for (id, is_whole, record, span, range) in batch {
+            for (of, is_whole, record, span, range) in batch {
                 let flush = span.flush;
+                let id = match of {
+                    ToRead::Fragment(id, _) => id,
+                    ToRead::Piece(file, start, Extent { bytes, .. }) => {
+                        let is_lost = reader.record(span, range, record.crc).await.is_lost();
+                        let lost = is_lost.then_some(LostPart::Piece { flush, file, start, bytes });
+                        read.push(ReadSuspect { record, flush, lost: lost.into_iter().collect() });
+                        continue;
+                    }
+                };
                 let fragment = |source, bytes| {
                     let id = FragmentId { source, ..id };
                     LostPart::Fragment { flush, id, bytes }
@@ -326,21 +385,47 @@ impl Lane {
         });
     }
 
-    /// Fragments were read that lie where something is lost.
+    /// Whether it lies there still, and is a whole event: it may have moved, or be over, since it was seen.
+    fn is_there_still(&self, of: &ToRead) -> Option<bool> {
+        match of {
+            ToRead::Fragment(id, record) => {
+                let event = self.index.event(id.key())?;
+                let is_whole = event.whole() == Some(record);
+                (is_whole || event.fragment(id.source) == Some(record)).then_some(is_whole)
+            }
+            ToRead::Piece(file, start, extent) => {
+                let range = *start..start + u64::from(extent.bytes);
+                let there =
+                    self.files.get(*file)?.in_range(range).any(|(_, known)| record_of(&known) == record_of(extent));
+                there.then_some(false)
+            }
+        }
+    }
+
+    /// What lies where something is lost was read.
     pub(super) fn suspects_are_read(&mut self, read: Vec<ReadSuspect>) {
         self.losses.reading = false;
         for ReadSuspect { record, flush, lost } in read {
             let suspect = self.losses.walked.get(&(record.segment, flush));
             let (by, damaged) =
                 suspect.map_or((FoundBy::Scrub, Vec::new()), |suspect| (suspect.found_by, suspect.damaged.clone()));
-            lost.into_iter().for_each(|part| self.note_part(&record, part, &damaged, by));
+            for part in lost {
+                match part {
+                    LostPart::Piece { .. } => self.note_piece(&record, part, &damaged, by),
+                    part => self.note_part(&record, part, &damaged, by),
+                }
+            }
         }
     }
 
     /// What is known to be lost, and what is out of reach now, from the place `from` on, `max` at most.
     pub fn losses(&mut self, from: u32, max: u32) -> LossPage {
         let unavailable = self.out_of_reach();
-        let (index, segments) = (&self.index, &self.segments);
+        let (index, files, segments) = (&self.index, &self.files, &self.segments);
+        self.losses.known.keep_pieces(|file, range, segment| {
+            let there = |(_, extent): (u64, Extent)| segments.get(extent.segment).id == segment;
+            files.get(file).is_some_and(|file| file.in_range(range).any(there))
+        });
         let missed = |key, segment| {
             let records = index.event(key).map_or(&[][..], |event| event.records());
             records.iter().any(|record| segments.get(record.segment).id == segment)

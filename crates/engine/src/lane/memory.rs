@@ -5,6 +5,8 @@
 //! | what is known of fragments and undecided events | 64 bytes a fragment, 1 KiB a run | `Index::bytes` |
 //! | an accepted event | about 150 bytes more, until its streams have released it | `AcceptedEvents::bytes` |
 //! | an accepted event that checkpoints keep | about 100 bytes more | `Carried::bytes` |
+//! | a file | about 200 bytes, and 100 for each further piece or hole of it | `Files::bytes` |
+//! | a file that is open for writing | about 200 bytes, and 60 for each range that writers wrote apart from others | `OpenFiles::bytes` |
 //! | finished events | about 60 bytes a range of neighbours; ranges are bounded by a checkpoint's room | `Finished::bytes` |
 //! | how the newest of them ended | a 64th of the index's memory | `Ends::bytes` |
 //! | flushes | 40 bytes each (80 in the open segment): each takes 8 KiB and more on every drive | `Segments::bytes` |
@@ -32,7 +34,8 @@ impl Lane {
     pub(super) fn index_bytes(&self) -> usize {
         let accepted = self.accepted.bytes() + self.carried.bytes();
         let events = self.index.bytes() + accepted + self.finished.bytes() + self.ends.bytes();
-        events + self.segments.bytes() + self.writer.table_bytes() + self.losses.known.bytes()
+        let files = self.files.bytes() + self.open_files.bytes();
+        events + files + self.segments.bytes() + self.writer.table_bytes() + self.losses.known.bytes()
     }
 
     /// Memory of buffers, in bytes, in use and free, and of rows.

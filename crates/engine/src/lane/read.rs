@@ -270,6 +270,7 @@ impl Lane {
                 self.replies.push_back(Reply::Read { token, outcome, payload, crc });
             }
             Read::Event(read) => self.event_was_read(task, read),
+            Read::File(read) => self.file_is_read(task, read),
             Read::Row(key, row) => self.row_is_read(key, row),
             Read::Looked(token, looked) => self.has_looked(token, looked),
             Read::Checked(token, segment, check) => self.has_checked(token, segment, check),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind};
-use forebay_types::{DecideOutcome, EventKey, PutOutcome, StreamName, Verdict, crc32c};
+use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunId, StreamName, Verdict, crc32c};
 
 use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
@@ -32,6 +32,9 @@ impl Lane {
             }
             State::Recovering(_) | State::Preparing => return Admission::Busy,
         }
+        if put.id.run == RunId::FILES {
+            return Admission::Done(PutOutcome::RunIsKept);
+        }
         if payload.len() > self.config.geometry.fragment_bytes_max as usize {
             return Admission::Done(PutOutcome::TooLarge);
         }
@@ -42,7 +45,7 @@ impl Lane {
         if let Some(admission) = self.put_known(token, put, payload) {
             return admission;
         }
-        if self.index_is_full(put.id.key()) {
+        if self.index_is_full(self.index.event(put.id.key()).is_some()) {
             self.counters.puts_index_full += 1;
             return Admission::Done(PutOutcome::IndexFull);
         }
@@ -54,6 +57,7 @@ impl Lane {
             event: put.id.event,
             source: put.id.source.0,
             crc: put.crc,
+            extra: 0,
         };
         match self.append(Purpose::Fragment, record, payload, Waiter::Put(token)) {
             Ok((segment, position)) => {
@@ -134,16 +138,16 @@ impl Lane {
         Admission::Pending
     }
 
-    /// Whether a further fragment would break a bound: of memory, or of what a checkpoint can hold when every event here has left a
+    /// Whether a further fragment, or piece of a file, would break a bound: of memory, or of what a checkpoint can hold when every event and file here has left a
     /// range of its own behind.
-    fn index_is_full(&self, key: EventKey) -> bool {
+    pub(super) fn index_is_full(&self, is_known: bool) -> bool {
         if self.index_bytes() >= self.config.index_bytes {
             return true;
         }
         // A run has a head among the finished events and one among the decisions.
         let runs = self.finished.run_count() + 2 * self.index.run_count();
-        let ranges = (self.finished.ranges() + runs) as u64 + self.index.events();
-        ranges >= self.ranges_max() && self.index.event(key).is_none()
+        let ranges = (self.finished.ranges() + runs + self.files.len()) as u64 + self.index.events();
+        ranges >= self.ranges_max() && !is_known
     }
 
     fn enter_fragment(&mut self, record: &NewRecord, segment: SegmentIndex, position: u32, bytes: usize) {
@@ -314,7 +318,7 @@ impl Lane {
             return Admission::Busy;
         }
         let (source, crc) = streams.to_record();
-        let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc };
+        let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc, extra: 0 };
         match self.append(Purpose::Decision, record, &[], Waiter::Decision(token)) {
             Ok(_) => {}
             Err(Refusal::NoSpace) if self.decide_by_checkpoint(token, record.without_payload()) => {}

@@ -49,6 +49,9 @@ impl Lane {
             wall: WallTime::default(),
             drive_time: Time::default(),
             index: Index::default(),
+            files: Default::default(),
+            open_files: Default::default(),
+            summing: Default::default(),
             segments: Segments::default(),
             finished: Finished::new(geometry.lanes),
             ends: Ends::new(geometry.lanes, config.index_bytes),
@@ -61,6 +64,7 @@ impl Lane {
             checkpointer: Checkpointer::default(),
             tasks: Tasks::default(),
             reading: BTreeMap::new(),
+            reading_files: BTreeMap::new(),
             rows: RecentRows::new(config.cache_bytes, usize::from(geometry.data_shards) * geometry.unit_bytes as usize),
             rows_awaited: BTreeMap::new(),
             replies: Default::default(),
@@ -140,6 +144,7 @@ impl Lane {
             self.slots.add_drive(drive.number, drive.slots, &used);
         }
         self.index = recovered.index;
+        self.files = recovered.files;
         self.segments = recovered.segments;
         self.finished = recovered.finished;
         self.ends = recovered.ends;
@@ -156,12 +161,13 @@ impl Lane {
         self.segments_unreadable = recovered.segments_unreadable;
         self.hidden = recovered.hidden;
         self.events_held = recovered.events_held;
-        self.fragment_bytes = self.segments.iter().map(|(_, s)| s.live_bytes).sum();
+        self.fragment_bytes = self.segments.live_bytes() - self.files.piece_bytes();
         self.queue_events();
         self.note_found(&recovered.findings);
         self.note_left_out(&recovered.findings);
         if self.config.read_only {
             self.survey.findings = recovered.findings;
+            self.settle_files();
             (self.state, self.recovered) = (State::ReadOnly, true);
             self.events.push_back(LaneEvent::Serving);
             return;
@@ -200,7 +206,7 @@ impl Lane {
     /// leave, one.
     fn drop_needless_replays(&mut self) {
         let replay = std::mem::take(&mut self.writer.replay);
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut seen_of_files) = (BTreeSet::new(), BTreeSet::new());
         let whole = |replay: &&Replay| replay.record.kind == RecordKind::Event;
         let whole: BTreeSet<EventKey> = replay.iter().filter(whole).map(|replay| replay.record.key()).collect();
         let counts_not = |segment| self.is_out_of_reach(segment) && !planted(Planted::UnreadablePlaceCounts);
@@ -226,11 +232,16 @@ impl Lane {
                     None => seen.contains(&(key, RecordKind::Accept as u8, 0)),
                 },
                 RecordKind::Reject | RecordKind::Delete => true,
+                // Its version says what it counts beside what is here.
+                RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
+                    let place = (record.expected, record.source);
+                    return !self.finished.contains(key) && seen_of_files.insert((key, record.kind, record.run, place));
+                }
             };
             let of = match record.kind {
                 RecordKind::Fragment => u64::from(record.source.0),
                 RecordKind::Release => streams.bits(),
-                RecordKind::Accept | RecordKind::Reject | RecordKind::Delete | RecordKind::Event => 0,
+                _ => 0,
             };
             counts && seen.insert((key, record.kind as u8, of))
         };
@@ -265,6 +276,7 @@ impl Lane {
         }
         let closed = self.writer.retired.is_empty() && self.writer.closing.is_empty();
         match self.state {
+            State::Preparing if !self.files.is_settled() => self.settle_files(),
             State::Preparing if self.checkpointer.written == 0 => {
                 self.checkpointer.wanted |= self.checkpointer.is_idle();
                 self.checkpoint_if_needed();

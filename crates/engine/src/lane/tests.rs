@@ -1,6 +1,7 @@
 //! A lane on drives in memory, step by step.
 
 mod compact;
+mod files;
 mod losses;
 mod memory;
 mod offers;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_format::{PlannedSegment, RecordKind, SegmentState, TableEntry};
+use forebay_format::{FileRecord, PlannedSegment, RecordKind, SegmentState, TableEntry};
 use forebay_types::Time;
 
 use super::{Lane, State};
@@ -248,8 +248,28 @@ impl Lane {
         Ok(())
     }
 
+    /// Adds bytes to the piece of a file that was appended last, if they follow it; whether they did.
+    pub(super) fn extend(&mut self, record: &FileRecord, payload: &[u8], token: Token) -> Result<bool, Refusal> {
+        let may = self.writer.filling.as_ref().is_some_and(|filling| {
+            let last_is_new = filling.waiters.last().is_some_and(|(waiter, _)| matches!(waiter, Waiter::Put(_)));
+            last_is_new && !self.writer.frozen
+        });
+        if !may || !self.fits_slot(payload.len()) {
+            return Ok(false);
+        }
+        let filling = self.writer.filling.as_mut().expect("looked at above");
+        match filling.flush.extend_piece(record, payload) {
+            Ok(true) => {
+                filling.repeated.push(token);
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(_) => Err(Refusal::ChecksumMismatch),
+        }
+    }
+
     /// Whether the slots have room for the filling flush with one more record, and for the closing flush after it.
-    fn fits_slot(&self, payload_bytes: usize) -> bool {
+    pub(super) fn fits_slot(&self, payload_bytes: usize) -> bool {
         let (Some(open), Some(filling)) = (&self.writer.open, &self.writer.filling) else {
             unreachable!("a flush is filling in an open segment")
         };
@@ -374,7 +394,8 @@ impl Lane {
                             let entry = TableEntry { bytes, ..replay.record.without_payload() };
                             self.event_counts(segment, position, &entry);
                         }
-                        RecordKind::Accept | RecordKind::Release | RecordKind::Reject | RecordKind::Delete => {}
+                        // They take effect when they are durable.
+                        _ => {}
                     }
                 }
                 Err(Refusal::ChecksumMismatch) => unreachable!("the payload was checked when it came"),
@@ -387,7 +408,9 @@ impl Lane {
                 }
             }
         }
-        self.keep_reserve();
+        if self.files.is_settled() {
+            self.keep_reserve();
+        }
     }
 
     /// The reserve is there so that this never happens; see [`super::space`].

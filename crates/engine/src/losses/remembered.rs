@@ -1,13 +1,14 @@
 //! The losses that a lane remembers.
 //!
 //! There may be as many as there are fragments. So each fragment takes little, and what is the same of many, where they lay and why they are lost,
-//! is kept once. What is asked for a flush or an event goes straight to it; nothing but listing them goes through all.
+//! is kept once. What is asked for an event goes straight to it; listing them goes through all, and so does forgetting those of a flush that can be read again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_format::SegmentId;
-use forebay_types::{EventKey, SourceId, WallTime};
+use forebay_types::{EventKey, FileNumber, SourceId, WallTime};
 
 use super::{FoundBy, Loss, LossKind, LostPart};
 
@@ -146,10 +147,23 @@ impl Losses {
         keys.into_iter().for_each(|key| self.remove(key));
     }
 
+    /// Nobody misses a file any more.
+    pub(crate) fn forget_file(&mut self, file: FileNumber) {
+        self.parts.retain(|(_, part), _| !matches!(part, LostPart::Piece { file: of, .. } if *of == file));
+    }
+
+    /// Of bytes of files, those stay that are missed.
+    pub(crate) fn keep_pieces(&mut self, missed: impl Fn(FileNumber, Range<u64>, SegmentId) -> bool) {
+        self.parts.retain(|(segment, part), _| match *part {
+            LostPart::Piece { file, start, bytes, .. } => missed(file, start..start + u64::from(bytes), *segment),
+            _ => true,
+        });
+    }
+
     /// Nothing is missing of a flush any more.
     pub(crate) fn forget_flush(&mut self, segment: SegmentId, flush: u32) {
         let of_segment = self.parts.range((segment, LostPart::Segment)..).take_while(|((of, _), _)| *of == segment);
-        let is_it = |part: &LostPart| matches!(part, LostPart::Flush { flush: of, .. } if *of == flush);
+        let is_it = |part: &LostPart| matches!(part, LostPart::Flush { flush: of, .. } | LostPart::Piece { flush: of, .. } if *of == flush);
         let parts: Vec<_> = of_segment.map(|(key, _)| *key).filter(|(_, part)| is_it(part)).collect();
         parts.iter().for_each(|key| _ = self.parts.remove(key));
         if let Some(causes) = self.causes.remove(&(segment, flush)) {
@@ -158,12 +172,12 @@ impl Losses {
         }
     }
 
-    /// A fragment, or a whole event, could be read.
+    /// A fragment, a whole event, or a piece of a file could be read.
     pub(crate) fn forget(&mut self, segment: SegmentId, part: LostPart) {
-        if self.has(segment, part)
-            && let Some((key, ..)) = record_of(&part)
-        {
-            self.remove(key);
+        match record_of(&part) {
+            Some((key, ..)) if self.has(segment, part) => self.remove(key),
+            Some(_) => {}
+            None => _ = self.parts.remove(&(segment, part)),
         }
     }
 

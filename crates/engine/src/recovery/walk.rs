@@ -1,6 +1,6 @@
 //! Following the flushes of a segment, one after the other.
 
-use forebay_format::{FlushHeader, RecordKind, TableEntry};
+use forebay_format::{FlushHeader, TableEntry};
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{ReadOutcome, WallTime, crc32c};
 
@@ -243,8 +243,7 @@ fn records_of(first_sequence: u64, table: &[u8], data: &[u8]) -> Vec<TornRecord>
     let record = |(sequence, entry): (u64, TableEntry)| {
         let range = entry.payload_range();
         let payload = data.get(range.start as usize..range.end as usize)?.to_vec();
-        let has_payload = matches!(entry.kind, RecordKind::Fragment | RecordKind::Event);
-        let is_right = !has_payload || crc32c(&payload) == entry.crc;
+        let is_right = !entry.kind.has_payload() || crc32c(&payload) == entry.crc;
         is_right.then_some(TornRecord { sequence, entry, payload })
     };
     (first_sequence..).zip(decode_table(table)).filter_map(record).collect()
@@ -252,7 +251,7 @@ fn records_of(first_sequence: u64, table: &[u8], data: &[u8]) -> Vec<TornRecord>
 
 #[cfg(test)]
 mod tests {
-    use forebay_format::TABLE_ENTRY_BYTES;
+    use forebay_format::{RecordKind, TABLE_ENTRY_BYTES};
     use forebay_types::{EventId, RunId, SourceId};
 
     use super::*;

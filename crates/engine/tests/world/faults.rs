@@ -9,6 +9,7 @@ impl World {
         self.totals.stored_with_less_parity += status.counters.fragments_stored_less_parity;
         self.totals.segments_rebuilt += status.rebuild.segments_rebuilt;
         self.totals.fragments_moved += status.compaction.fragments_moved;
+        self.totals.pieces_moved += status.compaction.pieces_moved;
         self.totals.events_joined += status.compaction.events_joined;
         self.totals.mended += status.drive_health.iter().map(|drive| drive.mended).sum::<u64>();
         drop(lane);

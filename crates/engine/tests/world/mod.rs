@@ -1,6 +1,8 @@
 //! The world of the model test: drives in memory, a lane on them, a model of what must hold.
 
 mod faults;
+#[allow(dead_code, reason = "not every test has files")]
+mod files;
 #[allow(dead_code, reason = "not every test fills the lane")]
 mod full;
 mod model;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use forebay_engine::{
     Admission, DriveInfo, EventFragments, Fetch, FetchEvent, Lane, LaneConfig, LaneEvent, LeasedEvent, Membership, Put,
-    Token,
+    Reply, Token,
 };
 use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
 use forebay_media::{
@@ -69,6 +71,11 @@ pub struct Totals {
     pub fragments_moved: u64,
     pub events_joined: u64,
     pub wholes: u64,
+    pub file_changes: u64,
+    pub file_conflicts: u64,
+    pub file_reads: u64,
+    pub files_summed: u64,
+    pub pieces_moved: u64,
 }
 
 impl Totals {
@@ -95,6 +102,11 @@ impl Totals {
         self.fragments_moved += other.fragments_moved;
         self.events_joined += other.events_joined;
         self.wholes += other.wholes;
+        self.file_changes += other.file_changes;
+        self.file_conflicts += other.file_conflicts;
+        self.file_reads += other.file_reads;
+        self.files_summed += other.files_summed;
+        self.pieces_moved += other.pieces_moved;
     }
 
     /// A test that never met a fault has shown nothing.
@@ -121,6 +133,11 @@ impl Totals {
             self.fragments_moved,
             self.events_joined,
             self.wholes,
+            self.file_changes,
+            self.file_conflicts,
+            self.file_reads,
+            self.files_summed,
+            self.pieces_moved,
         ];
         assert!(counted.iter().all(|count| *count > 0), "something never happened: {self:?}");
     }
@@ -195,6 +212,9 @@ pub struct World {
     reads: BTreeMap<OperationId, DriveNumber>,
     /// Drives that take writes and fail every read.
     unreadable: Vec<DriveNumber>,
+    files: files::Files,
+    /// A read of a file for which the world waits, and its answer.
+    awaited: Option<files::Awaited>,
 }
 
 impl World {
@@ -243,6 +263,8 @@ impl World {
             may_fail: false,
             reads: BTreeMap::new(),
             unreadable: Vec::new(),
+            files: files::Files::default(),
+            awaited: None,
         };
         world.start(false);
         world
@@ -257,6 +279,7 @@ impl World {
         self.settle();
         self.setup.read_errors_per_mille = 0;
         self.read_everything();
+        self.end_all_files();
         self.empty_the_store();
         self.totals
     }
@@ -279,6 +302,7 @@ impl World {
             754..757 => self.lose_a_drive(),
             757..760 => self.corrupt_a_drive(),
             760..763 => self.replace_a_drive(),
+            763..950 => self.file_step(),
             _ => {}
         }
         let turns = self.random.below(4);
@@ -311,6 +335,7 @@ impl World {
 
     pub fn after_start(&mut self) {
         self.model.after_crash();
+        self.files_after_crash();
     }
 
     /// A process begins; the lane finds out what is there.
@@ -409,6 +434,15 @@ impl World {
         }
         while let Some(reply) = lane.next_reply() {
             let unsure = self.setup.read_errors_per_mille > 0;
+            if let Reply::ReadFile { token, outcome, payload } = &reply
+                && let Some((_, answer)) = self.awaited.as_mut().filter(|(awaited, _)| awaited == token)
+            {
+                *answer = Some((*outcome, payload.clone()));
+                continue;
+            }
+            if self.files.reply(&reply, unsure, &mut self.totals) {
+                continue;
+            }
             self.model.reply(reply, unsure, &mut self.totals);
         }
     }
@@ -416,7 +450,7 @@ impl World {
     fn settle(&mut self) {
         for turn in 0.. {
             self.turn();
-            if turn >= 2000 && self.model.is_answered() {
+            if turn >= 2000 && self.model.is_answered() && self.files.is_answered() {
                 return;
             }
             assert!(turn < 100_000, "operations do not end: {:?}", self.lane().status());

@@ -211,7 +211,7 @@ impl Model {
                     }
                 }
             }
-            Reply::Traced { .. } => unreachable!("nobody asked"),
+            Reply::Traced { .. } | Reply::ReadFile { .. } => unreachable!("nobody asked"),
             Reply::Read { token, outcome, .. } if self.watched == Some((token, None)) => {
                 self.watched = Some((token, Some(outcome)));
             }

@@ -19,6 +19,7 @@ impl Service {
             | Reply::Decided { token, .. }
             | Reply::Read { token, .. }
             | Reply::ReadEvent { token, .. }
+            | Reply::ReadFile { token, .. }
             | Reply::Traced { token, .. } => *token,
         };
         let (key, record) = of_token(token);

@@ -1,0 +1,441 @@
+//! The files of a lane: which bytes of which records they are, how long, when written, sealed or not.
+//!
+//! Here is what is durable. Changes may be met in any order and more than once: each says its version (`docs/files.md`). What is on its way, and who
+//! writes, is in [`writing`].
+
+mod extents;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_format::{FileChange, FileRecord};
+use forebay_types::{FileNumber, WallTime};
+
+pub(crate) use extents::Extent;
+use extents::Extents;
+pub use writing::WriterNumber;
+pub(crate) use writing::{RunningSums, Writing};
+
+use crate::index::tree_bytes;
+use crate::segments::{SegmentIndex, Segments};
+
+/// Where a record of a file lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordPlace {
+    pub(crate) segment: SegmentIndex,
+    /// Of its payload, in the data of its segment.
+    pub(crate) position: u32,
+    /// When it was written, nanoseconds since 1970, as far as that is known; 0 when it is not.
+    pub(crate) written_unix_ns: i64,
+}
+
+/// The newest state of a file.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    version: u32,
+    length: u64,
+    sealed: bool,
+    segment: SegmentIndex,
+}
+
+/// The sums of a sealed file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) crc: u32,
+    pub(crate) adler32: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SumsRecord {
+    version: u32,
+    sums: Sums,
+    segment: SegmentIndex,
+}
+
+/// A file.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    length: u64,
+    written_unix_ns: i64,
+    version: u32,
+    state: Option<State>,
+    sums: Option<SumsRecord>,
+    extents: Extents,
+    /// Where what was cut off once ended: behind it no record says anything that does not count.
+    cut_end: u64,
+}
+
+impl File {
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(crate) fn written_unix_ns(&self) -> i64 {
+        self.written_unix_ns
+    }
+
+    /// Of its newest change.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.state.is_some_and(|state| state.sealed)
+    }
+
+    /// Of a sealed file, when they are known.
+    pub(crate) fn sums(&self) -> Option<Sums> {
+        self.sums.filter(|_| self.is_sealed()).map(|sums| sums.sums)
+    }
+
+    /// What gives the bytes of a range, ascending; what no extent gives is zeros.
+    pub(crate) fn in_range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Extent)> + '_ {
+        self.extents.in_range(range)
+    }
+
+    /// What of a range no record gives although records that do not count may say something of it. It needs holes before a state comes that does not cut it off.
+    pub(crate) fn uncovered(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        self.gaps(range.start..range.end.min(self.cut_end))
+    }
+
+    /// What of a range no record gives.
+    fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let (mut from, end) = (range.start, range.end);
+        let mut gaps = Vec::new();
+        for (start, extent) in self.extents.in_range(range) {
+            if start > from {
+                gaps.push(from..start);
+            }
+            from = from.max(start + u64::from(extent.bytes));
+        }
+        if from < end {
+            gaps.push(from..end);
+        }
+        gaps
+    }
+
+    /// How long it is as far as its newest state says.
+    pub(crate) fn stated_length(&self) -> u64 {
+        self.state.map_or(0, |state| state.length)
+    }
+
+    /// Whether a record, of which the payload lies at `position` if it has one, is one that counts.
+    pub(crate) fn lives_in(&self, segment: SegmentIndex, position: u32, record: &FileRecord) -> bool {
+        let version = record.version;
+        match record.change {
+            FileChange::Piece { .. } | FileChange::Hole { .. } => {
+                self.parts_of(segment, position, record).next().is_some()
+            }
+            FileChange::State { .. } => {
+                self.state.is_some_and(|known| (known.segment, known.version) == (segment, version))
+            }
+            FileChange::Sums { .. } => {
+                self.sums.is_some_and(|known| (known.segment, known.version) == (segment, version))
+            }
+        }
+    }
+
+    /// The parts of a piece or a hole that count.
+    pub(crate) fn parts_of(
+        &self,
+        segment: SegmentIndex,
+        position: u32,
+        record: &FileRecord,
+    ) -> impl Iterator<Item = (u64, Extent)> + '_ {
+        let (range, is_hole) = match record.change {
+            FileChange::Piece { start, bytes, .. } => (start..start + u64::from(bytes), false),
+            FileChange::Hole { start, bytes } => (start..start + u64::from(bytes), true),
+            FileChange::State { .. } | FileChange::Sums { .. } => (0..0, true),
+        };
+        let version = record.version;
+        self.extents.in_range(range).filter(move |(_, extent)| {
+            let is_there = extent.segment == segment && extent.version == version && extent.is_hole() == is_hole;
+            is_there && (is_hole || extent.position == position)
+        })
+    }
+
+    /// Takes a record in, and gives the ranges that states cut off by that.
+    fn take(
+        &mut self,
+        record: &FileRecord,
+        place: RecordPlace,
+        stays: impl Fn(&Segments, &Extent) -> bool,
+        segments: &mut Segments,
+    ) -> Vec<Range<u64>> {
+        let version = record.version;
+        let cut = match record.change {
+            FileChange::Piece { start, bytes, crc, appended } => {
+                let piece = Extent::piece(place.segment, place.position, version, bytes, crc).appended(appended);
+                self.insert(start, piece, stays, segments)
+            }
+            FileChange::Hole { start, bytes } => {
+                self.insert(start, Extent::hole(place.segment, version, bytes), stays, segments)
+            }
+            FileChange::State { length, sealed, written_unix_ns } => {
+                let state = State { version, length, sealed, segment: place.segment };
+                self.set_state(state, written_unix_ns, segments)
+            }
+            FileChange::Sums { crc, adler32 } => {
+                let sums = SumsRecord { version, sums: Sums { crc, adler32 }, segment: place.segment };
+                self.set_sums(sums, segments);
+                Vec::new()
+            }
+        };
+        let is_state = matches!(record.change, FileChange::State { .. });
+        if version > self.version && !is_state && place.written_unix_ns != 0 {
+            self.written_unix_ns = place.written_unix_ns;
+        }
+        self.version = self.version.max(version);
+        self.length = self.extents.end().max(self.stated_length());
+        cut
+    }
+
+    /// What lies behind the state's length counts only if it came after the state.
+    fn insert(
+        &mut self,
+        start: u64,
+        extent: Extent,
+        stays: impl Fn(&Segments, &Extent) -> bool,
+        segments: &mut Segments,
+    ) -> Vec<Range<u64>> {
+        self.extents.insert(start, extent, stays, segments);
+        match self.state.filter(|state| state.version > extent.version) {
+            Some(state) => self.cut_at(state.length, state.version, segments),
+            None => Vec::new(),
+        }
+    }
+
+    /// What records with a lower version say of the bytes from `length` on does not count.
+    fn cut_at(&mut self, length: u64, version: u32, segments: &mut Segments) -> Vec<Range<u64>> {
+        let cut = self.extents.cut(length, |extent| extent.version < version, segments);
+        self.cut_end = self.cut_end.max(cut.last().map_or(0, |last| last.end));
+        cut
+    }
+
+    fn set_state(&mut self, state: State, written_unix_ns: i64, segments: &mut Segments) -> Vec<Range<u64>> {
+        // Of two in one version, which are the same, the copy counts.
+        if self.state.is_none_or(|known| known.version <= state.version) {
+            if let Some(known) = self.state.replace(state) {
+                segments.bury(known.segment, 0);
+            }
+            segments.revive(state.segment, 0);
+            if state.version >= self.version {
+                self.written_unix_ns = written_unix_ns;
+            }
+        }
+        self.cut_at(state.length, state.version, segments)
+    }
+
+    fn set_sums(&mut self, sums: SumsRecord, segments: &mut Segments) {
+        if self.sums.is_none_or(|known| known.version <= sums.version) {
+            if let Some(known) = self.sums.replace(sums) {
+                segments.bury(known.segment, 0);
+            }
+            segments.revive(sums.segment, 0);
+        }
+    }
+
+    fn end(mut self, segments: &mut Segments) {
+        self.extents.end_all(segments);
+        let records = [self.state.map(|state| state.segment), self.sums.map(|sums| sums.segment)];
+        records.into_iter().flatten().for_each(|segment| segments.bury(segment, 0));
+    }
+}
+
+/// All files of a lane.
+#[derive(Default)]
+pub(crate) struct Files {
+    files: BTreeMap<FileNumber, File>,
+    extents: u64,
+    /// Bytes that pieces give.
+    piece_bytes: u64,
+    heap_bytes: usize,
+    /// Every record that a start meets was met.
+    is_settled: bool,
+    /// Until then: states that are not the newest of their files, version and length. What they cut may be met later.
+    older_states: BTreeMap<FileNumber, Vec<(u32, u64)>>,
+    /// Until then: what states cut off. Something says something of it that does not count.
+    cut_off: BTreeMap<FileNumber, Vec<Range<u64>>>,
+}
+
+impl Files {
+    pub(crate) fn get(&self, file: FileNumber) -> Option<&File> {
+        self.files.get(&file)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Memory in use, never less than it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.heap_bytes + tree_bytes(self.files.len(), size_of::<(FileNumber, File)>())
+    }
+
+    /// Bytes that pieces give, of all files.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.piece_bytes
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// All numbers from one on, ascending.
+    pub(crate) fn from(&self, first: FileNumber) -> impl Iterator<Item = (FileNumber, &File)> + '_ {
+        self.files.range(first..).map(|(number, file)| (*number, file))
+    }
+
+    /// A record that is durable says something of a file. Of two that say the same, as one is a copy of the other, that in the other segment than the known one counts
+    /// if `prefers` says so of the known one.
+    pub(crate) fn take(
+        &mut self,
+        record: &FileRecord,
+        place: RecordPlace,
+        prefers: impl Fn(&Segments, SegmentIndex) -> bool,
+        segments: &mut Segments,
+    ) {
+        let version = record.version;
+        let keeps = |segments: &Segments, known: SegmentIndex| known != place.segment && !prefers(segments, known);
+        let stays = |segments: &Segments, known: &Extent| {
+            known.version > version || known.version == version && keeps(segments, known.segment)
+        };
+        if let FileChange::State { length, .. } = record.change {
+            let known = self.files.get(&record.file).and_then(|file| file.state);
+            if known.is_some_and(|known| known.version == version && keeps(segments, known.segment)) {
+                return;
+            }
+            if let Some(known) = known.filter(|known| known.version != version && !self.is_settled) {
+                let older = (known.version, known.length).min((version, length));
+                self.older_states.entry(record.file).or_default().push(older);
+            }
+        }
+        let file = self.files.entry(record.file).or_default();
+        let before = (file.extents.heap_bytes(), file.extents.len() as u64, segments.live_bytes());
+        let mut cut = file.take(record, place, stays, segments);
+        if let Some(older) = self.older_states.get(&record.file) {
+            let outrank = older.iter().filter(|(at, _)| *at > version);
+            cut.extend(outrank.flat_map(|(at, length)| file.cut_at(*length, *at, segments)));
+            file.length = file.extents.end().max(file.stated_length());
+        }
+        if !self.is_settled && !cut.is_empty() {
+            self.cut_off.entry(record.file).or_default().extend(cut);
+        }
+        self.heap_bytes = self.heap_bytes + file.extents.heap_bytes() - before.0;
+        self.extents = self.extents + file.extents.len() as u64 - before.1;
+        self.piece_bytes = self.piece_bytes + segments.live_bytes() - before.2;
+    }
+
+    /// Nothing is left of a file.
+    pub(crate) fn end(&mut self, number: FileNumber, segments: &mut Segments) -> bool {
+        self.older_states.remove(&number);
+        self.cut_off.remove(&number);
+        let Some(file) = self.files.remove(&number) else { return false };
+        self.heap_bytes -= file.extents.heap_bytes();
+        self.extents -= file.extents.len() as u64;
+        let before = segments.live_bytes();
+        file.end(segments);
+        self.piece_bytes -= before - segments.live_bytes();
+        true
+    }
+
+    /// Every record was met. Gives what is to be written so that the next start finds the same: `may_cut` says of which files all that was acknowledged was met.
+    pub(crate) fn settle(&mut self, may_cut: impl Fn(FileNumber) -> bool) -> Vec<FileRecord> {
+        self.is_settled = true;
+        self.older_states.clear();
+        let cut_off = std::mem::take(&mut self.cut_off);
+        let mut mends = Vec::new();
+        for (number, file) in &self.files {
+            let cuts = if file.is_sealed() || !may_cut(*number) { Vec::new() } else { file.never_acknowledged() };
+            let cut_off = cut_off.get(number).map_or(&[][..], |cut_off| cut_off);
+            mends.extend(file.mend(*number, &cuts, cut_off));
+        }
+        mends
+    }
+}
+
+impl Files {
+    /// Sealed files of which the sums are not known.
+    pub(crate) fn without_sums(&self) -> Vec<FileNumber> {
+        let lacks = |(_, file): &(&FileNumber, &File)| file.is_sealed() && file.sums.is_none();
+        self.files.iter().filter(lacks).map(|(number, _)| *number).collect()
+    }
+
+    /// What a start for reading alone makes of what others would write: it does not show.
+    pub(crate) fn hide(&mut self, mend: &FileRecord, segments: &mut Segments) {
+        let Some(file) = self.files.get_mut(&mend.file) else { return };
+        let before = (file.extents.heap_bytes(), file.extents.len() as u64, segments.live_bytes());
+        match mend.change {
+            FileChange::Hole { start, bytes } => file.extents.clear(start..start + u64::from(bytes), segments),
+            FileChange::State { length, .. } => {
+                file.extents.cut(length, |_| true, segments);
+            }
+            FileChange::Piece { .. } | FileChange::Sums { .. } => {}
+        }
+        file.length = file.extents.end().max(file.stated_length());
+        self.heap_bytes = self.heap_bytes + file.extents.heap_bytes() - before.0;
+        self.extents = self.extents + file.extents.len() as u64 - before.1;
+        self.piece_bytes = self.piece_bytes + segments.live_bytes() - before.2;
+    }
+}
+
+impl File {
+    /// Ranges that were appended behind something that is missing.
+    fn never_acknowledged(&self) -> Vec<Range<u64>> {
+        let mut cuts: Vec<Range<u64>> = Vec::new();
+        let mut end = 0;
+        let length = self.stated_length();
+        for (start, extent) in self.extents.in_range(0..u64::MAX) {
+            let extent_end = start + u64::from(extent.bytes);
+            let follows_cut = cuts.last().is_some_and(|cut| cut.end == start);
+            if extent.is_appended() && start > length && (start != end || follows_cut) {
+                cuts.push(start..extent_end);
+            }
+            end = extent_end;
+        }
+        cuts
+    }
+
+    /// The records that make the cuts hold, and that what older states cut off stays so without these.
+    fn mend(&self, file: FileNumber, cuts: &[Range<u64>], cut_off: &[Range<u64>]) -> Vec<FileRecord> {
+        let mut mends = Vec::new();
+        let mut record = |change| {
+            let version = self.version + 1 + mends.len() as u32;
+            mends.push(FileRecord { file, version, change });
+        };
+        // What lies behind its length the newest state cuts off itself.
+        let stated = self.stated_length();
+        let shown: BTreeMap<u64, u64> = cut_off
+            .iter()
+            .flat_map(|range| self.gaps(range.start..range.end.min(stated)))
+            .map(|gap| (gap.start, gap.end))
+            .collect();
+        shown.into_iter().flat_map(|(start, end)| holes(start..end)).for_each(&mut record);
+        if !cuts.is_empty() {
+            let kept =
+                |(start, extent): &(u64, Extent)| !cuts.iter().any(|cut| cut.start == *start && !extent.is_hole());
+            let ends = self.extents.in_range(0..u64::MAX).filter(kept);
+            let end = ends.map(|(start, extent)| start + u64::from(extent.bytes)).max().unwrap_or(0);
+            cuts.iter().filter(|cut| cut.start < end).cloned().flat_map(holes).for_each(&mut record);
+            let (length, sealed) = (end.max(self.stated_length()), false);
+            record(FileChange::State { length, written_unix_ns: self.written_unix_ns, sealed });
+        }
+        mends
+    }
+}
+
+/// Nanoseconds since 1970; 0 when the time is not known.
+pub(crate) fn unix_ns(wall: WallTime) -> i64 {
+    wall.unix_ms().map_or(0, |ms| i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000_000))
+}
+
+/// A range as holes, none longer than a record can say.
+pub(crate) fn holes(range: Range<u64>) -> impl Iterator<Item = FileChange> {
+    let step = u64::from(u32::MAX);
+    (range.start..range.end)
+        .step_by(u32::MAX as usize)
+        .map(move |start| FileChange::Hole { start, bytes: (range.end - start).min(step) as u32 })
+}

@@ -1,0 +1,400 @@
+//! Files: what a lane does when bytes are written to one, when it is cut, sealed or ends. `docs/files.md` says why so.
+
+mod copy;
+mod read;
+mod settle;
+mod sums;
+
+use std::collections::BTreeMap;
+
+use forebay_format::{FileChange, FileRecord, RecordKind, TableEntry};
+use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
+use forebay_types::{FileNumber, FileOutcome, ReadOutcome};
+
+pub(super) use copy::live_record;
+pub(super) use read::{FileRead, FileReading, record_of};
+pub(super) use sums::Summing;
+
+use super::write::{Purpose, Refusal, Waiter};
+use super::{Lane, State};
+use crate::api::{Admission, FileAdmission, FileView, FileWrite, Token, WriteAt};
+use crate::files::{File, RecordPlace, WriterNumber, Writing, holes, unix_ns};
+use crate::flush::NewRecord;
+use crate::segments::SegmentIndex;
+
+/// Files that are open for writing, or to which something is on its way.
+#[derive(Default)]
+pub(super) struct OpenFiles {
+    files: BTreeMap<FileNumber, Writing>,
+}
+
+impl OpenFiles {
+    /// Memory in use, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.files.values().map(|writing| size_of::<Writing>() + writing.bytes()).sum()
+    }
+
+    fn drop_idle(&mut self, file: FileNumber) {
+        if self.files.get(&file).is_some_and(Writing::is_idle) {
+            self.files.remove(&file);
+        }
+    }
+}
+
+impl Lane {
+    /// What is known of a file that has been written to, as far as it is durable; `None` when nothing is.
+    pub fn file(&self, file: FileNumber) -> Option<FileView> {
+        let known = self.files.get(file)?;
+        // A full lane has no room for them, which is no reason not to say them.
+        let computed = self.summing.computed(file, known.length()).filter(|_| known.is_sealed());
+        let sums = known.sums().or(computed);
+        Some(FileView {
+            length: known.length(),
+            written_unix_ns: known.written_unix_ns(),
+            sealed: known.is_sealed(),
+            sums: sums.map(|sums| (sums.crc, sums.adler32)),
+        })
+    }
+
+    /// Lets a writer write to a file, which need not have been written to before. `is_new`: its number was given since this start, so that nothing of it can be out
+    /// of reach. It is never pending.
+    pub fn open_file(&mut self, file: FileNumber, writer: WriterNumber, is_new: bool) -> Admission<FileOutcome> {
+        if let Err(outcome) = self.may_write(file) {
+            return Admission::Done(outcome);
+        }
+        if !matches!(self.state, State::Serving) {
+            return Admission::Busy;
+        }
+        if !is_new && self.outcome_of_unknown(file.key()) != ReadOutcome::NotFound {
+            return Admission::Done(FileOutcome::Unavailable);
+        }
+        let known = self.files.get(file);
+        self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).open(writer);
+        Admission::Done(FileOutcome::Done)
+    }
+
+    /// A writer is done, or was taken for dead: what it wrote may be written over.
+    pub fn close_file(&mut self, file: FileNumber, writer: WriterNumber) {
+        if let Some(writing) = self.open_files.files.get_mut(&file) {
+            writing.close(writer);
+        }
+        self.open_files.drop_idle(file);
+    }
+
+    /// Whether a file may be changed, by what is durable.
+    fn may_write(&self, file: FileNumber) -> Result<(), FileOutcome> {
+        match self.state {
+            State::ReadOnly => return Err(FileOutcome::ReadOnly),
+            State::Unavailable(_) | State::Stopping | State::Stopped => return Err(FileOutcome::Unavailable),
+            State::Serving | State::Recovering(_) | State::Preparing => {}
+        }
+        if self.finished.contains(file.key()) {
+            return Err(FileOutcome::Removed);
+        }
+        match self.files.get(file).is_some_and(File::is_sealed) {
+            true => Err(FileOutcome::Sealed),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether nothing new is taken just now.
+    fn is_busy(&self) -> bool {
+        !matches!(self.state, State::Serving) || self.writer.frozen || !self.writer.replay.is_empty()
+    }
+
+    /// Writes bytes to a file. When pending, one record of `token` is answered later, as of a put.
+    pub fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission {
+        let file = write.file;
+        if let Err(outcome) = self.may_write(file) {
+            return FileAdmission::Done(outcome);
+        }
+        self.is_asked();
+        let Some(writing) = self.open_files.files.get(&file).filter(|writing| writing.is_open_by(write.writer)) else {
+            return FileAdmission::Done(FileOutcome::NotOpen);
+        };
+        if self.is_busy() || writing.is_held_up() {
+            return FileAdmission::Busy;
+        }
+        let (start, appended) = match write.at {
+            WriteAt::Offset(start) => (start, false),
+            WriteAt::End => (writing.length, true),
+        };
+        let bytes = payload.len() as u64;
+        if let Err(outcome) = self.check_write(write, start, bytes) {
+            return FileAdmission::Done(outcome);
+        }
+        if bytes == 0 {
+            return FileAdmission::Done(FileOutcome::Done);
+        }
+        let change = FileChange::Piece { start, bytes: bytes as u32, crc: write.crc, appended };
+        match self.write_piece(token, file, change, payload) {
+            Ok(()) => {}
+            Err(Refusal::Busy) => return FileAdmission::Busy,
+            Err(refusal) => return FileAdmission::Done(outcome_of(refusal)),
+        }
+        let writing = self.open_files.files.get_mut(&file).expect("looked at above");
+        writing.wrote(start..start + bytes, write.writer);
+        match &mut writing.sums {
+            Some(sums) if sums.bytes == start => sums.add(payload, write.crc),
+            sums => *sums = None,
+        }
+        writing.length = writing.length.max(start + bytes);
+        FileAdmission::Pending { start }
+    }
+
+    /// A piece of its own, or a part of the one before it in the flush that fills.
+    fn write_piece(
+        &mut self,
+        token: Token,
+        file: FileNumber,
+        change: FileChange,
+        payload: &[u8],
+    ) -> Result<(), Refusal> {
+        let version = self.open_files.files[&file].version + 1;
+        if !self.extend(&FileRecord { file, version, change }, payload, token)? {
+            return self.change_file(file, change, payload, Waiter::Put(token));
+        }
+        let writing = self.open_files.files.get_mut(&file).expect("looked at above");
+        writing.version = version;
+        Ok(())
+    }
+
+    fn check_write(&self, write: &FileWrite, start: u64, bytes: u64) -> Result<(), FileOutcome> {
+        let writing = &self.open_files.files[&write.file];
+        let end = start.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX);
+        let bytes_max = (PIECE_BYTES_MAX as u64).min(u64::from(self.config.geometry.fragment_bytes_max));
+        let Some(end) = end.filter(|_| bytes <= bytes_max) else { return Err(FileOutcome::TooLarge) };
+        if writing.is_anothers(&(start..end), write.writer) {
+            return Err(FileOutcome::Conflict);
+        }
+        if self.index_is_full(self.files.get(write.file).is_some()) {
+            return Err(FileOutcome::IndexFull);
+        }
+        if writing.version >= u32::MAX - 1 {
+            return Err(FileOutcome::TooManyChanges);
+        }
+        Ok(())
+    }
+
+    /// Appends a change of a file to the log, as its next version.
+    fn change_file(
+        &mut self,
+        file: FileNumber,
+        change: FileChange,
+        payload: &[u8],
+        waiter: Waiter,
+    ) -> Result<(), Refusal> {
+        let known = self.files.get(file);
+        let version = self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).version + 1;
+        let appended = self.append_record_of_file(FileRecord { file, version, change }, payload, waiter);
+        if appended.is_ok() {
+            let writing = self.open_files.files.get_mut(&file).expect("entered just now");
+            writing.version = version;
+        }
+        self.open_files.drop_idle(file);
+        appended
+    }
+
+    /// Each of these records keeps its segment, as fragments do and decisions do not: none takes what is kept for those.
+    fn append_record_of_file(&mut self, record: FileRecord, payload: &[u8], waiter: Waiter) -> Result<(), Refusal> {
+        self.append(Purpose::Fragment, NewRecord::of(&record.entry()), payload, waiter)?;
+        let flush = self.filling_flush().expect("it was appended to one");
+        let known = self.files.get(record.file);
+        self.open_files.files.entry(record.file).or_insert_with(|| Writing::of(known)).is_appended(flush);
+        Ok(())
+    }
+
+    /// The flush that is filling.
+    fn filling_flush(&self) -> Option<(SegmentIndex, u32)> {
+        self.writer.filling.as_ref().map(|filling| (filling.segment, filling.flush.place.flush))
+    }
+
+    /// Changes the length of a file, or says when it was written, or both. When pending, a [`crate::Reply::Decided`] follows.
+    pub fn set_file(
+        &mut self,
+        token: Token,
+        file: FileNumber,
+        length: Option<u64>,
+        written_unix_ns: Option<i64>,
+    ) -> Admission<FileOutcome> {
+        if length.is_some_and(|length| length > FILE_BYTES_MAX) {
+            return Admission::Done(FileOutcome::TooLarge);
+        }
+        match self.may_write(file) {
+            // When it was written may be said of what does not change any more, too.
+            Err(FileOutcome::Sealed) if length.is_none() => {}
+            Err(outcome) => return Admission::Done(outcome),
+            Ok(()) => {}
+        }
+        self.is_asked();
+        if self.is_busy() {
+            return Admission::Busy;
+        }
+        let known = self.files.get(file);
+        let sealed = known.is_some_and(File::is_sealed);
+        let (length, written_unix_ns) = (
+            length.unwrap_or_else(|| known.map_or(0, File::length)),
+            written_unix_ns.unwrap_or_else(|| unix_ns(self.wall)),
+        );
+        // It says the length of what is durable, and outranks what comes before it: so nothing may be on its way.
+        if self.open_files.files.get(&file).is_some_and(|writing| writing.is_held_up() || writing.is_on_its_way()) {
+            return Admission::Busy;
+        }
+        if let Err(refusal) = self.write_holes(file, length) {
+            return refused(refusal);
+        }
+        self.write_state(token, file, FileChange::State { length, written_unix_ns, sealed })
+    }
+
+    /// Before a state that is longer than the one before it: holes where records that do not count would show. Nothing of the file may be on its way but
+    /// holes, as these outrank it.
+    fn write_holes(&mut self, file: FileNumber, length: u64) -> Result<(), Refusal> {
+        for hole in self.holes_before(file, length) {
+            self.change_file(file, hole, &[], Waiter::Put(Token::NONE))?;
+        }
+        Ok(())
+    }
+
+    fn holes_before(&self, file: FileNumber, length: u64) -> Vec<FileChange> {
+        let Some(known) = self.files.get(file) else { return Vec::new() };
+        known.uncovered(known.stated_length()..length).into_iter().flat_map(holes).collect()
+    }
+
+    /// Writes a state, behind which nothing comes until it is durable.
+    fn write_state(&mut self, token: Token, file: FileNumber, state: FileChange) -> Admission<FileOutcome> {
+        let FileChange::State { length, .. } = state else { unreachable!("a state is written") };
+        if self.open_files.files.get(&file).is_some_and(|writing| writing.version >= u32::MAX - 1) {
+            return Admission::Done(FileOutcome::TooManyChanges);
+        }
+        if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token)) {
+            return refused(refusal);
+        }
+        let writing = self.open_files.files.get_mut(&file).expect("a state is on its way");
+        writing.waits = true;
+        if writing.length != length {
+            (writing.length, writing.sums) = (length, (length == 0).then(Default::default));
+        }
+        Admission::Pending
+    }
+
+    /// Seals a file: nothing of it changes any more. When pending, a [`crate::Reply::Decided`] follows; its sums are known then if it was written in order, else
+    /// when all of it was read once ([`FileView::sums`]).
+    pub fn seal_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
+        if let Err(outcome) = self.may_write(file) {
+            return Admission::Done(outcome);
+        }
+        self.is_asked();
+        if self.is_busy() {
+            return Admission::Busy;
+        }
+        let known = self.files.get(file);
+        let fresh = Writing::of(known);
+        let writing = self.open_files.files.get(&file).unwrap_or(&fresh);
+        if writing.is_held_up() || !writing.is_all_in(self.flush_with_room()) {
+            // What is on its way is durable before, or with it.
+            return Admission::Busy;
+        }
+        let written = known.map_or(0, File::written_unix_ns);
+        let written_unix_ns = if writing.is_on_its_way() || written == 0 { unix_ns(self.wall) } else { written };
+        let (length, sums) = (writing.length, writing.sums.clone());
+        if writing.is_on_its_way() && !self.holes_before(file, length).is_empty() {
+            return Admission::Busy;
+        }
+        if let Err(refusal) = self.write_holes(file, length) {
+            return refused(refusal);
+        }
+        let state = FileChange::State { length, written_unix_ns, sealed: true };
+        let admission = self.write_state(token, file, state);
+        if admission == Admission::Pending {
+            self.summing.begin(file, sums.filter(|sums| sums.bytes == length));
+            // In the same flush, if there is room.
+            self.write_sums(file);
+        }
+        admission
+    }
+
+    /// The flush that is filling, if a record without payload still goes into it.
+    fn flush_with_room(&self) -> Option<(SegmentIndex, u32)> {
+        let filling = self.writer.filling.as_ref()?;
+        let has_room = filling.flush.has_room() && self.fits_slot(0);
+        has_room.then(|| self.filling_flush()).flatten()
+    }
+
+    /// A file has no name any more, and nobody reads it: it ends. When pending, a [`crate::Reply::Decided`] follows.
+    pub fn end_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
+        match self.may_write(file) {
+            Ok(()) | Err(FileOutcome::Sealed) => {}
+            Err(outcome) => return Admission::Done(outcome),
+        }
+        let on_its_way = |writing: &Writing| writing.is_held_up() || writing.is_on_its_way();
+        if self.is_busy() || self.open_files.files.get(&file).is_some_and(on_its_way) {
+            return Admission::Busy;
+        }
+        let key = file.key();
+        let record = NewRecord {
+            kind: RecordKind::Delete,
+            flags: 0,
+            expected: 0,
+            run: key.run,
+            event: key.event,
+            source: 0,
+            crc: 0,
+            extra: 0,
+        };
+        match self.append(Purpose::Decision, record, &[], Waiter::Decision(token)) {
+            Ok(_) => {}
+            Err(Refusal::NoSpace) if self.decide_by_checkpoint(token, record.without_payload()) => {}
+            Err(refusal) => return refused(refusal),
+        }
+        let known = self.files.get(file);
+        self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).ends = true;
+        Admission::Pending
+    }
+
+    /// A record of a file is durable.
+    pub(super) fn record_of_file_is_durable(
+        &mut self,
+        segment: SegmentIndex,
+        position: u32,
+        entry: &TableEntry,
+        is_copy: bool,
+    ) {
+        let record = FileRecord::of(entry).expect("its kind is of a file");
+        if !is_copy && let Some(writing) = self.open_files.files.get_mut(&record.file) {
+            writing.is_durable();
+        }
+        self.open_files.drop_idle(record.file);
+        let is_over = self.files.get(record.file).is_none() && is_copy;
+        if is_copy {
+            self.background.compaction.piece_is_moved();
+        }
+        if is_over || self.finished.contains(entry.key()) {
+            return;
+        }
+        let written_unix_ns = unix_ns(self.segments.get(segment).written);
+        let place = RecordPlace { segment, position, written_unix_ns };
+        self.files.take(&record, place, |_, _| true, &mut self.segments);
+    }
+
+    /// A file is over.
+    pub(super) fn file_is_over(&mut self, file: FileNumber) {
+        self.files.end(file, &mut self.segments);
+        self.open_files.files.remove(&file);
+        self.summing.forget(file);
+    }
+}
+
+fn outcome_of(refusal: Refusal) -> FileOutcome {
+    match refusal {
+        Refusal::NoSpace => FileOutcome::NoSpace,
+        Refusal::ChecksumMismatch => FileOutcome::ChecksumMismatch,
+        Refusal::Unavailable | Refusal::Busy => FileOutcome::Unavailable,
+    }
+}
+
+fn refused(refusal: Refusal) -> Admission<FileOutcome> {
+    match refusal {
+        Refusal::Busy => Admission::Busy,
+        refusal => Admission::Done(outcome_of(refusal)),
+    }
+}

@@ -1,0 +1,308 @@
+//! Files, step by step; what crashes may leave of them is in the model test.
+
+use std::collections::BTreeMap;
+
+use forebay_types::{Adler32, DriveNumber, FileNumber, FileOutcome, ReadOutcome, WallTime, crc32c};
+
+use super::{DRIVE_BYTES, Driven};
+use crate::api::{Admission, FetchFile, FileAdmission, FileView, FileWrite, Reply, Token, WriteAt};
+use crate::files::WriterNumber;
+use crate::losses::{Loss, LossKind, LostPart};
+
+const FILE: FileNumber = FileNumber(5);
+const WRITER: WriterNumber = WriterNumber(1);
+
+fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    (0..count as u64).map(|at| ((at * 31 + seed * 7) % 251 + 1) as u8).collect()
+}
+
+impl Driven {
+    fn open_file(&mut self, writer: WriterNumber) {
+        assert_eq!(self.lane.open_file(FILE, writer, false), Admission::Done(FileOutcome::Done));
+    }
+
+    /// Offers bytes until they are taken, or refused.
+    fn offer(&mut self, writer: WriterNumber, at: WriteAt, payload: &[u8]) -> (Token, FileAdmission) {
+        let token = self.token();
+        let write = FileWrite { file: FILE, at, crc: crc32c(payload), writer };
+        loop {
+            match self.lane.write_file(token, &write, payload) {
+                FileAdmission::Busy => self.turn(),
+                admission => return (token, admission),
+            }
+        }
+    }
+
+    fn write(&mut self, start: u64, payload: &[u8]) {
+        let (_, admission) = self.offer(WRITER, WriteAt::Offset(start), payload);
+        assert_eq!(admission, FileAdmission::Pending { start });
+        self.replies_to(1);
+    }
+
+    fn told(&mut self, ask: impl Fn(&mut crate::lane::Lane, Token) -> Admission<FileOutcome>) -> FileOutcome {
+        let token = self.token();
+        loop {
+            match ask(&mut self.lane, token) {
+                Admission::Busy => self.turn(),
+                Admission::Done(outcome) => return outcome,
+                Admission::Pending => break,
+            }
+        }
+        assert!(matches!(self.reply(), Reply::Decided { token: of, .. } if of == token));
+        FileOutcome::Done
+    }
+
+    fn seal(&mut self) -> FileOutcome {
+        self.told(|lane, token| lane.seal_file(token, FILE))
+    }
+
+    fn cut(&mut self, length: u64) -> FileOutcome {
+        self.told(|lane, token| lane.set_file(token, FILE, Some(length), None))
+    }
+
+    fn read_file(&mut self, start: u64, bytes: u32) -> (ReadOutcome, Vec<u8>) {
+        let (token, mut into) = (self.token(), Vec::new());
+        match self.lane.read_file(token, FILE, start, bytes, &mut into) {
+            FetchFile::Done(outcome, _) => (outcome, into),
+            FetchFile::Pending { .. } => match self.reply() {
+                Reply::ReadFile { outcome, payload, .. } => (outcome, payload),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    fn view(&self) -> FileView {
+        self.lane.file(FILE).expect("it was written to")
+    }
+
+    fn pieces(&self) -> Vec<(u64, u32)> {
+        let file = self.lane.files.get(FILE).expect("it was written to");
+        file.in_range(0..u64::MAX).map(|(start, extent)| (start, extent.bytes)).collect()
+    }
+}
+
+fn sums_of(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut adler32 = Adler32::default();
+    adler32.update(bytes);
+    Some((crc32c(bytes), adler32.finish()))
+}
+
+#[test]
+fn a_file_is_what_was_written_and_stays_so() {
+    for cache_bytes in [0, 1 << 20] {
+        let mut driven = Driven::new(|config| config.cache_bytes = cache_bytes);
+        driven.lane.set_wall_time(WallTime(1_000_000));
+        driven.open_file(WRITER);
+        let mut all = Vec::new();
+        for part in 0..30 {
+            let payload = bytes(part, 1 + 1777 * part as usize);
+            driven.write(all.len() as u64, &payload);
+            all.extend(payload);
+        }
+        assert_eq!(driven.view().length, all.len() as u64);
+        assert_eq!(driven.view().written_unix_ns, 1_000_000_000_000);
+        for (start, count) in [(0, all.len()), (1, 1), (5000, 100_000), (all.len() - 1, 1)] {
+            assert_eq!(
+                driven.read_file(start as u64, count as u32),
+                (ReadOutcome::Found, all[start..start + count].to_vec())
+            );
+        }
+        assert_eq!(driven.read_file(all.len() as u64, 10), (ReadOutcome::Found, vec![]), "nothing lies behind its end");
+        assert_eq!(driven.read_file(u64::MAX, u32::MAX), (ReadOutcome::Found, vec![]));
+        assert_eq!(driven.seal(), FileOutcome::Done);
+        assert_eq!(driven.view().sums, sums_of(&all), "it was written in order");
+        let before = driven.reads;
+        driven.reopen(false);
+        assert_eq!(driven.read_file(0, u32::MAX), (ReadOutcome::Found, all.clone()));
+        assert!(driven.view().sealed && driven.view().sums == sums_of(&all) && driven.reads > before);
+        driven.reopen(true);
+        assert_eq!(driven.read_file(7, 90_000), (ReadOutcome::Found, all[7..90_007].to_vec()));
+        assert_eq!(driven.lane.open_file(FILE, WRITER, false), Admission::Done(FileOutcome::ReadOnly));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let mut driven = Driven::new(|_| {});
+    let done = |driven: &mut Driven, writer, at, payload: &[u8]| match driven.offer(writer, at, payload).1 {
+        FileAdmission::Done(outcome) => outcome,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(done(&mut driven, WRITER, WriteAt::End, b"abc"), FileOutcome::NotOpen);
+    driven.open_file(WRITER);
+    driven.write(0, b"abcdef");
+    assert_eq!(done(&mut driven, WRITER, WriteAt::End, &[1; 60_001]), FileOutcome::TooLarge);
+    assert_eq!(done(&mut driven, WRITER, WriteAt::Offset((1 << 48) - 3), b"abc"), FileOutcome::TooLarge);
+    assert_eq!(done(&mut driven, WRITER, WriteAt::Offset(u64::MAX), b"abc"), FileOutcome::TooLarge);
+    assert_eq!(done(&mut driven, WRITER, WriteAt::End, b""), FileOutcome::Done);
+    assert_eq!(driven.cut(1 << 48), FileOutcome::TooLarge);
+    let damaged = FileWrite { file: FILE, at: WriteAt::End, crc: 1, writer: WRITER };
+    let damaged_of = |driven: &mut Driven| {
+        let token = driven.token();
+        driven.lane.write_file(token, &damaged, b"xyz")
+    };
+    assert_eq!(damaged_of(&mut driven), FileAdmission::Done(FileOutcome::ChecksumMismatch));
+    // Damaged bytes that follow a piece that waits for its flush.
+    let (_, first) = driven.offer(WRITER, WriteAt::End, b"ghi");
+    assert_eq!(first, FileAdmission::Pending { start: 6 });
+    assert_eq!(damaged_of(&mut driven), FileAdmission::Done(FileOutcome::ChecksumMismatch));
+    let (_, second) = driven.offer(WRITER, WriteAt::End, b"jkl");
+    assert_eq!(second, FileAdmission::Pending { start: 9 });
+    driven.replies_to(2);
+    assert_eq!(driven.read_file(0, 100), (ReadOutcome::Found, b"abcdefghijkl".to_vec()));
+
+    // Another writer may write behind, and not over.
+    let other = WriterNumber(2);
+    driven.open_file(other);
+    assert_eq!(done(&mut driven, other, WriteAt::Offset(11), b"x"), FileOutcome::Conflict);
+    assert_eq!(driven.offer(other, WriteAt::Offset(12), b"mno").1, FileAdmission::Pending { start: 12 });
+    driven.replies_to(1);
+    assert_eq!(done(&mut driven, WRITER, WriteAt::Offset(8), b"12345"), FileOutcome::Conflict);
+    driven.lane.close_file(FILE, other);
+    driven.write(8, b"12345");
+    assert_eq!(driven.read_file(0, 100), (ReadOutcome::Found, b"abcdefgh12345no".to_vec()));
+
+    assert_eq!(driven.seal(), FileOutcome::Done);
+    assert_eq!(driven.seal(), FileOutcome::Sealed);
+    assert_eq!(driven.cut(0), FileOutcome::Sealed);
+    assert_eq!(done(&mut driven, WRITER, WriteAt::End, b"abc"), FileOutcome::Sealed);
+    assert_eq!(driven.told(|lane, token| lane.set_file(token, FILE, None, Some(-5))), FileOutcome::Done);
+    assert_eq!(driven.view().written_unix_ns, -5, "when it was written may be said all the same");
+    for _ in 0..100 {
+        driven.turn();
+    }
+    assert_eq!(driven.view().sums, sums_of(b"abcdefgh12345no"), "it was read once");
+
+    assert_eq!(driven.told(|lane, token| lane.end_file(token, FILE)), FileOutcome::Done);
+    assert_eq!(driven.lane.file(FILE), None);
+    assert_eq!(driven.read_file(0, 10), (ReadOutcome::Deleted, vec![]));
+    assert_eq!(driven.lane.open_file(FILE, WRITER, true), Admission::Done(FileOutcome::Removed));
+    assert_eq!(driven.told(|lane, token| lane.end_file(token, FILE)), FileOutcome::Removed);
+    driven.reopen(false);
+    assert_eq!(driven.read_file(0, 10), (ReadOutcome::Deleted, vec![]));
+    assert_eq!(driven.lane.file(FileNumber(6)), None);
+}
+
+#[test]
+fn what_is_written_small_and_side_by_side_becomes_one_piece() {
+    let mut driven = Driven::new(|_| {});
+    driven.open_file(WRITER);
+    let all = bytes(3, 5000);
+    // One byte at a time, then seven, which end in the middle of what rows are rounded up to.
+    let parts: Vec<&[u8]> = all[..800].chunks(1).chain(all[800..].chunks(7)).collect();
+    for part in &parts {
+        let (_, admission) = driven.offer(WRITER, WriteAt::End, part);
+        assert!(matches!(admission, FileAdmission::Pending { .. }), "{admission:?}");
+    }
+    driven.replies_to(parts.len());
+    assert_eq!(driven.read_file(0, 9999), (ReadOutcome::Found, all.clone()));
+    assert!(driven.pieces().len() <= 3, "{:?}", driven.pieces());
+    // A crash before it is durable takes all or nothing of a piece.
+    let more = bytes(4, 3000);
+    for part in more.chunks(11) {
+        let (_, admission) = driven.offer(WRITER, WriteAt::End, part);
+        assert!(matches!(admission, FileAdmission::Pending { .. }), "{admission:?}");
+    }
+    driven.replies_to(more.chunks(11).count());
+    driven.reopen(false);
+    assert_eq!(driven.read_file(0, 9999), (ReadOutcome::Found, [all, more].concat()));
+}
+
+#[test]
+fn a_file_is_zeros_where_nothing_was_written_or_all_was_cut() {
+    let mut driven = Driven::new(|config| config.cache_bytes = 0);
+    driven.open_file(WRITER);
+    let payload = bytes(1, 40_000);
+    driven.write(20_000, &payload);
+    assert_eq!(driven.read_file(0, 20_001), (ReadOutcome::Found, [&[0; 20_000][..], &payload[..1]].concat()));
+    assert_eq!(driven.cut(25_000), FileOutcome::Done);
+    assert_eq!(driven.cut(50_000), FileOutcome::Done);
+    driven.write(59_000, b"end");
+    let expected = [&[0; 20_000][..], &payload[..5000], &[0; 34_000], b"end"].concat();
+    assert_eq!(driven.read_file(0, 99_999), (ReadOutcome::Found, expected.clone()));
+    assert_eq!(driven.seal(), FileOutcome::Done);
+    for reopened in [false, true] {
+        if reopened {
+            driven.reopen(false);
+        }
+        for _ in 0..200 {
+            driven.turn();
+        }
+        assert_eq!(driven.view().sums, sums_of(&expected));
+        assert_eq!(driven.read_file(0, 99_999), (ReadOutcome::Found, expected.clone()));
+    }
+}
+
+/// Two drives of 2+1 are damaged: what lies there is told lost, by the reader and by a scrub, and what lies elsewhere is read.
+#[test]
+fn pieces_that_are_lost_are_told_and_never_zeros() {
+    let mut driven = Driven::new(|config| config.cache_bytes = 0);
+    driven.open_file(WRITER);
+    let payload = bytes(1, 30_000);
+    for part in 0..20 {
+        driven.write(part * 30_000, &payload);
+    }
+    driven.lane.scrub_all();
+    while driven.lane.status().scrub.segments_asked > 0 {
+        driven.pass(std::time::Duration::from_millis(10));
+    }
+    // A place in which some of the pieces lie.
+    let segment = driven.lane.stored_segments()[0].clone();
+    for drive in [0, 1] {
+        let place = segment.shards.iter().find(|place| place.drive == DriveNumber(drive)).expect("on each drive");
+        let start = driven.lane.slot_offset(*place);
+        driven.drives.corrupt(DriveNumber(drive), start + (100 << 10)..start + (160 << 10), 7);
+    }
+    let read: BTreeMap<u64, ReadOutcome> =
+        (0..20).map(|part| (part * 30_000, driven.read_file(part * 30_000, 30_000).0)).collect();
+    let lost: Vec<u64> = read.iter().filter(|(_, outcome)| **outcome == ReadOutcome::Lost).map(|(at, _)| *at).collect();
+    assert!(lost.len() >= 2 && lost.len() < 10, "{read:?}");
+    assert!(read.values().all(|outcome| matches!(outcome, ReadOutcome::Found | ReadOutcome::Lost)));
+    // All up to the first that is lost.
+    let (outcome, found) = driven.read_file(0, 600_000);
+    assert_eq!((outcome, found.len() as u64), (ReadOutcome::Found, lost[0]));
+    let told = |driven: &mut Driven| -> Vec<u64> {
+        let losses: Vec<Loss> = driven.lane.losses(0, 100).losses;
+        let piece = |loss: &Loss| match loss.part {
+            LostPart::Piece { file: FILE, start, bytes: 30_000, .. } if loss.kind == LossKind::Lost => start,
+            _ => panic!("{loss:?}"),
+        };
+        let mut told: Vec<u64> = losses.iter().map(piece).collect();
+        told.sort_unstable();
+        told
+    };
+    assert_eq!(told(&mut driven), lost, "by readers");
+    driven.reopen(false);
+    assert_eq!(told(&mut driven), [], "nobody looked since the start");
+    driven.lane.scrub_all();
+    while driven.lane.status().scrub.segments_asked > 0 {
+        driven.pass(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(told(&mut driven), lost, "by a scrub");
+    // What is written over, or cut, is missed no more.
+    driven.open_file(WRITER);
+    driven.write(lost[0], &payload);
+    assert_eq!(told(&mut driven), lost[1..]);
+    assert_eq!(driven.cut(lost[1]), FileOutcome::Done);
+    assert_eq!(told(&mut driven), []);
+    assert_eq!(driven.read_file(lost[0], 99_999), (ReadOutcome::Found, driven_tail(&payload, lost[1] - lost[0])));
+}
+
+fn driven_tail(payload: &[u8], count: u64) -> Vec<u8> {
+    payload.iter().copied().cycle().take(count as usize).collect()
+}
+
+#[test]
+fn a_damaged_piece_is_given_from_parity_and_mended() {
+    let mut driven = Driven::new(|config| config.cache_bytes = 0);
+    driven.open_file(WRITER);
+    let payload = bytes(1, 50_000);
+    driven.write(0, &payload);
+    driven.drives.corrupt(DriveNumber(1), 0..DRIVE_BYTES, 3);
+    assert_eq!(driven.read_file(100, 30_000), (ReadOutcome::Found, payload[100..30_100].to_vec()));
+    for _ in 0..100 {
+        driven.pass(std::time::Duration::from_millis(10));
+    }
+    let health = driven.lane.status().drive_health;
+    assert!(health.iter().all(|drive| (drive.mended > 0) == (drive.drive == 1)), "{health:?}");
+}
