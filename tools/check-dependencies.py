@@ -4,6 +4,7 @@
     types <- format <- erasure, media <- engine <- store <- server
     types <- protocol <- client <- emulators, recorder, cli, bench
     types <- rawdata
+    types <- names
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
 command line and the benchmarks have both. Every edge stands in this file: one that is not listed fails, and so does one
@@ -27,6 +28,7 @@ ALLOWED = {
     "server": ["engine", "protocol", "store", "types"],
     "client": ["protocol", "types"],
     "rawdata": ["types"],
+    "names": ["types"],
     "recorder": ["client", "rawdata", "types"],
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "emulators", "engine", "media", "rawdata", "recorder", "server", "store", "types"],
@@ -55,7 +57,7 @@ KEPT_IN = {
 PLANTED_ONLY_FOR = "sim"
 
 # Crates that decide: no I/O, clock, threads or randomness, and so none of the crates that bring them.
-MACHINES = ["types", "format", "erasure", "engine", "protocol", "rawdata"]
+MACHINES = ["types", "format", "erasure", "engine", "names", "protocol", "rawdata"]
 NOT_IN_MACHINES = ["axum", "getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
 
 # Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.

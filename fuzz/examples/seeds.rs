@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use forebay_names::{Kind, Names, NewNode, Output, Rename};
 use forebay_rawdata::{Format, Generator, RawEvent, mdf_checksum, split};
 use forebay_types::{EventId, ReadOutcome, RunId, SourceId};
 
@@ -77,6 +78,45 @@ fn drives() {
     seed("drive_contents", "lvm", &contents(8 << 6, 1, b"LABELONE\x01\x00\x00\x00\x00\x00\x00\x00LVM2 001"));
     seed("drive_contents", "raid", &contents(8 << 6, 4, b"\xFC\x4E\x2B\xA9\x01\x00\x00\x00"));
     seed("drive_contents", "text", &contents(11, 0, b"only a text"));
+}
+
+/// A journal and the snapshot that follows it, frame by frame without their heads.
+fn names() {
+    let mut names = Names::new(2);
+    let root = names.root();
+    let new =
+        |kind, target: &[u8]| NewNode { kind, mode: 0o755, owner: 1, group: 2, device: 7, target: target.to_vec() };
+    let directory = names.make(root, b"run1", &new(Kind::Directory, b""), 1).expect("made").number;
+    let file = names.make(directory, b"data.mdf", &new(Kind::File, b""), 2).expect("made").number;
+    names.make(root, b"newest", &new(Kind::Link, b"run1"), 3).expect("made");
+    names.make(root, b"null", &new(Kind::CharacterDevice, b""), 4).expect("made");
+    names.link(file, root, b"other", 5).expect("linked");
+    let (to_directory, replace) = (directory, true);
+    names
+        .rename(Rename { from_directory: root, from: b"other", to_directory, to: b"data.mdf", replace }, 6)
+        .expect("renamed");
+    names
+        .rename(Rename { from_directory: root, from: b"null", to_directory, to: b"data.mdf", replace }, 7)
+        .expect("renamed");
+    names.remove(root, b"newest", 8).expect("removed");
+    names.begin_snapshot().expect("there are many numbers");
+    while names.go_on_with_snapshot(200) {}
+    let (mut journal, mut snapshot) = (vec![1], vec![1]);
+    while let Some(output) = names.next_output() {
+        let (into, bytes) = match output {
+            Output::Journal { bytes, .. } => (&mut journal, bytes),
+            Output::Snapshot { bytes, .. } => (&mut snapshot, bytes),
+        };
+        let mut rest = &bytes[..];
+        while let Some((head, after)) = rest.split_first_chunk::<8>() {
+            let body = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            into.extend(piece(&after[..body]));
+            rest = &after[body..];
+        }
+    }
+    seed("names", "journal", &journal);
+    seed("names", "snapshot", &snapshot);
+    seed("names", "both", &[&snapshot[..], &journal[1..]].concat());
 }
 
 fn wire() {
@@ -250,6 +290,7 @@ fn configuration() {
 
 fn main() {
     drives();
+    names();
     wire();
     input_files();
     recorded_files();

@@ -28,9 +28,34 @@ pub fn lane_ordinal(event: u64, lanes: u16) -> u64 {
     group / u64::from(lanes) * EVENTS_PER_GROUP + event % EVENTS_PER_GROUP
 }
 
+/// The number of the event of a run that a lane holds as its `ordinal`: what [`lane_of`] and [`lane_ordinal`] undo. `None` when there is no such number.
+///
+/// # Panics
+/// When the store has no such lane.
+pub fn event_at(run: u32, lane: u16, ordinal: u64, lanes: u16) -> Option<u64> {
+    assert!(lane < lanes, "a store has the lane");
+    let lanes = u64::from(lanes);
+    let of_lane = (u64::from(lane) + lanes - u64::from(run) % lanes) % lanes;
+    let group = (ordinal / EVENTS_PER_GROUP).checked_mul(lanes)?.checked_add(of_lane)?;
+    group.checked_mul(EVENTS_PER_GROUP)?.checked_add(ordinal % EVENTS_PER_GROUP)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_found_by_lane_and_ordinal() {
+        for lanes in [1, 2, 3, 5, 64] {
+            for run in [0, 1, 9, u32::MAX] {
+                for event in (0..3000).chain([u64::MAX / 2, 1 << 60]) {
+                    let (lane, ordinal) = (lane_of(EventKey::new(run, event), lanes), lane_ordinal(event, lanes));
+                    assert_eq!(event_at(run, lane, ordinal, lanes), Some(event), "{run}/{event} of {lanes}");
+                }
+            }
+        }
+        assert_eq!(event_at(0, 1, u64::MAX, 2), None);
+    }
 
     /// Other languages must compute the same; a change of a line here is a change of the format.
     #[test]
