@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use forebay_format::{FileChange, FileRecord};
-use forebay_types::{FileNumber, WallTime};
+use forebay_types::{FileNumber, NumberMap, WallTime};
 
 pub(crate) use extents::Extent;
 use extents::Extents;
@@ -50,23 +50,35 @@ pub(crate) struct Sums {
 
 #[derive(Clone, Copy, Debug)]
 struct SumsRecord {
-    version: u32,
     sums: Sums,
     segment: SegmentIndex,
 }
 
-/// A file.
+/// Where what was cut off once ends is known to so many bytes.
+const CUT_STEP_BYTES: u64 = 1 << 20;
+
+/// A file. There may be very many: what it takes is counted.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     length: u64,
     written_unix_ns: i64,
-    version: u32,
-    state: Option<State>,
-    sums: Option<SumsRecord>,
     extents: Extents,
-    /// Where what was cut off once ended: behind it no record says anything that does not count.
-    cut_end: u64,
+    /// Of the newest state; `state_version` is 0 when there is none.
+    state_length: u64,
+    state_version: u32,
+    state_segment: SegmentIndex,
+    version: u32,
+    /// Of the sums, when there are some.
+    sums_crc: u32,
+    sums_adler32: u32,
+    sums_segment: SegmentIndex,
+    /// Behind so many steps no record says anything that does not count.
+    cut_steps: u32,
+    is_sealed: bool,
+    has_sums: bool,
 }
+
+const _: () = assert!(size_of::<File>() <= 88);
 
 impl File {
     pub(crate) fn length(&self) -> u64 {
@@ -83,12 +95,30 @@ impl File {
     }
 
     pub(crate) fn is_sealed(&self) -> bool {
-        self.state.is_some_and(|state| state.sealed)
+        self.is_sealed
     }
 
     /// Of a sealed file, when they are known.
     pub(crate) fn sums(&self) -> Option<Sums> {
-        self.sums.filter(|_| self.is_sealed()).map(|sums| sums.sums)
+        self.sums_record().filter(|_| self.is_sealed).map(|sums| sums.sums)
+    }
+
+    fn state(&self) -> Option<State> {
+        (self.state_version > 0).then_some(State {
+            version: self.state_version,
+            length: self.state_length,
+            sealed: self.is_sealed,
+            segment: self.state_segment,
+        })
+    }
+
+    fn sums_record(&self) -> Option<SumsRecord> {
+        let sums = Sums { crc: self.sums_crc, adler32: self.sums_adler32 };
+        self.has_sums.then_some(SumsRecord { sums, segment: self.sums_segment })
+    }
+
+    fn cut_end(&self) -> u64 {
+        u64::from(self.cut_steps) * CUT_STEP_BYTES
     }
 
     /// What gives the bytes of a range, ascending; what no extent gives is zeros.
@@ -98,7 +128,7 @@ impl File {
 
     /// What of a range no record gives although records that do not count may say something of it. It needs holes before a state comes that does not cut it off.
     pub(crate) fn uncovered(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        self.gaps(range.start..range.end.min(self.cut_end))
+        self.gaps(range.start..range.end.min(self.cut_end()))
     }
 
     /// What of a range no record gives.
@@ -119,7 +149,7 @@ impl File {
 
     /// How long it is as far as its newest state says.
     pub(crate) fn stated_length(&self) -> u64 {
-        self.state.map_or(0, |state| state.length)
+        self.state_length
     }
 
     /// Whether a record, of which the payload lies at `position` if it has one, is one that counts.
@@ -130,11 +160,9 @@ impl File {
                 self.parts_of(segment, position, record).next().is_some()
             }
             FileChange::State { .. } => {
-                self.state.is_some_and(|known| (known.segment, known.version) == (segment, version))
+                self.state().is_some_and(|known| (known.segment, known.version) == (segment, version))
             }
-            FileChange::Sums { .. } => {
-                self.sums.is_some_and(|known| (known.segment, known.version) == (segment, version))
-            }
+            FileChange::Sums { .. } => self.sums_record().is_some_and(|known| known.segment == segment),
         }
     }
 
@@ -179,8 +207,7 @@ impl File {
                 self.set_state(state, written_unix_ns, segments)
             }
             FileChange::Sums { crc, adler32 } => {
-                let sums = SumsRecord { version, sums: Sums { crc, adler32 }, segment: place.segment };
-                self.set_sums(sums, segments);
+                self.set_sums(SumsRecord { sums: Sums { crc, adler32 }, segment: place.segment }, segments);
                 Vec::new()
             }
         };
@@ -202,7 +229,7 @@ impl File {
         segments: &mut Segments,
     ) -> Vec<Range<u64>> {
         self.extents.insert(start, extent, stays, segments);
-        match self.state.filter(|state| state.version > extent.version) {
+        match self.state().filter(|state| state.version > extent.version) {
             Some(state) => self.cut_at(state.length, state.version, segments),
             None => Vec::new(),
         }
@@ -211,17 +238,21 @@ impl File {
     /// What records with a lower version say of the bytes from `length` on does not count.
     fn cut_at(&mut self, length: u64, version: u32, segments: &mut Segments) -> Vec<Range<u64>> {
         let cut = self.extents.cut(length, |extent| extent.version < version, segments);
-        self.cut_end = self.cut_end.max(cut.last().map_or(0, |last| last.end));
+        let end = cut.last().map_or(0, |last| last.end);
+        self.cut_steps = self.cut_steps.max(end.div_ceil(CUT_STEP_BYTES) as u32);
         cut
     }
 
     fn set_state(&mut self, state: State, written_unix_ns: i64, segments: &mut Segments) -> Vec<Range<u64>> {
         // Of two in one version, which are the same, the copy counts.
-        if self.state.is_none_or(|known| known.version <= state.version) {
-            if let Some(known) = self.state.replace(state) {
+        let known = self.state();
+        if known.is_none_or(|known| known.version <= state.version) {
+            if let Some(known) = known {
                 segments.bury(known.segment, 0);
             }
             segments.revive(state.segment, 0);
+            (self.state_version, self.state_length) = (state.version, state.length);
+            (self.state_segment, self.is_sealed) = (state.segment, state.sealed);
             if state.version >= self.version {
                 self.written_unix_ns = written_unix_ns;
             }
@@ -229,18 +260,19 @@ impl File {
         self.cut_at(state.length, state.version, segments)
     }
 
+    /// Whatever states came after the seal, the sums of a file stay what they are: what is met last counts.
     fn set_sums(&mut self, sums: SumsRecord, segments: &mut Segments) {
-        if self.sums.is_none_or(|known| known.version <= sums.version) {
-            if let Some(known) = self.sums.replace(sums) {
-                segments.bury(known.segment, 0);
-            }
-            segments.revive(sums.segment, 0);
+        if let Some(known) = self.sums_record() {
+            segments.bury(known.segment, 0);
         }
+        segments.revive(sums.segment, 0);
+        (self.sums_crc, self.sums_adler32) = (sums.sums.crc, sums.sums.adler32);
+        (self.sums_segment, self.has_sums) = (sums.segment, true);
     }
 
     fn end(mut self, segments: &mut Segments) {
         self.extents.end_all(segments);
-        let records = [self.state.map(|state| state.segment), self.sums.map(|sums| sums.segment)];
+        let records = [self.state().map(|state| state.segment), self.sums_record().map(|sums| sums.segment)];
         records.into_iter().flatten().for_each(|segment| segments.bury(segment, 0));
     }
 }
@@ -248,7 +280,7 @@ impl File {
 /// All files of a lane.
 #[derive(Default)]
 pub(crate) struct Files {
-    files: BTreeMap<FileNumber, File>,
+    files: NumberMap<File>,
     extents: u64,
     /// Bytes that pieces give.
     piece_bytes: u64,
@@ -263,7 +295,7 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn get(&self, file: FileNumber) -> Option<&File> {
-        self.files.get(&file)
+        self.files.get(file)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -272,7 +304,10 @@ impl Files {
 
     /// Memory in use, never less than it is.
     pub(crate) fn bytes(&self) -> usize {
-        self.heap_bytes + tree_bytes(self.files.len(), size_of::<(FileNumber, File)>())
+        let (groups, places) = self.files.groups_and_places();
+        // An allocation may take so much more than what it was asked for.
+        let groups_bytes = tree_bytes(groups, NumberMap::<File>::GROUP_BYTES) + groups * 32;
+        self.heap_bytes + groups_bytes + places * size_of::<File>()
     }
 
     /// Bytes that pieces give, of all files.
@@ -286,7 +321,7 @@ impl Files {
 
     /// All numbers from one on, ascending.
     pub(crate) fn from(&self, first: FileNumber) -> impl Iterator<Item = (FileNumber, &File)> + '_ {
-        self.files.range(first..).map(|(number, file)| (*number, file))
+        self.files.range_from(first)
     }
 
     /// A record that is durable says something of a file. Of two that say the same, as one is a copy of the other, that in the other segment than the known one counts
@@ -304,7 +339,7 @@ impl Files {
             known.version > version || known.version == version && keeps(segments, known.segment)
         };
         if let FileChange::State { length, .. } = record.change {
-            let known = self.files.get(&record.file).and_then(|file| file.state);
+            let known = self.files.get(record.file).and_then(File::state);
             if known.is_some_and(|known| known.version == version && keeps(segments, known.segment)) {
                 return;
             }
@@ -313,7 +348,7 @@ impl Files {
                 self.older_states.entry(record.file).or_default().push(older);
             }
         }
-        let file = self.files.entry(record.file).or_default();
+        let file = self.files.get_or_insert_with(record.file, File::default);
         let before = (file.extents.heap_bytes(), file.extents.len() as u64, segments.live_bytes());
         let mut cut = file.take(record, place, stays, segments);
         if let Some(older) = self.older_states.get(&record.file) {
@@ -333,7 +368,7 @@ impl Files {
     pub(crate) fn end(&mut self, number: FileNumber, segments: &mut Segments) -> bool {
         self.older_states.remove(&number);
         self.cut_off.remove(&number);
-        let Some(file) = self.files.remove(&number) else { return false };
+        let Some(file) = self.files.remove(number) else { return false };
         self.heap_bytes -= file.extents.heap_bytes();
         self.extents -= file.extents.len() as u64;
         let before = segments.live_bytes();
@@ -348,10 +383,10 @@ impl Files {
         self.older_states.clear();
         let cut_off = std::mem::take(&mut self.cut_off);
         let mut mends = Vec::new();
-        for (number, file) in &self.files {
-            let cuts = if file.is_sealed() || !may_cut(*number) { Vec::new() } else { file.never_acknowledged() };
-            let cut_off = cut_off.get(number).map_or(&[][..], |cut_off| cut_off);
-            mends.extend(file.mend(*number, &cuts, cut_off));
+        for (number, file) in self.files.iter() {
+            let cuts = if file.is_sealed() || !may_cut(number) { Vec::new() } else { file.never_acknowledged() };
+            let cut_off = cut_off.get(&number).map_or(&[][..], |cut_off| cut_off);
+            mends.extend(file.mend(number, &cuts, cut_off));
         }
         mends
     }
@@ -360,13 +395,13 @@ impl Files {
 impl Files {
     /// Sealed files of which the sums are not known.
     pub(crate) fn without_sums(&self) -> Vec<FileNumber> {
-        let lacks = |(_, file): &(&FileNumber, &File)| file.is_sealed() && file.sums.is_none();
-        self.files.iter().filter(lacks).map(|(number, _)| *number).collect()
+        let lacks = |(_, file): &(FileNumber, &File)| file.is_sealed() && !file.has_sums;
+        self.files.iter().filter(lacks).map(|(number, _)| number).collect()
     }
 
     /// What a start for reading alone makes of what others would write: it does not show.
     pub(crate) fn hide(&mut self, mend: &FileRecord, segments: &mut Segments) {
-        let Some(file) = self.files.get_mut(&mend.file) else { return };
+        let Some(file) = self.files.get_mut(mend.file) else { return };
         let before = (file.extents.heap_bytes(), file.extents.len() as u64, segments.live_bytes());
         match mend.change {
             FileChange::Hole { start, bytes } => file.extents.clear(start..start + u64::from(bytes), segments),

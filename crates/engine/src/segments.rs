@@ -20,7 +20,7 @@ pub(crate) const SEGMENT_COUNTER_MASK: u64 = (1 << 48) - 1;
 const SEGMENT_BYTES: usize = 3 * size_of::<Segment>() + 16 * SHARDS_MAX;
 
 /// A segment in the lane's table. Given again only after nothing points to the segment any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentIndex(pub(crate) u32);
 
 /// A flush that lies in a segment.

@@ -114,7 +114,7 @@ pub enum FileChange {
 pub struct FileRecord {
     /// The file.
     pub file: FileNumber,
-    /// The count of its changes, this one included.
+    /// The count of its changes, this one included: at least 1.
     pub version: u32,
     /// What changed.
     pub change: FileChange,
@@ -200,6 +200,9 @@ pub(crate) fn check_file_entry(kind: RecordKind, entry: &[u8; TABLE_ENTRY_BYTES]
         ensure(bytes >= 1, "record", "a piece of a file has bytes", bytes, 1u32)?;
         within("end of a piece of a file", start + u64::from(bytes), FILE_BYTES_MAX)
     };
+    // Its place is the same in all four.
+    let version = piece_entry::VERSION.get(entry);
+    ensure(version >= 1, "record", "a change of a file has a version", version, 1u32)?;
     match kind {
         RecordKind::Piece => {
             use piece_entry as field;
@@ -259,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_of_a_file_is_read(file: u64, version: u32, change in change()) {
+        fn what_is_written_of_a_file_is_read(file: u64, version in 1u32.., change in change()) {
             let record = FileRecord { file: FileNumber(file), version, change };
             let mut bytes = [0; TABLE_ENTRY_BYTES];
             record.entry().encode_into(&mut bytes);
@@ -298,6 +301,7 @@ mod tests {
         assert!(refused(piece, 20, 0).to_string().contains("has bytes"), "none");
         assert!(refused(piece, 23, 1).to_string().contains("length of a piece"), "too many");
         assert!(refused(piece, 1, RECORD_SEALED).to_string().contains("flags"));
+        assert!(refused(piece, 4, 0).to_string().contains("has a version"));
         assert!(refused(hole, 24, 2).to_string().contains("end of a piece"), "beyond the longest file");
     }
 }

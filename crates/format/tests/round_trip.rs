@@ -55,7 +55,7 @@ fn of_file(entry: TableEntry, flag: bool) -> TableEntry {
         }
         _ => FileChange::Sums { crc: entry.crc, adler32: entry.source.0 },
     };
-    let record = FileRecord { file: FileNumber(entry.event.0), version: entry.run.0, change };
+    let record = FileRecord { file: FileNumber(entry.event.0), version: entry.run.0.max(1), change };
     TableEntry { offset_units: entry.offset_units, ..record.entry() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::FileNumber;
+use forebay_types::{FileNumber, NumberMap};
 
 use crate::change::{JournalError, Part, decode_frame};
 use crate::names::Names;
@@ -128,10 +128,12 @@ impl Loader {
         let mut losses = Vec::new();
         let lanes = self.numbers.lanes();
         let root = root_number(lanes);
-        let mut nodes: BTreeMap<FileNumber, Node> =
-            self.nodes.into_iter().map(|(number, raw)| (number, raw.into_node())).collect();
-        let new_root = || Names::new(lanes).nodes.remove(&root).expect("it has a root");
-        let there = nodes.entry(root).or_insert_with(new_root);
+        let mut nodes = NumberMap::default();
+        for (number, raw) in self.nodes {
+            nodes.get_or_insert_with(number, || raw.into_node());
+        }
+        let new_root = || Names::new(lanes).nodes.remove(root).expect("it has a root");
+        let there = nodes.get_or_insert_with(root, new_root);
         if there.kind() != Kind::Directory {
             losses.push(Loss::Nameless { number: root, kind: there.kind() });
             *there = new_root();
@@ -139,8 +141,8 @@ impl Loader {
         there.directory_mut().expect("made sure of above").parent = root;
         there.names = 1;
         for ((directory, name), number) in self.entries {
-            let of = nodes.get(&number).map(|node| (node.kind() == Kind::Directory, node.names));
-            let into = nodes.get_mut(&directory).and_then(|node| node.directory_mut().ok());
+            let of = nodes.get(number).map(|node| (node.kind() == Kind::Directory, node.names));
+            let into = nodes.get_mut(directory).and_then(|node| node.directory_mut().ok());
             let (Some((is_directory, others)), Some(into)) = (of, into) else {
                 losses.push(Loss::Entry { directory, name, number });
                 continue;
@@ -151,7 +153,7 @@ impl Loader {
             }
             into.directories += u32::from(is_directory);
             into.entries.insert(name, number);
-            let node = nodes.get_mut(&number).expect("looked up above");
+            let node = nodes.get_mut(number).expect("looked up above");
             node.names += 1;
             if let Ok(of) = node.directory_mut() {
                 of.parent = directory;
@@ -159,7 +161,7 @@ impl Loader {
         }
         let reached = reached_from(&nodes, root);
         let lost = nodes.iter().filter(|(number, _)| !reached.contains(number));
-        losses.extend(lost.map(|(number, node)| Loss::Nameless { number: *number, kind: node.kind() }));
+        losses.extend(lost.map(|(number, node)| Loss::Nameless { number, kind: node.kind() }));
         let mut names = Names::with(nodes, self.numbers, generation.max(self.generation));
         names.journal_bytes = self.read_bytes;
         (names, losses)
@@ -167,11 +169,11 @@ impl Loader {
 }
 
 /// All numbers that have a name under a directory, and that.
-fn reached_from(nodes: &BTreeMap<FileNumber, Node>, root: FileNumber) -> BTreeSet<FileNumber> {
+fn reached_from(nodes: &NumberMap<Node>, root: FileNumber) -> BTreeSet<FileNumber> {
     let mut reached = BTreeSet::from([root]);
     let mut directories = vec![root];
     while let Some(directory) = directories.pop() {
-        let Some(Ok(directory)) = nodes.get(&directory).map(Node::directory) else { continue };
+        let Some(Ok(directory)) = nodes.get(directory).map(Node::directory) else { continue };
         for number in directory.entries.values() {
             if reached.insert(*number) {
                 directories.push(*number);

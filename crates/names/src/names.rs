@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use forebay_types::FileNumber;
+use forebay_types::{FileNumber, NumberMap};
 
 use crate::NamesError;
 use crate::change::{Part, encode_frame};
@@ -102,7 +102,7 @@ pub struct SetAttributes {
 
 /// The name space of a store.
 pub struct Names {
-    pub(crate) nodes: BTreeMap<FileNumber, Node>,
+    pub(crate) nodes: NumberMap<Node>,
     pub(crate) numbers: Numbers,
     pub(crate) generation: u64,
     root: FileNumber,
@@ -128,10 +128,12 @@ impl Names {
         let directory = Directory { parent: root, ..Directory::default() };
         let attributes = Attributes { mode: 0o755, ..Attributes::default() };
         let node = Node { attributes, names: 1, content: Content::Directory(Box::new(directory)) };
-        Names::with(BTreeMap::from([(root, node)]), Numbers::new(lanes), 0)
+        let mut nodes = NumberMap::default();
+        nodes.get_or_insert_with(root, || node);
+        Names::with(nodes, Numbers::new(lanes), 0)
     }
 
-    pub(crate) fn with(nodes: BTreeMap<FileNumber, Node>, numbers: Numbers, generation: u64) -> Names {
+    pub(crate) fn with(nodes: NumberMap<Node>, numbers: Numbers, generation: u64) -> Names {
         Names {
             nodes,
             root: root_number(numbers.lanes()),
@@ -182,7 +184,7 @@ impl Names {
     /// Everything that has a name, with its number, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = (FileNumber, Kind)> + '_ {
         let named = self.nodes.iter().filter(|(_, node)| node.names > 0);
-        named.map(|(number, node)| (*number, node.kind()))
+        named.map(|(number, node)| (number, node.kind()))
     }
 
     pub(crate) fn put_out(&mut self, output: Output) {
@@ -213,11 +215,16 @@ impl Names {
     }
 
     fn get(&self, number: FileNumber) -> Result<&Node, NamesError> {
-        self.nodes.get(&number).ok_or(NamesError::NotFound)
+        self.nodes.get(number).ok_or(NamesError::NotFound)
+    }
+
+    /// The node of a number that an entry stands for.
+    fn node_of(&self, number: FileNumber) -> &Node {
+        self.nodes.get(number).expect("entries stand for what is there")
     }
 
     fn get_mut(&mut self, number: FileNumber) -> &mut Node {
-        self.nodes.get_mut(&number).expect("looked up before")
+        self.nodes.get_mut(number).expect("looked up before")
     }
 
     /// A directory that has a name, in which a name may be looked for.
@@ -233,7 +240,7 @@ impl Names {
     }
 
     pub(crate) fn part_of(&self, number: FileNumber) -> Part {
-        let node = &self.nodes[&number];
+        let node = &self.node_of(number);
         let NodeView { kind, attributes, device, target, .. } = node.view();
         Part::Node { number, kind, attributes, device, target: target.into() }
     }
@@ -246,7 +253,7 @@ impl Names {
     /// [`NamesError::NotFound`], [`NamesError::NotDirectory`], and what is no name.
     pub fn lookup(&self, directory: FileNumber, name: &[u8]) -> Result<Found<(FileNumber, NodeView)>, NamesError> {
         let number = self.entry(directory, name)?;
-        let view = self.nodes[&number].view();
+        let view = self.node_of(number).view();
         Ok(Found { found: (number, view), stable_at: self.stable_at(&[directory, number]) })
     }
 
@@ -281,7 +288,7 @@ impl Names {
         let found = entries.take(entries_max).map(|(name, number)| Entry {
             name: name.clone(),
             number: *number,
-            kind: self.nodes[number].kind(),
+            kind: self.node_of(*number).kind(),
         });
         Ok(Found { found: found.collect(), stable_at: self.stable_at(&[directory]) })
     }
@@ -324,7 +331,7 @@ impl Names {
             written_unix_ns: now_unix_ns,
             accessed_unix_ns: now_unix_ns,
         };
-        self.nodes.insert(number, Node { attributes, names: 1, content });
+        self.nodes.get_or_insert_with(number, || Node { attributes, names: 1, content });
         self.enter(directory, name, number, now_unix_ns);
         let entry = Part::Entry { directory, name: name.into(), number };
         let parts = [self.part_of(number), entry, self.part_of(directory)];
@@ -387,7 +394,7 @@ impl Names {
     /// [`NamesError::IsDirectory`], and those of [`Names::lookup`].
     pub fn remove(&mut self, directory: FileNumber, name: &[u8], now_unix_ns: i64) -> Result<Done, NamesError> {
         let number = self.entry(directory, name)?;
-        if self.nodes[&number].kind() == Kind::Directory {
+        if self.node_of(number).kind() == Kind::Directory {
             return Err(NamesError::IsDirectory);
         }
         self.entries(directory, now_unix_ns).remove(name);
@@ -418,7 +425,7 @@ impl Names {
         now_unix_ns: i64,
     ) -> Result<Done, NamesError> {
         let number = self.entry(directory, name)?;
-        if !self.nodes[&number].directory()?.entries.is_empty() {
+        if !self.node_of(number).directory()?.entries.is_empty() {
             return Err(NamesError::NotEmpty);
         }
         self.entries(directory, now_unix_ns).remove(name);
@@ -439,7 +446,7 @@ impl Names {
         let Rename { from_directory, from, to_directory, to, replace } = rename;
         let number = self.entry(from_directory, from)?;
         let there = self.directory(to_directory, to)?.entries.get(to).copied();
-        let is_directory = self.nodes[&number].kind() == Kind::Directory;
+        let is_directory = self.node_of(number).kind() == Kind::Directory;
         if is_directory && self.is_in(to_directory, number) {
             return Err(NamesError::IntoItself);
         }
@@ -452,7 +459,7 @@ impl Names {
             }
             self.may_give_way(there, is_directory)?;
         }
-        let replaces_directory = there.is_some_and(|there| self.nodes[&there].kind() == Kind::Directory);
+        let replaces_directory = there.is_some_and(|there| self.node_of(there).kind() == Kind::Directory);
         if is_directory {
             if !replaces_directory {
                 self.count_directory(to_directory)?;
@@ -479,7 +486,7 @@ impl Names {
 
     /// Whether a name may be taken from what has it, for a directory or for something else.
     fn may_give_way(&self, there: FileNumber, to_directory: bool) -> Result<(), NamesError> {
-        let node = &self.nodes[&there];
+        let node = &self.node_of(there);
         match (to_directory, node.directory()) {
             (true, Ok(directory)) if !directory.entries.is_empty() => Err(NamesError::NotEmpty),
             (true, Err(error)) => Err(error),
@@ -530,8 +537,8 @@ impl Names {
 
     /// Nobody has a number open any more that has no name; nothing is known of it from now on.
     pub fn forget(&mut self, number: FileNumber) {
-        if self.nodes.get(&number).is_some_and(|node| node.names == 0) {
-            self.nodes.remove(&number);
+        if self.nodes.get(number).is_some_and(|node| node.names == 0) {
+            self.nodes.remove(number);
         }
     }
 }

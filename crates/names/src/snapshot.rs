@@ -80,7 +80,7 @@ impl Names {
     fn next_parts(&self, walk: &mut Walk) -> Vec<Part> {
         let mut parts = Vec::new();
         while parts.len() < PARTS_PER_FRAME {
-            let Some((&number, node)) = self.nodes.range(walk.number..).next() else { break };
+            let Some((number, node)) = self.nodes.range_from(walk.number).next() else { break };
             if number != walk.number {
                 (walk.number, walk.behind) = (number, None);
             }

@@ -6,6 +6,7 @@
 mod checksum;
 mod id;
 pub mod limits;
+mod number_map;
 mod outcome;
 pub mod placement;
 mod time;
@@ -14,5 +15,6 @@ pub use checksum::{Adler32, Crc32c, crc32c, crc32c_of_both};
 pub use id::{
     DriveNumber, DriveUuid, EventId, EventKey, FileNumber, FragmentId, ParseIdError, RunId, SourceId, StoreUuid,
 };
+pub use number_map::NumberMap;
 pub use outcome::{DecideOutcome, FileOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict};
 pub use time::{Time, WallTime};

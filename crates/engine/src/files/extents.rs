@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::index::tree_bytes;
+use crate::index::{allocated_bytes, tree_bytes};
 use crate::segments::{SegmentIndex, Segments};
 
 /// The piece was written where the file ended.
@@ -74,16 +74,19 @@ impl Extent {
 pub(super) enum Extents {
     #[default]
     None,
-    /// Most files have one.
-    One(u64, Extent),
-    Many(BTreeMap<u64, Extent>),
+    /// Most files have one, from their first byte on.
+    First(Extent),
+    Many(Box<Ranges>),
 }
+
+/// By where they begin.
+type Ranges = BTreeMap<u64, Extent>;
 
 impl Extents {
     pub(super) fn len(&self) -> usize {
         match self {
             Extents::None => 0,
-            Extents::One(..) => 1,
+            Extents::First(_) => 1,
             Extents::Many(many) => many.len(),
         }
     }
@@ -91,8 +94,10 @@ impl Extents {
     /// Memory outside of the value.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
-            Extents::None | Extents::One(..) => 0,
-            Extents::Many(many) => tree_bytes(many.len(), size_of::<(u64, Extent)>()),
+            Extents::None | Extents::First(_) => 0,
+            Extents::Many(many) => {
+                allocated_bytes(size_of::<Ranges>()) + tree_bytes(many.len(), size_of::<(u64, Extent)>())
+            }
         }
     }
 
@@ -100,7 +105,7 @@ impl Extents {
     pub(super) fn end(&self) -> u64 {
         let last = match self {
             Extents::None => None,
-            Extents::One(start, extent) => Some((*start, extent)),
+            Extents::First(extent) => Some((0, extent)),
             Extents::Many(many) => many.last_key_value().map(|(start, extent)| (*start, extent)),
         };
         last.map_or(0, |(start, extent)| start + u64::from(extent.bytes))
@@ -110,7 +115,7 @@ impl Extents {
     pub(super) fn in_range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Extent)> + '_ {
         let (one, many) = match self {
             Extents::None => (None, None),
-            Extents::One(start, extent) => (Some((*start, *extent)), None),
+            Extents::First(extent) => (Some((0, *extent)), None),
             Extents::Many(many) => {
                 // One that begins before may reach into it.
                 let first = many.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
@@ -128,9 +133,11 @@ impl Extents {
     fn put(&mut self, start: u64, extent: Extent, segments: &mut Segments) {
         segments.revive(extent.segment, extent.live_bytes());
         match self {
-            Extents::None => *self = Extents::One(start, extent),
-            Extents::One(first, one) => {
-                *self = Extents::Many(BTreeMap::from([(*first, *one), (start, extent)]));
+            Extents::None if start == 0 => *self = Extents::First(extent),
+            Extents::None => *self = Extents::Many(Box::new(BTreeMap::from([(start, extent)]))),
+            Extents::First(first) => {
+                assert!(start > 0, "ranges do not overlap");
+                *self = Extents::Many(Box::new(BTreeMap::from([(0, *first), (start, extent)])));
             }
             Extents::Many(many) => assert!(many.insert(start, extent).is_none(), "ranges do not overlap"),
         }
@@ -139,7 +146,7 @@ impl Extents {
     fn take(&mut self, start: u64, segments: &mut Segments) {
         let extent = match self {
             Extents::None => None,
-            Extents::One(_, extent) => {
+            Extents::First(extent) => {
                 let extent = *extent;
                 *self = Extents::None;
                 Some(extent)
@@ -148,11 +155,11 @@ impl Extents {
         };
         let extent = extent.expect("it was found there");
         segments.bury(extent.segment, extent.live_bytes());
-        if let Extents::Many(many) = self
-            && many.len() == 1
-        {
-            let (start, extent) = many.pop_first().expect("there is one");
-            *self = Extents::One(start, extent);
+        let Extents::Many(many) = self else { return };
+        match (many.len(), many.get(&0)) {
+            (0, _) => *self = Extents::None,
+            (1, Some(first)) => *self = Extents::First(*first),
+            _ => {}
         }
     }
 

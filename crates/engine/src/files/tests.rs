@@ -155,7 +155,7 @@ proptest! {
         let file = world.files.get(FILE).expect("it was written");
         let live: u64 = world.places.iter().map(|place| world.segments.get(*place).live_records).sum();
         let extents: Vec<_> = file.in_range(0..u64::MAX).collect();
-        let states = u64::from(file.state.is_some());
+        let states = u64::from(file.state().is_some());
         prop_assert_eq!(live, extents.len() as u64 + states);
         prop_assert_eq!(world.files.extents, extents.len() as u64);
         let pieces: u64 = extents.iter().filter(|(_, e)| !e.is_hole()).map(|(_, e)| u64::from(e.bytes)).sum();
@@ -310,4 +310,38 @@ fn when_it_was_written_is_what_its_newest_change_says() {
     assert_eq!(written(&world), 1002);
     let (files, ..) = started(&world, &[2, 1, 0], true);
     assert_eq!(files.get(FILE).expect("it is there").written_unix_ns(), 1002);
+}
+
+/// One piece and a seal are most files; some have many pieces.
+#[test]
+fn memory_is_told_as_it_is() {
+    let (mut segments, places) = segments(1);
+    let place = RecordPlace { segment: places[0], position: 7, written_unix_ns: 1 };
+    let mut files = Files::default();
+    let mut take = |files: &mut Files, number, version, change| {
+        let record = FileRecord { file: FileNumber(number), version, change };
+        files.take(&record, place, |_, _| true, &mut segments);
+    };
+    let piece = |start| FileChange::Piece { start, bytes: 4096, crc: 3, appended: true };
+    let ((), held) = crate::measured::allocated_in(|| {
+        for number in 0..10_000 {
+            take(&mut files, number, 1, piece(0));
+            take(&mut files, number, 2, FileChange::State { length: 4096, written_unix_ns: 5, sealed: true });
+            take(&mut files, number, 2, FileChange::Sums { crc: 1, adler32: 2 });
+        }
+    });
+    assert!(held > 10_000 * 80 && held <= files.bytes() as i64, "{held} of {}", files.bytes());
+    println!("{} bytes a file, {} are told", held / 10_000, files.bytes() / 10_000);
+    let ((), more) = crate::measured::allocated_in(|| {
+        (1..5000).for_each(|at| take(&mut files, 20_000, at as u32, piece(at * 4096)));
+    });
+    println!("{} bytes a further piece", more / 5000);
+    assert!(held + more <= files.bytes() as i64);
+    let before = files.bytes();
+    let ((), less) = crate::measured::allocated_in(|| {
+        for number in (0..10_000).filter(|number| number % 7 != 0) {
+            files.end(FileNumber(number), &mut segments);
+        }
+    });
+    assert!(files.bytes() < before / 2 && held + more + less <= files.bytes() as i64);
 }

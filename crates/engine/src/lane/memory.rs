@@ -5,7 +5,7 @@
 //! | what is known of fragments and undecided events | 64 bytes a fragment, 1 KiB a run | `Index::bytes` |
 //! | an accepted event | about 150 bytes more, until its streams have released it | `AcceptedEvents::bytes` |
 //! | an accepted event that checkpoints keep | about 100 bytes more | `Carried::bytes` |
-//! | a file | about 200 bytes, and 100 for each further piece or hole of it | `Files::bytes` |
+//! | a file | about 100 bytes, and 100 for each further piece or hole of it | `Files::bytes` |
 //! | a file that is open for writing | about 200 bytes, and 60 for each range that writers wrote apart from others | `OpenFiles::bytes` |
 //! | finished events | about 60 bytes a range of neighbours; ranges are bounded by a checkpoint's room | `Finished::bytes` |
 //! | how the newest of them ended | a 64th of the index's memory | `Ends::bytes` |
