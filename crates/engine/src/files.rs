@@ -438,7 +438,8 @@ impl File {
     fn mend(&self, file: FileNumber, cuts: &[Range<u64>], cut_off: &[Range<u64>]) -> Vec<FileRecord> {
         let mut mends = Vec::new();
         let mut record = |change| {
-            let version = self.version + 1 + mends.len() as u32;
+            // Writers leave some.
+            let version = self.version.saturating_add(1 + mends.len() as u32);
             mends.push(FileRecord { file, version, change });
         };
         // What lies behind its length the newest state cuts off itself.

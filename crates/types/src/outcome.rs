@@ -92,7 +92,7 @@ coded!(
         /// The writer has not opened the file.
         NotOpen = 10, "not open: this writer has not opened the file, or was taken for dead";
         /// All versions of the file are used up.
-        TooManyChanges = 11, "too many changes: a file changes at most 4294967294 times; copy it";
+        TooManyChanges = 11, "too many changes: a file changes about 4.29 billion times at most; copy it";
     }
 );
 

@@ -22,6 +22,9 @@ use crate::files::{File, RecordPlace, WriterNumber, Writing, holes, unix_ns};
 use crate::flush::NewRecord;
 use crate::segments::SegmentIndex;
 
+/// Versions of a file that writers leave, for holes, seals and what a start mends.
+const VERSIONS_KEPT: u32 = 1 << 20;
+
 /// Files that are open for writing, or to which something is on its way.
 #[derive(Default)]
 pub(super) struct OpenFiles {
@@ -91,10 +94,12 @@ impl Lane {
         if self.finished.contains(file.key()) {
             return Err(FileOutcome::Removed);
         }
-        match self.files.get(file).is_some_and(File::is_sealed) {
-            true => Err(FileOutcome::Sealed),
-            false => Ok(()),
+        if self.files.get(file).is_some_and(File::is_sealed) {
+            return Err(FileOutcome::Sealed);
         }
+        let given = self.open_files.files.get(&file).map(|writing| writing.version);
+        let version = given.or_else(|| self.files.get(file).map(File::version)).unwrap_or(0);
+        if version >= u32::MAX - VERSIONS_KEPT { Err(FileOutcome::TooManyChanges) } else { Ok(()) }
     }
 
     /// Whether nothing new is taken just now.
@@ -115,10 +120,11 @@ impl Lane {
         if self.is_busy() || writing.is_held_up() {
             return FileAdmission::Busy;
         }
-        let (start, appended) = match write.at {
-            WriteAt::Offset(start) => (start, false),
-            WriteAt::End => (writing.length, true),
+        let start = match write.at {
+            WriteAt::Offset(start) => start,
+            WriteAt::End => writing.length,
         };
+        let appended = start == writing.length;
         let bytes = payload.len() as u64;
         if let Err(outcome) = self.check_write(write, start, bytes) {
             return FileAdmission::Done(outcome);
@@ -170,9 +176,6 @@ impl Lane {
         if self.index_is_full(self.files.get(write.file).is_some()) {
             return Err(FileOutcome::IndexFull);
         }
-        if writing.version >= u32::MAX - 1 {
-            return Err(FileOutcome::TooManyChanges);
-        }
         Ok(())
     }
 
@@ -185,7 +188,8 @@ impl Lane {
         waiter: Waiter,
     ) -> Result<(), Refusal> {
         let known = self.files.get(file);
-        let version = self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).version + 1;
+        let given = self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).version;
+        let version = given.checked_add(1).ok_or(Refusal::Unavailable)?;
         let appended = self.append_record_of_file(FileRecord { file, version, change }, payload, waiter);
         if appended.is_ok() {
             let writing = self.open_files.files.get_mut(&file).expect("entered just now");
@@ -263,9 +267,6 @@ impl Lane {
     /// Writes a state, behind which nothing comes until it is durable.
     fn write_state(&mut self, token: Token, file: FileNumber, state: FileChange) -> Admission<FileOutcome> {
         let FileChange::State { length, .. } = state else { unreachable!("a state is written") };
-        if self.open_files.files.get(&file).is_some_and(|writing| writing.version >= u32::MAX - 1) {
-            return Admission::Done(FileOutcome::TooManyChanges);
-        }
         if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token)) {
             return refused(refusal);
         }
@@ -323,7 +324,7 @@ impl Lane {
     /// A file has no name any more, and nobody reads it: it ends. When pending, a [`crate::Reply::Decided`] follows.
     pub fn end_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
         match self.may_write(file) {
-            Ok(()) | Err(FileOutcome::Sealed) => {}
+            Ok(()) | Err(FileOutcome::Sealed | FileOutcome::TooManyChanges) => {}
             Err(outcome) => return Admission::Done(outcome),
         }
         let on_its_way = |writing: &Writing| writing.is_held_up() || writing.is_on_its_way();

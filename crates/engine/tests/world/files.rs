@@ -106,19 +106,32 @@ impl FileModel {
 /// A read, and its answer.
 pub type Awaited = (Token, Option<(ReadOutcome, Vec<u8>)>);
 
+/// A read, and what it must give.
+struct FileRead {
+    file: FileNumber,
+    start: u64,
+    expected: Vec<u8>,
+    tries: u32,
+}
+
+/// So often a read gives a part only.
+const TRIES_MAX: u32 = 3;
+
 /// All files, and what was asked of them.
 #[derive(Default)]
 pub struct Files {
     files: BTreeMap<FileNumber, FileModel>,
     next: u64,
     stamp: u64,
-    /// What a read that is on its way must give.
-    reads: BTreeMap<Token, (FileNumber, Vec<u8>)>,
+    /// Reads that are on their way.
+    reads: BTreeMap<Token, FileRead>,
+    /// Reads that gave a part only, as the drives changed under them: the rest is asked for again.
+    again: Vec<FileRead>,
 }
 
 impl Files {
     pub fn is_answered(&self) -> bool {
-        self.reads.is_empty() && self.files.values().all(|file| file.pending.is_empty())
+        self.reads.is_empty() && self.again.is_empty() && self.files.values().all(|file| file.pending.is_empty())
     }
 
     /// Takes a reply if it is to one of these.
@@ -126,12 +139,15 @@ impl Files {
         let token = match reply {
             Reply::Stored { token, .. } | Reply::Decided { token, .. } | Reply::Refused { token, .. } => *token,
             Reply::ReadFile { token, outcome, payload } => {
-                let (file, expected) = self.reads.remove(token).expect("somebody reads");
-                assert!(*outcome == ReadOutcome::Found || reads_fail, "{file:?}: {outcome:?}");
-                let whole = *outcome == ReadOutcome::Found && !reads_fail;
-                assert!(!whole || payload.len() == expected.len(), "{file:?}: all of it, or none");
+                let read = self.reads.remove(token).expect("somebody reads");
+                let FileRead { file, start, ref expected, tries } = read;
                 assert!(expected.starts_with(payload), "{file:?}: other bytes than were written");
                 totals.file_reads += 1;
+                if payload.len() < expected.len() && !reads_fail {
+                    assert!(tries < TRIES_MAX, "{file:?} cannot be read: {outcome:?}");
+                    let (start, expected) = (start + payload.len() as u64, expected[payload.len()..].to_vec());
+                    self.again.push(FileRead { start, expected, tries: tries + 1, ..read });
+                }
                 return true;
             }
             _ => return false,
@@ -241,10 +257,11 @@ impl World {
         let admission = self.lane().write_file(token, &write, &payload);
         let model = self.files.files.get_mut(&file).expect("a file of the model");
         let all = model.with_pending();
-        let (start, appended) = match at {
-            WriteAt::Offset(start) => (start, false),
-            WriteAt::End => (all.bytes.len() as u64, true),
+        let start = match at {
+            WriteAt::Offset(start) => start,
+            WriteAt::End => all.bytes.len() as u64,
         };
+        let appended = start == all.bytes.len() as u64;
         let range = start..start + payload.len() as u64;
         let conflicts = range.clone().any(|at| model.owners.get(&at).is_some_and(|owner| *owner != writer));
         match admission {
@@ -358,10 +375,20 @@ impl World {
         let length = model.bytes.len() as u64;
         let start = self.random.below(length + 10);
         let bytes = self.random.below(length + 10) as u32;
-        self.read_range(file, &model, start, bytes);
+        self.read_range(file, &model, start, bytes, 0);
     }
 
-    fn read_range(&mut self, file: FileNumber, model: &FileModel, start: u64, bytes: u32) {
+    /// Asks for what a read did not give, of what is there now.
+    pub(super) fn read_again(&mut self) {
+        for FileRead { file, start, expected, tries } in std::mem::take(&mut self.files.again) {
+            let model = self.files.files[&file].clone();
+            if !model.over {
+                self.read_range(file, &model, start, expected.len() as u32, tries);
+            }
+        }
+    }
+
+    fn read_range(&mut self, file: FileNumber, model: &FileModel, start: u64, bytes: u32, tries: u32) {
         let length = model.bytes.len() as u64;
         let expected = &model.bytes[start.min(length) as usize..(start + u64::from(bytes)).min(length) as usize];
         let token = self.token();
@@ -374,7 +401,10 @@ impl World {
             }
             FetchFile::Done(ReadOutcome::NotFound, _) => assert!(expected.is_empty(), "{file:?} has bytes"),
             FetchFile::Done(outcome, _) => panic!("{file:?}: {outcome:?}"),
-            FetchFile::Pending { .. } => drop(self.files.reads.insert(token, (file, expected.to_vec()))),
+            FetchFile::Pending { .. } => {
+                let expected = expected.to_vec();
+                self.files.reads.insert(token, FileRead { file, start, expected, tries });
+            }
         }
         let view = self.lane().file(file);
         assert_eq!(view.map_or(0, |view| view.length), length, "{file:?}: how long it is");
@@ -387,6 +417,7 @@ impl World {
     /// What a start found becomes what must be there from now on.
     pub(super) fn files_after_crash(&mut self) {
         self.files.reads.clear();
+        self.files.again.clear();
         let numbers: Vec<FileNumber> =
             self.files.files.iter().filter(|(_, file)| !file.over).map(|(number, _)| *number).collect();
         for number in numbers {
@@ -425,10 +456,7 @@ impl World {
             let (outcome, payload) = match self.lane().read_file(token, file, 0, 1 << 20, &mut into) {
                 FetchFile::Done(ReadOutcome::Deleted | ReadOutcome::NotFound, _) => return None,
                 FetchFile::Done(outcome, _) => (outcome, into),
-                FetchFile::Pending { .. } => {
-                    self.files.reads.insert(token, (file, Vec::new()));
-                    self.answer_of(token)
-                }
+                FetchFile::Pending { .. } => self.answer_of(token),
             };
             let length = self.lane().file(file).map_or(0, |view| view.length);
             if outcome == ReadOutcome::Found && payload.len() as u64 == length {
@@ -457,7 +485,7 @@ impl World {
         let files: Vec<(FileNumber, FileModel)> =
             self.files.files.iter().filter(|(_, file)| !file.over).map(|(at, file)| (*at, file.clone())).collect();
         for (file, model) in &files {
-            self.read_range(*file, model, 0, 1 << 20);
+            self.read_range(*file, model, 0, 1 << 20, 0);
             if model.sealed {
                 let view = self.lane().file(*file).expect("it is sealed");
                 assert_eq!(view.sums, Some(sums_of(&model.bytes)), "{file:?}: its sums");

@@ -445,6 +445,7 @@ impl World {
             }
             self.model.reply(reply, unsure, &mut self.totals);
         }
+        self.read_again();
     }
 
     fn settle(&mut self) {
