@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use forebay_types::limits::FRAGMENT_BYTES_MAX;
 use forebay_types::{DriveNumber, FileNumber, ReadOutcome, crc32c};
 
 use super::Lane;
@@ -67,7 +68,7 @@ pub(in crate::lane) fn record_of(extent: &Extent) -> FragmentEntry {
 }
 
 impl Lane {
-    /// Reads bytes of a file from `start` on, at most so many and none behind its end, appending them to `into` when they are in memory. When pending, a
+    /// Reads bytes of a file from `start` on, at most so many, at most 16 MiB, and none behind its end, appending them to `into` when they are in memory. When pending, a
     /// [`Reply::ReadFile`] follows.
     pub fn read_file(
         &mut self,
@@ -112,7 +113,7 @@ impl Lane {
             outcome => return Err(outcome),
         }
         let known = self.files.get(file).ok_or(ReadOutcome::NotFound)?;
-        Ok(known.length().saturating_sub(start).min(u64::from(bytes)) as u32)
+        Ok(known.length().saturating_sub(start).min(u64::from(bytes)).min(FRAGMENT_BYTES_MAX as u64) as u32)
     }
 
     fn read_from_cache(&mut self, file: FileNumber, range: Range<u64>, into: &mut Vec<u8>) -> bool {
