@@ -233,6 +233,44 @@ fn a_file_is_zeros_where_nothing_was_written_or_all_was_cut() {
     }
 }
 
+/// A seal is never durable before all that it seals: with it in one flush, or behind it.
+#[test]
+fn a_seal_goes_with_what_it_seals_or_waits() {
+    let mut driven = Driven::new(|_| {});
+    driven.open_file(WRITER);
+    let seal = |driven: &mut Driven| {
+        let token = driven.token();
+        driven.lane.seal_file(token, FILE)
+    };
+    let offer = |driven: &mut Driven, payload: &[u8]| {
+        let (token, crc) = (driven.token(), crc32c(payload));
+        driven.lane.write_file(token, &FileWrite { file: FILE, at: WriteAt::End, crc, writer: WRITER }, payload)
+    };
+    // More than one flush of it, and none of them back.
+    let payload = bytes(1, 50_000);
+    for _ in 0..3 {
+        assert!(matches!(offer(&mut driven, &payload), FileAdmission::Pending { .. }));
+    }
+    assert_eq!((driven.lane.writer.in_flight.len(), driven.lane.writer.filling.is_some()), (1, true));
+    assert_eq!(seal(&mut driven), Admission::Busy);
+    let token = driven.token();
+    assert_eq!(
+        driven.lane.set_file(token, FILE, Some(0), None),
+        Admission::Busy,
+        "it would outrank what is on its way"
+    );
+    assert_eq!(driven.lane.end_file(token, FILE), Admission::Busy);
+    driven.replies_to(3);
+    assert!(matches!(offer(&mut driven, b"all in one flush"), FileAdmission::Pending { .. }));
+    assert_eq!(seal(&mut driven), Admission::Pending);
+    assert_eq!(offer(&mut driven, b"more"), FileAdmission::Busy, "nothing comes behind a seal");
+    driven.replies_to(1);
+    assert!(matches!(driven.reply(), Reply::Decided { .. }));
+    let all = [&payload[..], &payload, &payload, b"all in one flush"].concat();
+    assert_eq!(driven.view().sums, sums_of(&all));
+    assert_eq!(driven.read_file(0, u32::MAX), (ReadOutcome::Found, all));
+}
+
 /// Two drives of 2+1 are damaged: what lies there is told lost, by the reader and by a scrub, and what lies elsewhere is read.
 #[test]
 fn pieces_that_are_lost_are_told_and_never_zeros() {
