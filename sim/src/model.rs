@@ -260,7 +260,7 @@ impl Model {
                 assert!(fragment.durable != Some(variant), "{id} conflicts with itself");
             }
             PutOutcome::NoSpace | PutOutcome::Unavailable | PutOutcome::IndexFull => {}
-            PutOutcome::ChecksumMismatch | PutOutcome::TooLarge | PutOutcome::ReadOnly | PutOutcome::RunIsKept => {
+            PutOutcome::ChecksumMismatch | PutOutcome::TooLarge | PutOutcome::ReadOnly => {
                 panic!("a put of {id} came to {outcome:?}")
             }
         }

@@ -53,7 +53,7 @@ impl Failure {
     pub fn put(id: impl fmt::Display, outcome: PutOutcome) -> Failure {
         let message = format!("fragment {id} was not stored: {outcome}");
         match outcome {
-            PutOutcome::TooLarge | PutOutcome::ReadOnly | PutOutcome::RunIsKept => Failure::usage(message),
+            PutOutcome::TooLarge | PutOutcome::ReadOnly => Failure::usage(message),
             outcome if outcome.is_retryable() => Failure::retry(message),
             _ => Failure::data(message),
         }

@@ -13,7 +13,7 @@ use forebay_format::{
     CheckpointBody, DecisionSet, FileRecord, FlushEntry, PlannedSegment, RECORD_INCOMPLETE, RecordKind, SegmentState,
     SegmentTable, ShardPlace, TABLE_ENTRY_BYTES, TableEntry,
 };
-use forebay_types::{DriveNumber, DriveUuid, EventKey, FileNumber, ReadOutcome, RunId, WallTime};
+use forebay_types::{DriveNumber, DriveUuid, EventKey, FileNumber, ReadOutcome, WallTime};
 
 use checkpoint::{confirm_checkpoint, newest_checkpoint};
 
@@ -315,7 +315,7 @@ impl Recovery {
             {
                 self.take_record_of_file(index, entry, place.position);
             }
-            RecordKind::Delete if key.run == RunId::FILES => {
+            RecordKind::End => {
                 found.finished.insert(key);
                 found.files.end(FileNumber(key.event.0), &mut found.segments);
             }

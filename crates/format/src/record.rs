@@ -72,11 +72,13 @@ pub enum RecordKind {
     State = 9,
     /// The sums of a sealed file.
     Sums = 10,
+    /// A file is over.
+    End = 11,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [RecordKind; 10] = [
+    pub const ALL: [RecordKind; 11] = [
         RecordKind::Fragment,
         RecordKind::Reject,
         RecordKind::Accept,
@@ -87,6 +89,7 @@ impl RecordKind {
         RecordKind::Hole,
         RecordKind::State,
         RecordKind::Sums,
+        RecordKind::End,
     ];
 
     /// Whether records of this kind have bytes of their own.
@@ -94,7 +97,7 @@ impl RecordKind {
         matches!(self, RecordKind::Fragment | RecordKind::Event | RecordKind::Piece)
     }
 
-    /// Whether records of this kind speak of a file.
+    /// Whether records of this kind say how a file is: an end is no such.
     pub const fn is_of_file(self) -> bool {
         matches!(self, RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums)
     }
@@ -104,7 +107,7 @@ impl RecordKind {
         match self {
             RecordKind::Piece => RECORD_APPENDED,
             RecordKind::State => RECORD_SEALED,
-            RecordKind::Hole | RecordKind::Sums => 0,
+            RecordKind::Hole | RecordKind::Sums | RecordKind::End => 0,
             _ => RECORD_INCOMPLETE,
         }
     }

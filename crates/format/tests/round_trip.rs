@@ -25,7 +25,7 @@ fn any_record(data_bytes: u32) -> impl Strategy<Value = TableEntry> {
         .prop_map(|(kind, flag, expected, run, event, source, crc, (offset_units, bytes))| {
             let entry = TableEntry {
                 kind: if kind == RecordKind::Event && bytes < 28 { RecordKind::Fragment } else { kind },
-                flags: u8::from(flag),
+                flags: u8::from(flag && kind != RecordKind::End),
                 expected,
                 run: RunId(run),
                 event: EventId(event),

@@ -132,7 +132,7 @@ fn tables_of_flushes() {
         let bytes = patched(&table, &[(at, value)]);
         FlushHeader { table_crc: crc32c(&bytes), ..header.clone() }.decode_table(&bytes)
     };
-    expect(record(32, &[11]), "a record of kind 11");
+    expect(record(32, &[12]), "a record of kind 12");
     // An event in one record: it has fragments, and room for their directory.
     expect(record(32, &[6]), "an event that is one record has fragments");
     let event = |fragments: u32| {

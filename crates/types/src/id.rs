@@ -58,7 +58,7 @@ number!(
 );
 
 impl RunId {
-    /// Under this run stand the numbers of files wherever those of events stand: no fragment is of it.
+    /// Under this run stand the numbers of files wherever those of events stand. A store that has files takes no fragments of it.
     pub const FILES: RunId = RunId(u32::MAX);
 }
 

@@ -61,8 +61,6 @@ coded!(
         IndexFull = 7, "index full: the configured index memory is used up; keep the fragment and try again";
         /// The store is open for reading alone.
         ReadOnly = 8, "read-only: the store was started read-only";
-        /// The run has a number that no run of a detector has.
-        RunIsKept = 9, "run 4294967295 is kept for files: give the run another number";
     }
 );
 

@@ -177,7 +177,7 @@ impl Lane {
     fn effect_of(&self, record: &TableEntry) -> Effect {
         let streams = StreamSet::of_record(record);
         match record.kind {
-            RecordKind::Reject | RecordKind::Delete => Effect::Finishes,
+            RecordKind::Reject | RecordKind::Delete | RecordKind::End => Effect::Finishes,
             RecordKind::Accept => Effect::Keeps(DecisionSet {
                 accepted: streams.bits(),
                 released: 0,

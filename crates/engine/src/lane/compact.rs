@@ -391,7 +391,7 @@ impl Lane {
             RecordKind::Accept | RecordKind::Release => {
                 self.accepted.get(key).is_some_and(|accepted| accepted.records().any(|at| at == segment))
             }
-            RecordKind::Reject | RecordKind::Delete => false,
+            RecordKind::Reject | RecordKind::Delete | RecordKind::End => false,
             RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
                 let record = FileRecord::of(entry).expect("its kind is of a file");
                 let position = span.position.saturating_add(entry.offset_units);

@@ -1,7 +1,7 @@
 //! What happens when a flush is on stable media: acknowledgements, decisions that take effect, events that are complete.
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind, RowGeometry, TableEntry};
-use forebay_types::{DecideOutcome, DriveNumber, EventKey, FileNumber, RunId};
+use forebay_types::{DecideOutcome, DriveNumber, EventKey, FileNumber};
 
 use super::Lane;
 use super::compact::copied_from;
@@ -149,7 +149,7 @@ impl Lane {
                 self.counters.events_incomplete += u64::from(incomplete);
                 self.finish_event(key, EventEnd::Rejected);
             }
-            RecordKind::Delete if key.run == RunId::FILES => self.finish_event(key, EventEnd::Deleted),
+            RecordKind::End => self.file_is_over(FileNumber(key.event.0)),
             RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
                 unreachable!("records of files take effect by another way")
             }
@@ -164,10 +164,6 @@ impl Lane {
     fn finish_event(&mut self, key: EventKey, end: EventEnd) {
         self.carried.remove(key);
         self.finished.insert(key);
-        if key.run == RunId::FILES {
-            self.losses.known.forget_file(FileNumber(key.event.0));
-            return self.file_is_over(FileNumber(key.event.0));
-        }
         self.ends.insert(key, end);
         self.losses.known.forget_event(key);
         if let Some(event) = bury_event(key, &mut self.index, &mut self.accepted, &mut self.segments) {

@@ -333,7 +333,7 @@ impl Lane {
         }
         let key = file.key();
         let record = NewRecord {
-            kind: RecordKind::Delete,
+            kind: RecordKind::End,
             flags: 0,
             expected: 0,
             run: key.run,
@@ -379,6 +379,8 @@ impl Lane {
 
     /// A file is over.
     pub(super) fn file_is_over(&mut self, file: FileNumber) {
+        self.finished.insert(file.key());
+        self.losses.known.forget_file(file);
         self.files.end(file, &mut self.segments);
         self.open_files.files.remove(&file);
         self.summing.forget(file);

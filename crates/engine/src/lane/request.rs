@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind};
-use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunId, StreamName, Verdict, crc32c};
+use forebay_types::{DecideOutcome, EventKey, PutOutcome, StreamName, Verdict, crc32c};
 
 use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
@@ -31,9 +31,6 @@ impl Lane {
                 return Admission::Done(PutOutcome::Unavailable);
             }
             State::Recovering(_) | State::Preparing => return Admission::Busy,
-        }
-        if put.id.run == RunId::FILES {
-            return Admission::Done(PutOutcome::RunIsKept);
         }
         if payload.len() > self.config.geometry.fragment_bytes_max as usize {
             return Admission::Done(PutOutcome::TooLarge);

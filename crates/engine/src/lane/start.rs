@@ -231,7 +231,7 @@ impl Lane {
                     Some(accepted) => !accepted.released.covers(streams),
                     None => seen.contains(&(key, RecordKind::Accept as u8, 0)),
                 },
-                RecordKind::Reject | RecordKind::Delete => true,
+                RecordKind::Reject | RecordKind::Delete | RecordKind::End => true,
                 // Its version says what it counts beside what is here.
                 RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
                     let place = (record.expected, record.source);
