@@ -151,10 +151,12 @@ impl Writing {
         }
     }
 
-    /// Memory in use, about.
-    pub(crate) fn bytes(&self) -> usize {
-        tree_bytes(self.written.len(), size_of::<(u64, (u64, WriterNumber))>())
+    /// Ranges that are kept apart, each about so many bytes of memory.
+    pub(crate) fn ranges(&self) -> usize {
+        self.written.len()
     }
+
+    pub(crate) const RANGE_BYTES: usize = tree_bytes(100, size_of::<(u64, (u64, WriterNumber))>()) / 100;
 }
 
 #[cfg(test)]

@@ -29,17 +29,32 @@ const VERSIONS_KEPT: u32 = 1 << 20;
 #[derive(Default)]
 pub(super) struct OpenFiles {
     files: BTreeMap<FileNumber, Writing>,
+    /// Of all of them: each put asks what memory they take.
+    ranges: usize,
 }
 
 impl OpenFiles {
     /// Memory in use, about.
     pub(super) fn bytes(&self) -> usize {
-        self.files.values().map(|writing| size_of::<Writing>() + writing.bytes()).sum()
+        self.files.len() * 2 * size_of::<(FileNumber, Writing)>() + self.ranges * Writing::RANGE_BYTES
+    }
+
+    /// Changes what is kept of who wrote what.
+    fn change_ranges(&mut self, file: FileNumber, change: impl FnOnce(&mut Writing)) {
+        if let Some(writing) = self.files.get_mut(&file) {
+            let before = writing.ranges();
+            change(writing);
+            self.ranges = self.ranges + writing.ranges() - before;
+        }
+    }
+
+    fn remove(&mut self, file: FileNumber) {
+        self.ranges -= self.files.remove(&file).map_or(0, |writing| writing.ranges());
     }
 
     fn drop_idle(&mut self, file: FileNumber) {
         if self.files.get(&file).is_some_and(Writing::is_idle) {
-            self.files.remove(&file);
+            self.remove(file);
         }
     }
 }
@@ -78,9 +93,7 @@ impl Lane {
 
     /// A writer is done, or was taken for dead: what it wrote may be written over.
     pub fn close_file(&mut self, file: FileNumber, writer: WriterNumber) {
-        if let Some(writing) = self.open_files.files.get_mut(&file) {
-            writing.close(writer);
-        }
+        self.open_files.change_ranges(file, |writing| writing.close(writer));
         self.open_files.drop_idle(file);
     }
 
@@ -138,8 +151,8 @@ impl Lane {
             Err(Refusal::Busy) => return FileAdmission::Busy,
             Err(refusal) => return FileAdmission::Done(outcome_of(refusal)),
         }
+        self.open_files.change_ranges(file, |writing| writing.wrote(start..start + bytes, write.writer));
         let writing = self.open_files.files.get_mut(&file).expect("looked at above");
-        writing.wrote(start..start + bytes, write.writer);
         match &mut writing.sums {
             Some(sums) if sums.bytes == start => sums.add(payload, write.crc),
             sums => *sums = None,
@@ -173,7 +186,7 @@ impl Lane {
         if writing.is_anothers(&(start..end), write.writer) {
             return Err(FileOutcome::Conflict);
         }
-        if self.index_is_full(self.files.get(write.file).is_some()) {
+        if self.index_is_full(|| self.files.get(write.file).is_some()) {
             return Err(FileOutcome::IndexFull);
         }
         Ok(())
@@ -382,7 +395,7 @@ impl Lane {
         self.finished.insert(file.key());
         self.losses.known.forget_file(file);
         self.files.end(file, &mut self.segments);
-        self.open_files.files.remove(&file);
+        self.open_files.remove(file);
         self.summing.forget(file);
     }
 }

@@ -42,7 +42,7 @@ impl Lane {
         if let Some(admission) = self.put_known(token, put, payload) {
             return admission;
         }
-        if self.index_is_full(self.index.event(put.id.key()).is_some()) {
+        if self.index_is_full(|| self.index.event(put.id.key()).is_some()) {
             self.counters.puts_index_full += 1;
             return Admission::Done(PutOutcome::IndexFull);
         }
@@ -137,14 +137,14 @@ impl Lane {
 
     /// Whether a further fragment, or piece of a file, would break a bound: of memory, or of what a checkpoint can hold when every event and file here has left a
     /// range of its own behind.
-    pub(super) fn index_is_full(&self, is_known: bool) -> bool {
+    pub(super) fn index_is_full(&self, is_known: impl FnOnce() -> bool) -> bool {
         if self.index_bytes() >= self.config.index_bytes {
             return true;
         }
         // A run has a head among the finished events and one among the decisions.
         let runs = self.finished.run_count() + 2 * self.index.run_count();
         let ranges = (self.finished.ranges() + runs + self.files.len()) as u64 + self.index.events();
-        ranges >= self.ranges_max() && !is_known
+        ranges >= self.ranges_max() && !is_known()
     }
 
     fn enter_fragment(&mut self, record: &NewRecord, segment: SegmentIndex, position: u32, bytes: usize) {
