@@ -2,8 +2,8 @@
 #![no_main]
 
 use forebay_fuzz::{Parts, bounded, padded, put_u32};
-use forebay_names::{Kind, Loader, Names, NewNode, Rename, SetAttributes};
-use forebay_types::crc32c;
+use forebay_names::{Loader, Names, Rename};
+use forebay_types::{NewNode, NodeKind, SetAttributes, crc32c};
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes of a frame before its parts.
@@ -12,11 +12,11 @@ const HEAD_BYTES: usize = 8;
 /// Asks for everything, and changes something everywhere.
 fn ask(mut names: Names) {
     let numbers: Vec<_> = names.numbers().collect();
-    let file = NewNode { kind: Kind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
+    let file = NewNode { kind: NodeKind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
     for (number, kind) in &numbers {
         assert_eq!(names.node(*number).expect("it is listed").found.kind, *kind);
         let _ = names.set(*number, SetAttributes::default(), 1);
-        if *kind != Kind::Directory {
+        if *kind != NodeKind::Directory {
             continue;
         }
         for entry in names.list(*number, None, 100).expect("a directory").found {

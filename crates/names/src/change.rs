@@ -2,9 +2,7 @@
 //!
 //! A frame is one change: all of its parts count, or none. They are absolute, so that a change may be met twice, or be in a snapshot already.
 
-use forebay_types::{FileNumber, crc32c};
-
-use crate::node::{Attributes, Kind, NAME_BYTES_MAX, TARGET_BYTES_MAX};
+use forebay_types::{Attributes, FileNumber, NAME_BYTES_MAX, NodeKind, TARGET_BYTES_MAX, crc32c};
 
 /// The longest frame, its head included.
 pub const FRAME_BYTES_MAX: usize = 1 << 16;
@@ -16,7 +14,7 @@ const HEAD_BYTES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// What a number stands for, but for the entries of a directory.
-    Node { number: FileNumber, kind: Kind, attributes: Attributes, device: u64, target: Box<[u8]> },
+    Node { number: FileNumber, kind: NodeKind, attributes: Attributes, device: u64, target: Box<[u8]> },
     /// Nothing stands for a number any more.
     NoNode { number: FileNumber },
     /// A name in a directory stands for a number.
@@ -95,7 +93,7 @@ fn encode_part(part: &Part, into: &mut Vec<u8>) {
     };
     match part {
         Part::Node { number, kind, attributes, device, target } => {
-            into.extend([tag::NODE, *kind as u8]);
+            into.extend([tag::NODE, kind.code()]);
             into.extend(attributes.mode.to_le_bytes());
             into.extend(attributes.owner.to_le_bytes());
             into.extend(attributes.group.to_le_bytes());
@@ -233,7 +231,7 @@ fn decode_part(fields: &mut Fields<'_>) -> Result<Part, JournalError> {
     Ok(match tag {
         tag::NODE => {
             let [kind] = fields.array()?;
-            let Some(kind) = Kind::ALL.into_iter().find(|known| *known as u8 == kind) else {
+            let Some(kind) = NodeKind::from_code(kind) else {
                 return fields.malformed("a kind that is not known");
             };
             let (mode, owner, group) = (fields.u16()?, fields.u32()?, fields.u32()?);
@@ -273,7 +271,7 @@ mod tests {
             written_unix_ns: w,
             accessed_unix_ns: a,
         });
-        let node = (number(), prop::sample::select(Kind::ALL.to_vec()), attributes, any::<u64>(), name.clone());
+        let node = (number(), prop::sample::select(NodeKind::ALL.to_vec()), attributes, any::<u64>(), name.clone());
         prop_oneof![
             node.prop_map(|(number, kind, attributes, device, target)| Part::Node {
                 number,

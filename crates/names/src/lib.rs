@@ -20,6 +20,5 @@ mod tests;
 pub use change::{FRAME_BYTES_MAX, JournalError};
 pub use error::NamesError;
 pub use load::{Loader, Loss};
-pub use names::{Done, Entry, Found, Made, Names, Output, Rename, SetAttributes};
-pub use node::{Attributes, Kind, NAME_BYTES_MAX, NewNode, NodeView, TARGET_BYTES_MAX};
+pub use names::{Done, Entry, Found, Made, Names, Output, Rename};
 pub use numbers::{KEPT_ORDINALS, ROOT_ORDINAL, journal_number, root_number, snapshot_number};

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{FileNumber, NumberMap};
+use forebay_types::{Attributes, FileNumber, NodeKind, NumberMap};
 
 use crate::change::{JournalError, Part, decode_frame};
 use crate::names::Names;
-use crate::node::{Attributes, Content, Kind, Node};
+use crate::node::{Content, Node};
 use crate::numbers::{Numbers, journal_number, root_number};
 
 /// Something that does not fit together: a part of a snapshot or a journal is missing, or a program was wrong.
@@ -26,12 +26,12 @@ pub enum Loss {
         /// The number.
         number: FileNumber,
         /// What it is.
-        kind: Kind,
+        kind: NodeKind,
     },
 }
 
 struct RawNode {
-    kind: Kind,
+    kind: NodeKind,
     attributes: Attributes,
     device: u64,
     target: Box<[u8]>,
@@ -134,14 +134,14 @@ impl Loader {
         }
         let new_root = || Names::new(lanes).nodes.remove(root).expect("it has a root");
         let there = nodes.get_or_insert_with(root, new_root);
-        if there.kind() != Kind::Directory {
+        if there.kind() != NodeKind::Directory {
             losses.push(Loss::Nameless { number: root, kind: there.kind() });
             *there = new_root();
         }
         there.directory_mut().expect("made sure of above").parent = root;
         there.names = 1;
         for ((directory, name), number) in self.entries {
-            let of = nodes.get(number).map(|node| (node.kind() == Kind::Directory, node.names));
+            let of = nodes.get(number).map(|node| (node.kind() == NodeKind::Directory, node.names));
             let into = nodes.get_mut(directory).and_then(|node| node.directory_mut().ok());
             let (Some((is_directory, others)), Some(into)) = (of, into) else {
                 losses.push(Loss::Entry { directory, name, number });
@@ -187,9 +187,9 @@ impl RawNode {
     fn into_node(self) -> Node {
         let RawNode { kind, attributes, device, target } = self;
         let content = match kind {
-            Kind::File => Content::File,
-            Kind::Directory => Content::Directory(Box::default()),
-            Kind::Link => Content::Link(target),
+            NodeKind::File => Content::File,
+            NodeKind::Directory => Content::Directory(Box::default()),
+            NodeKind::Link => Content::Link(target),
             kind => Content::Special(kind, device),
         };
         Node { attributes, names: 0, content }

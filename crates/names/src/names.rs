@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use forebay_types::{FileNumber, NumberMap};
+use forebay_types::{Attributes, FileNumber, NewNode, NodeKind, NodeView, NumberMap, SetAttributes, TARGET_BYTES_MAX};
 
 use crate::NamesError;
 use crate::change::{Part, encode_frame};
-use crate::node::{Attributes, Content, Directory, Kind, NewNode, Node, NodeView, TARGET_BYTES_MAX, check_name};
+use crate::node::{Content, Directory, Node, check_name};
 use crate::numbers::{Numbers, root_number};
 use crate::snapshot::Walk;
 
@@ -67,7 +67,7 @@ pub struct Entry {
     /// What it stands for.
     pub number: FileNumber,
     /// What that is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// A name that becomes another one.
@@ -83,21 +83,6 @@ pub struct Rename<'a> {
     pub to: &'a [u8],
     /// What has that name already gives way.
     pub replace: bool,
-}
-
-/// Attributes that are to change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetAttributes {
-    /// Permissions.
-    pub mode: Option<u16>,
-    /// Whose it is.
-    pub owner: Option<u32>,
-    /// And which group's.
-    pub group: Option<u32>,
-    /// When its content changed last.
-    pub written_unix_ns: Option<i64>,
-    /// When it was read last.
-    pub accessed_unix_ns: Option<i64>,
 }
 
 /// The name space of a store.
@@ -182,7 +167,7 @@ impl Names {
     }
 
     /// Everything that has a name, with its number, ascending.
-    pub fn numbers(&self) -> impl Iterator<Item = (FileNumber, Kind)> + '_ {
+    pub fn numbers(&self) -> impl Iterator<Item = (FileNumber, NodeKind)> + '_ {
         let named = self.nodes.iter().filter(|(_, node)| node.names > 0);
         named.map(|(number, node)| (number, node.kind()))
     }
@@ -314,12 +299,12 @@ impl Names {
         }
         let number = self.numbers.take().ok_or(NamesError::NoNumbers)?;
         let content = match new.kind {
-            Kind::File => Content::File,
-            Kind::Directory => {
+            NodeKind::File => Content::File,
+            NodeKind::Directory => {
                 self.count_directory(directory)?;
                 Content::Directory(Box::new(Directory { parent: directory, ..Directory::default() }))
             }
-            Kind::Link => Content::Link(new.target.as_slice().into()),
+            NodeKind::Link => Content::Link(new.target.as_slice().into()),
             kind => Content::Special(kind, new.device),
         };
         self.numbers.was_given(number);
@@ -369,7 +354,7 @@ impl Names {
         now_unix_ns: i64,
     ) -> Result<Done, NamesError> {
         let node = self.get(number)?;
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             return Err(NamesError::IsDirectory);
         }
         if self.directory(directory, name)?.entries.contains_key(name) {
@@ -394,7 +379,7 @@ impl Names {
     /// [`NamesError::IsDirectory`], and those of [`Names::lookup`].
     pub fn remove(&mut self, directory: FileNumber, name: &[u8], now_unix_ns: i64) -> Result<Done, NamesError> {
         let number = self.entry(directory, name)?;
-        if self.node_of(number).kind() == Kind::Directory {
+        if self.node_of(number).kind() == NodeKind::Directory {
             return Err(NamesError::IsDirectory);
         }
         self.entries(directory, now_unix_ns).remove(name);
@@ -446,7 +431,7 @@ impl Names {
         let Rename { from_directory, from, to_directory, to, replace } = rename;
         let number = self.entry(from_directory, from)?;
         let there = self.directory(to_directory, to)?.entries.get(to).copied();
-        let is_directory = self.node_of(number).kind() == Kind::Directory;
+        let is_directory = self.node_of(number).kind() == NodeKind::Directory;
         if is_directory && self.is_in(to_directory, number) {
             return Err(NamesError::IntoItself);
         }
@@ -459,7 +444,7 @@ impl Names {
             }
             self.may_give_way(there, is_directory)?;
         }
-        let replaces_directory = there.is_some_and(|there| self.node_of(there).kind() == Kind::Directory);
+        let replaces_directory = there.is_some_and(|there| self.node_of(there).kind() == NodeKind::Directory);
         if is_directory {
             if !replaces_directory {
                 self.count_directory(to_directory)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use forebay_types::FileNumber;
+use forebay_types::{FileNumber, NewNode, NodeKind, NodeView, SetAttributes};
 
 /// What stands in journals and snapshots, as a driver keeps it.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ fn tree(names: &Names) -> BTreeMap<String, (FileNumber, NodeView)> {
                 let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
                 let (number, view) = names.lookup(at, &entry.name).expect("it is listed").found;
                 assert_eq!((number, view.kind), (entry.number, entry.kind));
-                if entry.kind == Kind::Directory {
+                if entry.kind == NodeKind::Directory {
                     assert_eq!(names.parent(number), Ok(at));
                     walk(names, number, &path, into);
                 }
@@ -74,7 +74,7 @@ fn tree(names: &Names) -> BTreeMap<String, (FileNumber, NodeView)> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Make(usize, usize, Kind),
+    Make(usize, usize, NodeKind),
     Link(usize, usize, usize),
     Remove(usize, usize),
     RemoveDirectory(usize, usize),
@@ -88,7 +88,13 @@ const NAMES: [&[u8]; 4] = [b"a", b"bb", b"\xff\xfe", b"d d"];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (some, name) = (0..64usize, 0..NAMES.len());
-    let kind = prop::sample::select(vec![Kind::File, Kind::Directory, Kind::Directory, Kind::Link, Kind::BlockDevice]);
+    let kind = prop::sample::select(vec![
+        NodeKind::File,
+        NodeKind::Directory,
+        NodeKind::Directory,
+        NodeKind::Link,
+        NodeKind::BlockDevice,
+    ]);
     let step = prop_oneof![
         6 => (some.clone(), name.clone(), kind).prop_map(|(at, name, kind)| Step::Make(at, name, kind)),
         2 => (some.clone(), some.clone(), name.clone()).prop_map(|(of, at, name)| Step::Link(of, at, name)),
@@ -107,7 +113,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Clone, Default)]
 struct Model {
     directories: BTreeMap<FileNumber, BTreeMap<Vec<u8>, FileNumber>>,
-    kinds: BTreeMap<FileNumber, Kind>,
+    kinds: BTreeMap<FileNumber, NodeKind>,
 }
 
 impl Model {
@@ -138,7 +144,7 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
     let root = names.root();
     let mut model = Model::default();
     model.directories.insert(root, BTreeMap::new());
-    model.kinds.insert(root, Kind::Directory);
+    model.kinds.insert(root, NodeKind::Directory);
     // Numbers that had names, too: they are asked for as any.
     let mut all = vec![root];
     let mut now = 0;
@@ -148,7 +154,7 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
         match *step {
             Step::Make(at, name, kind) => {
                 let (at, name) = (some(at), NAMES[name]);
-                let target = if kind == Kind::Link { b"x/y".to_vec() } else { Vec::new() };
+                let target = if kind == NodeKind::Link { b"x/y".to_vec() } else { Vec::new() };
                 let new = NewNode { kind, mode: 0o644, owner: 1, group: 2, device: 7, target };
                 let made = names.make(at, name, &new, now);
                 match model.directories.get(&at) {
@@ -160,7 +166,7 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
                     assert!(!all.contains(&made.number), "numbers are given once");
                     all.push(made.number);
                     model.kinds.insert(made.number, kind);
-                    if kind == Kind::Directory {
+                    if kind == NodeKind::Directory {
                         model.directories.insert(made.number, BTreeMap::new());
                     }
                     let entries = model.directories.get_mut(&at).expect("it was made there");
@@ -170,7 +176,7 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
             Step::Link(of, at, name) => {
                 let (of, at, name) = (some(of), some(at), NAMES[name]);
                 let done = names.link(of, at, name, now);
-                let may = model.kinds.get(&of).is_some_and(|kind| *kind != Kind::Directory)
+                let may = model.kinds.get(&of).is_some_and(|kind| *kind != NodeKind::Directory)
                     && model.directories.get(&at).is_some_and(|entries| !entries.contains_key(name));
                 assert_eq!(done.is_ok(), may, "{done:?}");
                 if may {
@@ -181,7 +187,7 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
                 let (at, name) = (some(at), NAMES[name]);
                 let done = names.remove(at, name, now);
                 let there = model.directories.get(&at).and_then(|entries| entries.get(name)).copied();
-                let may = there.filter(|of| model.kinds[of] != Kind::Directory);
+                let may = there.filter(|of| model.kinds[of] != NodeKind::Directory);
                 assert_eq!(done.is_ok(), may.is_some(), "{done:?}");
                 if let Some(of) = may {
                     model.directories.get_mut(&at).expect("it is there").remove(name);
@@ -205,7 +211,7 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
                 let done = names.rename(rename, now);
                 let of = model.directories.get(&at).and_then(|entries| entries.get(from)).copied();
                 let there = model.directories.get(&into).and_then(|entries| entries.get(to)).copied();
-                let is_directory = |of: &FileNumber| model.kinds[of] == Kind::Directory;
+                let is_directory = |of: &FileNumber| model.kinds[of] == NodeKind::Directory;
                 let gives_way = |of: &FileNumber, there: &FileNumber| {
                     there == of
                         || is_directory(of) == is_directory(there)
@@ -253,7 +259,7 @@ proptest! {
             for (number, view) in tree.values() {
                 assert_eq!(view.kind, model.kinds[number]);
                 let links = match model.directories.get(number) {
-                    Some(entries) => 2 + entries.values().filter(|of| model.kinds[of] == Kind::Directory).count(),
+                    Some(entries) => 2 + entries.values().filter(|of| model.kinds[of] == NodeKind::Directory).count(),
                     None => model.names_of(*number),
                 };
                 assert_eq!(view.links as usize, links);
@@ -272,7 +278,7 @@ proptest! {
             assert_eq!(tree(&again), tree(names));
             // It gives no number twice either.
             let mut known: Vec<FileNumber> = tree(names).values().map(|(number, _)| *number).collect();
-            let new = NewNode { kind: Kind::File, mode: 0, owner: 0, group: 0, device: 0, target: Vec::new() };
+            let new = NewNode { kind: NodeKind::File, mode: 0, owner: 0, group: 0, device: 0, target: Vec::new() };
             for at in 0..3u8 {
                 let made = again.make(again.root(), &[b'n', b'0' + at], &new, 1).expect("nobody has such a name").number;
                 assert!(!known.contains(&made));
@@ -286,7 +292,7 @@ proptest! {
 fn what_is_no_name_is_refused() {
     let mut names = Names::new(2);
     let root = names.root();
-    let file = NewNode { kind: Kind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
+    let file = NewNode { kind: NodeKind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
     for name in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
         assert_eq!(names.make(root, name, &file, 1), Err(NamesError::BadName), "{name:?}");
         assert_eq!(names.lookup(root, name).map(drop), Err(NamesError::BadName));
@@ -294,7 +300,7 @@ fn what_is_no_name_is_refused() {
     assert_eq!(names.make(root, &[b'x'; 256], &file, 1), Err(NamesError::TooLong));
     let made = names.make(root, &[0xFF; 255], &file, 1).expect("255 bytes that are no text are a name");
     assert_eq!(names.make(made.number, b"a", &file, 1), Err(NamesError::NotDirectory));
-    let link = NewNode { kind: Kind::Link, target: vec![b'a'; 4096], ..file.clone() };
+    let link = NewNode { kind: NodeKind::Link, target: vec![b'a'; 4096], ..file.clone() };
     assert_eq!(names.make(root, b"link", &link, 1), Err(NamesError::TooLong));
     assert_eq!(names.make(FileNumber(12345), b"a", &file, 1), Err(NamesError::NotFound));
     let rename = Rename { from_directory: root, from: &[0xFF; 255], to_directory: root, to: b"..", replace: true };
@@ -305,7 +311,7 @@ fn what_is_no_name_is_refused() {
 fn what_is_not_durable_is_not_told_before_it_is() {
     let mut names = Names::new(1);
     let root = names.root();
-    let file = NewNode { kind: Kind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
+    let file = NewNode { kind: NodeKind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
     let first = names.make(root, b"a", &file, 1).expect("made");
     assert_eq!(names.lookup(root, b"a").expect("found").stable_at, first.position);
     names.is_durable(first.position);
@@ -328,8 +334,9 @@ fn a_part_of_a_journal_that_is_missing_is_told() {
     let mut names = Names::new(1);
     let root = names.root();
     let mut written = Vec::new();
-    let directory = NewNode { kind: Kind::Directory, mode: 0o755, owner: 0, group: 0, device: 0, target: Vec::new() };
-    let file = NewNode { kind: Kind::File, ..directory.clone() };
+    let directory =
+        NewNode { kind: NodeKind::Directory, mode: 0o755, owner: 0, group: 0, device: 0, target: Vec::new() };
+    let file = NewNode { kind: NodeKind::File, ..directory.clone() };
     let mut frame = |names: &mut Names| match names.next_output() {
         Some(Output::Journal { bytes, .. }) => written.push(bytes),
         other => panic!("{other:?}"),
@@ -347,7 +354,7 @@ fn a_part_of_a_journal_that_is_missing_is_told() {
     assert_eq!(loader.read(&written[3]), Ok(written[3].len()));
     let (names, losses) = loader.finish(0);
     // The directory's own part came with the entry; its name did not, so that nothing in it can be reached.
-    let lost = [(made, Kind::Directory), (inside, Kind::File)];
+    let lost = [(made, NodeKind::Directory), (inside, NodeKind::File)];
     assert_eq!(losses, lost.map(|(number, kind)| Loss::Nameless { number, kind }));
     assert_eq!(names.lookup(made, b"h").map(drop), Err(NamesError::NotFound), "it has no name");
     let mut loader = Loader::new(1);

@@ -79,6 +79,26 @@ numbered!(
         Trace = 0x0011;
         /// List what is known to be lost.
         Losses = 0x0012;
+        /// Open a file.
+        FileOpen = 0x0013;
+        /// Close it.
+        FileClose = 0x0014;
+        /// Write bytes of a file.
+        FileWrite = 0x0015;
+        /// Change the length of a file, or when it was written.
+        FileSet = 0x0016;
+        /// Seal a file.
+        FileSeal = 0x0017;
+        /// Read bytes of a file.
+        FileRead = 0x0018;
+        /// Ask what is known of files.
+        FileStat = 0x0019;
+        /// Ask what a name stands for.
+        NameLookup = 0x001A;
+        /// List a directory.
+        NameList = 0x001B;
+        /// Make, remove or rename something, or change its attributes.
+        ChangeName = 0x001C;
         /// Answers Hello.
         HelloReply = 0x8001;
         /// Answers Put.
@@ -101,6 +121,16 @@ numbered!(
         StatusReply = 0x800C;
         /// Answers Ping, InjectFault, ChangeDrive and Scrub.
         Done = 0x800D;
+        /// Answers FileOpen, FileClose, FileWrite, FileSet and FileSeal.
+        FileReply = 0x8013;
+        /// Answers FileRead.
+        FileReadReply = 0x8018;
+        /// Answers FileStat.
+        FileStatReply = 0x8019;
+        /// Answers NameLookup and ChangeName.
+        NodeReply = 0x801A;
+        /// Answers NameList.
+        ListReply = 0x801B;
         /// Answers any request that could not be served as a whole; request 0 when it answers none.
         Error = 0xFFFF;
     }

@@ -29,9 +29,11 @@ pub use frame::{
 };
 pub use kind::{Class, ErrorCode, EventState, Kind};
 pub use message::{
-    Accepted, AcceptedEvent, AcceptedReply, ChangeDrive, Decide, DecideEntry, DecideReply, Delete, Done, DriveChange,
-    ErrorReply, EventLine, Get, GetEntry, GetEvent, GetEventReply, GetReply, Hello, HelloReply, InjectFault, Lease,
-    LeaseReply, LeasedEvent, Losses, Message, Ping, Put, PutEntry, PutReply, Release, RunInfo, Runs, RunsReply, Scrub,
+    Accepted, AcceptedEvent, AcceptedReply, ChangeDrive, ChangeName, Decide, DecideEntry, DecideReply, Delete, Done,
+    DriveChange, ErrorReply, EventLine, FileClose, FileInfo, FileOpen, FileRead, FileReadReply, FileReply, FileSeal,
+    FileSet, FileStat, FileStatReply, FileWrite, Get, GetEntry, GetEvent, GetEventReply, GetReply, Hello, HelloReply,
+    InjectFault, Lease, LeaseReply, LeasedEvent, ListReply, Losses, Message, NameChange, NameEntry, NameList,
+    NameLookup, Node, NodeReply, Opener, Ping, Put, PutEntry, PutReply, Release, RunInfo, Runs, RunsReply, Scrub,
     SourceEntry, Status, StatusReply, StreamInfo, Streams, StreamsReply, Trace, decide_from_verdicts,
     encode_get_event_reply, encode_get_reply, encode_put, get_event_table, get_reply_table, put_table,
 };

@@ -1,8 +1,9 @@
 //! Every limit of the protocol.
 
+use forebay_types::NAME_BYTES_MAX;
 use forebay_types::limits::{BATCH_RECORDS_MAX, FRAGMENT_BYTES_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
 
-use crate::message::{LEASED_EVENT_BYTES, PUT_ENTRY_BYTES, RUN_INFO_BYTES};
+use crate::message::{FILE_INFO_BYTES, LEASED_EVENT_BYTES, PUT_ENTRY_BYTES, RUN_INFO_BYTES};
 
 /// The table of a frame.
 pub const FRAME_TABLE_BYTES_MAX: usize = 1 << 20;
@@ -28,6 +29,14 @@ pub const LEASE_MS_MIN: u32 = 100;
 /// The longest lease: the events of a filter that died come back when it ends.
 pub const LEASE_MS_MAX: u32 = 3_600_000;
 
+/// Files of which one request asks what is known.
+pub const FILES_MAX: usize = 4096;
+
+/// Names of a directory that one reply lists.
+pub const NAMES_MAX: usize = 3072;
+
+const _: () = assert!(8 + FILES_MAX * FILE_INFO_BYTES <= FRAME_TABLE_BYTES_MAX);
+const _: () = assert!(8 + NAMES_MAX * (10 + NAME_BYTES_MAX) <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * PUT_ENTRY_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(16 + BATCH_RECORDS_MAX * LEASED_EVENT_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * RUN_INFO_BYTES <= FRAME_TABLE_BYTES_MAX);

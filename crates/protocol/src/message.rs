@@ -3,11 +3,13 @@
 mod control;
 mod decide;
 mod event;
+mod file;
 mod fragments;
 mod get;
 mod greeting;
 mod hand_out;
 mod list;
+mod name;
 mod put;
 
 pub use control::{
@@ -15,12 +17,18 @@ pub use control::{
 };
 pub use decide::{Decide, DecideEntry, DecideReply, Delete, Release, decide_from_verdicts};
 pub use event::{EventLine, GetEvent, GetEventReply, SourceEntry, encode_get_event_reply, get_event_table};
+pub(crate) use file::FILE_INFO_BYTES;
+pub use file::{
+    FileClose, FileInfo, FileOpen, FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat, FileStatReply,
+    FileWrite, Opener,
+};
 pub use get::{Get, GetEntry, GetReply, encode_get_reply, get_reply_table};
 pub use greeting::{Hello, HelloReply};
 pub(crate) use hand_out::LEASED_EVENT_BYTES;
 pub use hand_out::{Accepted, AcceptedEvent, AcceptedReply, Lease, LeaseReply, LeasedEvent};
 pub(crate) use list::RUN_INFO_BYTES;
 pub use list::{RunInfo, Runs, RunsReply, StreamInfo, Streams, StreamsReply};
+pub use name::{ChangeName, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply};
 pub(crate) use put::PUT_ENTRY_BYTES;
 pub use put::{Put, PutEntry, PutReply, encode_put, put_table};
 
@@ -30,7 +38,7 @@ use crate::kind::Kind;
 use crate::wire::no_payload;
 
 /// A message that owns what it says. Those that carry fragments are views instead: [`Put`],
-/// [`GetReply`], [`GetEventReply`].
+/// [`GetReply`], [`GetEventReply`]; those that carry bytes of files have them beside: [`FileWrite`], [`FileReadReply`].
 pub trait Message: Sized {
     /// The kind of its frames.
     const KIND: Kind;

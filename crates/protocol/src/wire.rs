@@ -47,6 +47,10 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    pub(crate) fn i64(&mut self) -> Result<i64, FrameError> {
+        self.array().map(i64::from_le_bytes)
+    }
+
     /// An event: run, reserved, event.
     pub(crate) fn key(&mut self) -> Result<EventKey, FrameError> {
         let run = self.u32()?;
@@ -124,6 +128,10 @@ pub(crate) trait Write {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);
     fn put_u64(&mut self, value: u64);
+
+    fn put_i64(&mut self, value: i64) {
+        self.put_u64(value.cast_unsigned());
+    }
 
     fn put_key(&mut self, key: EventKey) {
         self.put_u32(key.run.0);

@@ -6,6 +6,7 @@
 mod checksum;
 mod id;
 pub mod limits;
+mod node;
 mod number_map;
 mod outcome;
 pub mod placement;
@@ -15,6 +16,9 @@ pub use checksum::{Adler32, Crc32c, crc32c, crc32c_of_both};
 pub use id::{
     DriveNumber, DriveUuid, EventId, EventKey, FileNumber, FragmentId, ParseIdError, RunId, SourceId, StoreUuid,
 };
+pub use node::{Attributes, NAME_BYTES_MAX, NewNode, NodeKind, NodeView, SetAttributes, TARGET_BYTES_MAX};
 pub use number_map::NumberMap;
-pub use outcome::{DecideOutcome, FileOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict};
+pub use outcome::{
+    DecideOutcome, FileOutcome, NameOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict,
+};
 pub use time::{Time, WallTime};

@@ -94,6 +94,42 @@ coded!(
     }
 );
 
+coded!(
+    /// What became of what was asked of a name. Whatever is not done has changed nothing.
+    NameOutcome {
+        /// Durable, or found.
+        Done = 0, "done";
+        /// There is no such name, or no such number.
+        NotFound = 1, "there is no such file or directory";
+        /// The name is taken.
+        Exists = 2, "the name is taken";
+        /// Something else stands where a directory must.
+        NotDirectory = 3, "it is not a directory";
+        /// A directory stands where none may.
+        IsDirectory = 4, "it is a directory";
+        /// The directory has entries.
+        NotEmpty = 5, "the directory is not empty";
+        /// A name is empty, `.` or `..`, or has a `/` or a zero byte in it.
+        BadName = 6, "a name must not be empty, \".\" or \"..\", or have a slash or a zero byte in it";
+        /// A name has more than 255 bytes, or the target of a link more than 4095.
+        TooLong = 7, "the name is too long: names have at most 255 bytes, targets of links at most 4095";
+        /// A directory cannot become one of its own descendants.
+        IntoItself = 8, "a directory cannot be moved into itself";
+        /// More names of one file, or entries of one directory, than can be counted.
+        TooManyLinks = 9, "there are too many links";
+        /// Every number was given.
+        NoNumbers = 10, "all numbers of files were given";
+        /// No space now for the journal of names.
+        NoSpace = 11, "no space: the store is full; nothing was changed";
+        /// The memory for files and names is used up.
+        IndexFull = 12, "index full: the configured index memory is used up; nothing was changed";
+        /// Too few drives to keep what is promised.
+        Unavailable = 13, "unavailable: too few drives are up to keep the promised protection; nothing was changed";
+        /// The store is open for reading alone.
+        ReadOnly = 14, "read-only: the store was started read-only";
+    }
+);
+
 impl PutOutcome {
     /// Whether the writer may forget the fragment.
     pub const fn is_acknowledged(self) -> bool {

@@ -1,0 +1,409 @@
+//! Files: opening, writing, reading, and what is known of them. A file is named by its number, which the names give ([`super::name`]).
+
+use forebay_types::limits::{FILE_BYTES_MAX, FRAGMENT_BYTES_MAX};
+use forebay_types::{FileNumber, FileOutcome, ReadOutcome};
+
+use super::Message;
+use crate::error::FrameError;
+use crate::frame::encode_frame;
+use crate::kind::Kind;
+use crate::limits::FILES_MAX;
+use crate::wire::{Reader, Write};
+
+/// Who has a file open: a client, by a number that it made up for good, and how often it has opened the file since. What comes under an earlier opening than
+/// the newest is refused, so that no request that a client gave up changes what it did later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opener {
+    /// The client, by a number that no other has.
+    pub client: u64,
+    /// Which opening.
+    pub opening: u32,
+}
+
+/// Opens a file. While somebody has it open it stays, whatever becomes of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOpen {
+    /// The file.
+    pub file: FileNumber,
+    /// Who opens it.
+    pub by: Opener,
+    /// To be written to; else to be read.
+    pub write: bool,
+}
+
+/// A client is done with a file that it opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileClose {
+    /// The file.
+    pub file: FileNumber,
+    /// Who had it open.
+    pub by: Opener,
+}
+
+/// Changes the length of a file, or when it was written last, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSet {
+    /// The file.
+    pub file: FileNumber,
+    /// Bytes; what is cut is gone, what is added holds zeros.
+    pub length: Option<u64>,
+    /// Nanoseconds since 1970.
+    pub written_unix_ns: Option<i64>,
+}
+
+/// Seals a file: nothing of it changes any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSeal {
+    /// The file.
+    pub file: FileNumber,
+}
+
+/// Where in a file bytes are written, and which. The bytes are the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileWrite {
+    /// The file.
+    pub file: FileNumber,
+    /// Who writes, and has it open.
+    pub by: Opener,
+    /// Behind so many bytes; `None`: where it ends when they come.
+    pub start: Option<u64>,
+    /// How many.
+    pub bytes: u32,
+    /// Their CRC32C, computed where they were made.
+    pub crc: u32,
+}
+
+/// Reads bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRead {
+    /// The file.
+    pub file: FileNumber,
+    /// From behind so many bytes on.
+    pub start: u64,
+    /// At most so many, and at most [`FRAGMENT_BYTES_MAX`].
+    pub bytes: u32,
+}
+
+/// Asks what is known of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Which; at most [`FILES_MAX`].
+    pub files: Vec<FileNumber>,
+}
+
+/// What became of what was asked of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileReply {
+    /// What became of it.
+    pub outcome: FileOutcome,
+    /// Of a write that was done, where it begins.
+    pub start: u64,
+}
+
+/// What a read found. The bytes are the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileReadReply {
+    /// What it found.
+    pub outcome: ReadOutcome,
+    /// How many bytes; fewer than asked for behind the end, or before what cannot be read.
+    pub bytes: u32,
+    /// Their CRC32C.
+    pub crc: u32,
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// `Found`; `NotFound` when nothing was written to it; else why it cannot be said.
+    pub outcome: ReadOutcome,
+    /// Nothing of it changes any more.
+    pub sealed: bool,
+    /// Somebody has it open for writing.
+    pub is_written: bool,
+    /// CRC32C and adler32 of all of it, once it is sealed and they are known.
+    pub sums: Option<(u32, u32)>,
+    /// Bytes.
+    pub length: u64,
+    /// When it was written last, nanoseconds since 1970.
+    pub written_unix_ns: i64,
+}
+
+/// What is known of files, in the order of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStatReply {
+    /// Of each.
+    pub files: Vec<FileInfo>,
+}
+
+/// Bytes of a [`FileInfo`] on the wire.
+pub(crate) const FILE_INFO_BYTES: usize = 32;
+
+/// The place of a write that goes where the file ends.
+const AT_END: u64 = u64::MAX;
+
+/// No byte of a file lies behind this.
+fn check_start(reader: &Reader<'_>, start: u64) -> Result<u64, FrameError> {
+    if start > FILE_BYTES_MAX { reader.bad("place in a file", start) } else { Ok(start) }
+}
+
+fn put_opener(table: &mut Vec<u8>, by: Opener) {
+    table.put_u64(by.client);
+    table.put_u32(by.opening);
+}
+
+fn read_opener(reader: &mut Reader<'_>) -> Result<Opener, FrameError> {
+    Ok(Opener { client: reader.u64()?, opening: reader.u32()? })
+}
+
+impl Message for FileOpen {
+    const KIND: Kind = Kind::FileOpen;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u64(self.file.0);
+        put_opener(table, self.by);
+        table.put_u32(u32::from(self.write));
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let (file, by) = (FileNumber(reader.u64()?), read_opener(&mut reader)?);
+        Ok(FileOpen { file, by, write: reader.u32()? & 1 != 0 })
+    }
+}
+
+impl Message for FileClose {
+    const KIND: Kind = Kind::FileClose;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u64(self.file.0);
+        put_opener(table, self.by);
+        table.put_u32(0);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let (file, by) = (FileNumber(reader.u64()?), read_opener(&mut reader)?);
+        reader.u32()?;
+        Ok(FileClose { file, by })
+    }
+}
+
+impl Message for FileSet {
+    const KIND: Kind = Kind::FileSet;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u64(self.file.0);
+        table.put_u32(u32::from(self.length.is_some()) | u32::from(self.written_unix_ns.is_some()) << 1);
+        table.put_u32(0);
+        table.put_u64(self.length.unwrap_or(0));
+        table.put_i64(self.written_unix_ns.unwrap_or(0));
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let file = FileNumber(reader.u64()?);
+        let flags = reader.u32()?;
+        reader.u32()?;
+        let (length, written_unix_ns) = (reader.u64()?, reader.i64()?);
+        Ok(FileSet {
+            file,
+            length: (flags & 1 != 0).then_some(length),
+            written_unix_ns: (flags & 2 != 0).then_some(written_unix_ns),
+        })
+    }
+}
+
+impl Message for FileSeal {
+    const KIND: Kind = Kind::FileSeal;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u64(self.file.0);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        Ok(FileSeal { file: FileNumber(Reader::new(table, Self::KIND.name()).u64()?) })
+    }
+}
+
+impl Message for FileRead {
+    const KIND: Kind = Kind::FileRead;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u64(self.file.0);
+        table.put_u64(self.start);
+        table.put_u32(self.bytes);
+        table.put_u32(0);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let (file, start, bytes) = (FileNumber(reader.u64()?), reader.u64()?, reader.u32()?);
+        reader.u32()?;
+        if bytes as usize > FRAGMENT_BYTES_MAX {
+            return reader.bad("bytes to read", bytes);
+        }
+        Ok(FileRead { file, start: check_start(&reader, start)?, bytes })
+    }
+}
+
+impl Message for FileStat {
+    const KIND: Kind = Kind::FileStat;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        assert!(self.files.len() <= FILES_MAX, "{} files exceed a batch", self.files.len());
+        table.put_count(self.files.len());
+        table.put_u32(0);
+        self.files.iter().for_each(|file| table.put_u64(file.0));
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let count = reader.count("files", FILES_MAX)?;
+        reader.u32()?;
+        Ok(FileStat { files: reader.list(count, 8, |entry| entry.u64().map(FileNumber))? })
+    }
+}
+
+impl Message for FileReply {
+    const KIND: Kind = Kind::FileReply;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        table.put_u8(self.outcome.code());
+        table.extend_from_slice(&[0; 7]);
+        table.put_u64(self.start);
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let outcome = reader.u8()?;
+        let outcome = reader.coded("outcome", outcome, FileOutcome::from_code(outcome))?;
+        reader.take(7)?;
+        Ok(FileReply { outcome, start: reader.u64()? })
+    }
+}
+
+impl Message for FileStatReply {
+    const KIND: Kind = Kind::FileStatReply;
+
+    fn write_table(&self, table: &mut Vec<u8>) {
+        assert!(self.files.len() <= FILES_MAX, "a reply answers one batch");
+        table.put_count(self.files.len());
+        table.put_u32(0);
+        for file in &self.files {
+            let flags = u8::from(file.sealed) | u8::from(file.is_written) << 1 | u8::from(file.sums.is_some()) << 2;
+            let (crc, adler32) = file.sums.unwrap_or_default();
+            table.put_u8(file.outcome.code());
+            table.put_u8(flags);
+            table.put_u16(0);
+            table.put_u32(crc);
+            table.put_u32(adler32);
+            table.put_u32(0);
+            table.put_u64(file.length);
+            table.put_i64(file.written_unix_ns);
+        }
+    }
+
+    fn read_table(table: &[u8]) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let count = reader.count("files", FILES_MAX)?;
+        reader.u32()?;
+        let files = reader.list(count, FILE_INFO_BYTES, |entry| {
+            let outcome = entry.u8()?;
+            let outcome = entry.coded("outcome", outcome, ReadOutcome::from_code(outcome))?;
+            let flags = entry.u8()?;
+            entry.u16()?;
+            let sums = (entry.u32()?, entry.u32()?);
+            entry.u32()?;
+            Ok(FileInfo {
+                outcome,
+                sealed: flags & 1 != 0,
+                is_written: flags & 2 != 0,
+                sums: (flags & 4 != 0).then_some(sums),
+                length: entry.u64()?,
+                written_unix_ns: entry.i64()?,
+            })
+        })?;
+        Ok(FileStatReply { files })
+    }
+}
+
+impl FileWrite {
+    /// The kind of its frames.
+    pub const KIND: Kind = Kind::FileWrite;
+
+    /// Its table, for [`crate::encode_head`]; the bytes follow.
+    pub fn table(&self) -> Vec<u8> {
+        let mut table = Vec::with_capacity(40);
+        table.put_u64(self.file.0);
+        table.put_u64(self.by.client);
+        table.put_u64(self.start.unwrap_or(AT_END));
+        table.put_u32(self.by.opening);
+        table.put_u32(self.bytes);
+        table.put_u32(self.crc);
+        table.put_u32(0);
+        table
+    }
+
+    /// Appends its frame to `into`.
+    ///
+    /// # Panics
+    /// When the payload has not as many bytes as it says.
+    pub fn encode(&self, request: u64, payload: &[u8], into: &mut Vec<u8>) {
+        assert_eq!(self.bytes as usize, payload.len(), "a write says how many bytes it has");
+        encode_frame(Self::KIND, 0, request, &self.table(), &[payload], into);
+    }
+
+    /// Reads it from the table of a frame whose payload has so many bytes. The checksum is not verified here.
+    ///
+    /// # Errors
+    /// What is wrong with the table.
+    pub fn read_table(table: &[u8], payload_bytes: usize) -> Result<Self, FrameError> {
+        let message = Self::KIND.name();
+        let mut reader = Reader::new(table, message);
+        let (file, client, start) = (FileNumber(reader.u64()?), reader.u64()?, reader.u64()?);
+        let (opening, bytes, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        reader.u32()?;
+        let start = if start == AT_END { None } else { Some(check_start(&reader, start)?) };
+        if bytes as usize != payload_bytes {
+            return Err(FrameError::PayloadLength { message, expected: u64::from(bytes), found: payload_bytes });
+        }
+        Ok(FileWrite { file, by: Opener { client, opening }, start, bytes, crc })
+    }
+}
+
+impl FileReadReply {
+    /// The kind of its frames.
+    pub const KIND: Kind = Kind::FileReadReply;
+
+    /// Its table, for [`crate::encode_head`]; the bytes follow.
+    pub fn table(&self) -> Vec<u8> {
+        let mut table = Vec::with_capacity(16);
+        super::fragments::put_found(&mut table, self.outcome, self.bytes, self.crc);
+        table.put_u32(0);
+        table
+    }
+
+    /// Appends its frame to `into`.
+    ///
+    /// # Panics
+    /// When the payload has not as many bytes as it says.
+    pub fn encode(&self, request: u64, payload: &[u8], into: &mut Vec<u8>) {
+        assert_eq!(self.bytes as usize, payload.len(), "a reply says how many bytes it has");
+        encode_frame(Self::KIND, 0, request, &self.table(), &[payload], into);
+    }
+
+    /// Reads it from the table and payload of a frame. The checksum is not verified here.
+    ///
+    /// # Errors
+    /// What is wrong with the table.
+    pub fn decode<'a>(table: &[u8], payload: &'a [u8]) -> Result<(Self, &'a [u8]), FrameError> {
+        let message = Self::KIND.name();
+        let mut reader = Reader::new(table, message);
+        let (outcome, bytes, crc) = super::fragments::read_found(&mut reader)?;
+        reader.u32()?;
+        if bytes as usize != payload.len() {
+            return Err(FrameError::PayloadLength { message, expected: u64::from(bytes), found: payload.len() });
+        }
+        Ok((FileReadReply { outcome, bytes, crc }, payload))
+    }
+}
