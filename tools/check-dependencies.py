@@ -4,7 +4,7 @@
     types <- format <- erasure, media <- engine <- store <- server
     types <- protocol <- client <- emulators, recorder, cli, bench
     types <- rawdata
-    types <- names
+    types <- names <- server
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
 command line and the benchmarks have both. Every edge stands in this file: one that is not listed fails, and so does one
@@ -25,7 +25,7 @@ ALLOWED = {
     "engine": ["erasure", "format", "media", "types"],
     "store": ["engine", "format", "media", "types"],
     "protocol": ["types"],
-    "server": ["engine", "protocol", "store", "types"],
+    "server": ["engine", "names", "protocol", "store", "types"],
     "client": ["protocol", "types"],
     "rawdata": ["types"],
     "names": ["types"],

@@ -319,6 +319,11 @@ impl Files {
         self.is_settled
     }
 
+    /// The largest number.
+    pub(crate) fn last(&self) -> Option<FileNumber> {
+        self.files.last()
+    }
+
     /// All numbers from one on, ascending.
     pub(crate) fn from(&self, first: FileNumber) -> impl Iterator<Item = (FileNumber, &File)> + '_ {
         self.files.range_from(first)

@@ -76,6 +76,11 @@ impl Finished {
         self.runs.iter().map(|(run, set)| (*run, set.events))
     }
 
+    /// The last of a run, by its place among those that the lane holds.
+    pub(crate) fn last_ordinal(&self, run: RunId) -> Option<u64> {
+        self.runs.get(&run)?.ranges.values().next_back().copied()
+    }
+
     pub(crate) fn contains(&self, key: EventKey) -> bool {
         let ordinal = lane_ordinal(key.event.0, self.lanes);
         self.runs

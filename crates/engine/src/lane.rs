@@ -240,6 +240,11 @@ impl Lane {
         self.wall = wall;
     }
 
+    /// What [`Lane::set_wall_time`] said last, in nanoseconds since 1970.
+    pub fn wall_unix_ns(&self) -> i64 {
+        crate::files::unix_ns(self.wall)
+    }
+
     /// Takes the time in.
     fn step(&mut self, now: Time) {
         let passed = now.since(self.now).min(STEP_MAX);

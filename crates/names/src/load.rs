@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_types::{Attributes, FileNumber, NodeKind, NumberMap};
 
 use crate::change::{JournalError, Part, decode_frame};
-use crate::names::Names;
+use crate::names::{Names, entry_bytes};
 use crate::node::{Content, Node};
 use crate::numbers::{Numbers, journal_number, root_number};
 
@@ -140,6 +140,7 @@ impl Loader {
         }
         there.directory_mut().expect("made sure of above").parent = root;
         there.names = 1;
+        let mut entries_bytes = 0;
         for ((directory, name), number) in self.entries {
             let of = nodes.get(number).map(|node| (node.kind() == NodeKind::Directory, node.names));
             let into = nodes.get_mut(directory).and_then(|node| node.directory_mut().ok());
@@ -152,6 +153,7 @@ impl Loader {
                 continue;
             }
             into.directories += u32::from(is_directory);
+            entries_bytes += entry_bytes(&name);
             into.entries.insert(name, number);
             let node = nodes.get_mut(number).expect("looked up above");
             node.names += 1;
@@ -163,6 +165,7 @@ impl Loader {
         let lost = nodes.iter().filter(|(number, _)| !reached.contains(number));
         losses.extend(lost.map(|(number, node)| Loss::Nameless { number, kind: node.kind() }));
         let mut names = Names::with(nodes, self.numbers, generation.max(self.generation));
+        names.entry_bytes = entries_bytes;
         names.journal_bytes = self.read_bytes;
         (names, losses)
     }

@@ -85,6 +85,14 @@ pub struct Rename<'a> {
     pub replace: bool,
 }
 
+/// Where files are whose names were lost.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// What an entry of a directory takes of memory, about: its place in a tree that is half full, and its name.
+pub(crate) fn entry_bytes(name: &[u8]) -> usize {
+    2 * size_of::<(Box<[u8]>, FileNumber)>() + name.len() + 16
+}
+
 /// The name space of a store.
 pub struct Names {
     pub(crate) nodes: NumberMap<Node>,
@@ -97,6 +105,8 @@ pub struct Names {
     undurable: BTreeMap<FileNumber, u64>,
     outgoing: VecDeque<Output>,
     pub(crate) snapshot: Option<Walk>,
+    /// Memory of the entries of all directories, about.
+    pub(crate) entry_bytes: usize,
     /// Bytes of the journal of this generation, and of its snapshot.
     pub(crate) journal_bytes: u64,
     pub(crate) snapshot_bytes: u64,
@@ -129,6 +139,7 @@ impl Names {
             undurable: BTreeMap::new(),
             outgoing: VecDeque::new(),
             snapshot: None,
+            entry_bytes: 0,
             journal_bytes: 0,
             snapshot_bytes: 0,
         }
@@ -162,7 +173,7 @@ impl Names {
     }
 
     /// Where the journals end, what is on its way included.
-    pub(crate) fn position(&self) -> u64 {
+    pub fn position(&self) -> u64 {
         self.position
     }
 
@@ -332,7 +343,16 @@ impl Names {
     }
 
     fn enter(&mut self, directory: FileNumber, name: &[u8], number: FileNumber, now_unix_ns: i64) {
-        self.entries(directory, now_unix_ns).insert(name.into(), number);
+        if self.entries(directory, now_unix_ns).insert(name.into(), number).is_none() {
+            self.entry_bytes += entry_bytes(name);
+        }
+    }
+
+    /// A name is not there any more.
+    fn leave(&mut self, directory: FileNumber, name: &[u8], now_unix_ns: i64) {
+        if self.entries(directory, now_unix_ns).remove(name).is_some() {
+            self.entry_bytes -= entry_bytes(name);
+        }
     }
 
     /// The entries of a directory, to change them.
@@ -382,7 +402,7 @@ impl Names {
         if self.node_of(number).kind() == NodeKind::Directory {
             return Err(NamesError::IsDirectory);
         }
-        self.entries(directory, now_unix_ns).remove(name);
+        self.leave(directory, name, now_unix_ns);
         let mut parts = vec![Part::NoEntry { directory, name: name.into() }, self.part_of(directory)];
         let unnamed = self.has_lost_a_name(number, now_unix_ns, &mut parts);
         let position = self.change(&parts, &[directory, number]);
@@ -413,7 +433,7 @@ impl Names {
         if !self.node_of(number).directory()?.entries.is_empty() {
             return Err(NamesError::NotEmpty);
         }
-        self.entries(directory, now_unix_ns).remove(name);
+        self.leave(directory, name, now_unix_ns);
         self.get_mut(directory).directory_mut()?.directories -= 1;
         let mut parts = vec![Part::NoEntry { directory, name: name.into() }, self.part_of(directory)];
         let unnamed = self.has_lost_a_name(number, now_unix_ns, &mut parts);
@@ -452,7 +472,7 @@ impl Names {
             self.get_mut(from_directory).directory_mut()?.directories -= 1;
             self.get_mut(number).directory_mut()?.parent = to_directory;
         }
-        self.entries(from_directory, now_unix_ns).remove(from);
+        self.leave(from_directory, from, now_unix_ns);
         self.enter(to_directory, to, number, now_unix_ns);
         self.get_mut(number).attributes.changed_unix_ns = now_unix_ns;
         let mut parts = vec![
@@ -518,6 +538,55 @@ impl Names {
         }
         let parts = [self.part_of(number)];
         Ok(Done { position: self.change(&parts, &[number]), unnamed: None })
+    }
+
+    /// Gives a file a name whose names were lost: its number, in a directory `lost+found` of the root, which is made if need be. Nothing happens when it has one.
+    ///
+    /// # Errors
+    /// As [`Names::make`].
+    pub fn adopt(&mut self, number: FileNumber, now_unix_ns: i64) -> Result<(), NamesError> {
+        if self.nodes.get(number).is_some_and(|node| node.names > 0) {
+            return Ok(());
+        }
+        let directory = match self.lookup(self.root, LOST_AND_FOUND) {
+            Ok(found) => found.found.0,
+            Err(_) => {
+                let new = NewNode {
+                    kind: NodeKind::Directory,
+                    mode: 0o755,
+                    owner: 0,
+                    group: 0,
+                    device: 0,
+                    target: Vec::new(),
+                };
+                self.make(self.root, LOST_AND_FOUND, &new, now_unix_ns)?.number
+            }
+        };
+        let name = number.0.to_string();
+        if self.directory(directory, name.as_bytes())?.entries.contains_key(name.as_bytes()) {
+            return Err(NamesError::Exists);
+        }
+        let attributes = Attributes {
+            mode: 0o600,
+            changed_unix_ns: now_unix_ns,
+            written_unix_ns: now_unix_ns,
+            accessed_unix_ns: now_unix_ns,
+            ..Attributes::default()
+        };
+        self.numbers.was_given(number);
+        let node = self.nodes.get_or_insert_with(number, || Node { attributes, names: 0, content: Content::File });
+        node.names = 1;
+        self.enter(directory, name.as_bytes(), number, now_unix_ns);
+        let entry = Part::Entry { directory, name: name.into_bytes().into(), number };
+        let parts = [self.part_of(number), entry, self.part_of(directory)];
+        self.change(&parts, &[directory, number]);
+        Ok(())
+    }
+
+    /// Memory in use, about: never much less than it is.
+    pub fn bytes(&self) -> usize {
+        let (groups, places) = self.nodes.groups_and_places();
+        groups * (NumberMap::<Node>::GROUP_BYTES * 2 + 32) + places * size_of::<Node>() + self.entry_bytes
     }
 
     /// Nobody has a number open any more that has no name; nothing is known of it from now on.

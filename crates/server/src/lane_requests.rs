@@ -1,5 +1,7 @@
 //! What the server asks a lane.
 
+mod files;
+
 use forebay_engine::{
     AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply,
     RunView, StreamView, Token,
@@ -7,9 +9,11 @@ use forebay_engine::{
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StreamName, Verdict};
 use std::time::Duration;
 
+pub use files::FileRequests;
+
 /// The requests of a lane as the server makes them: [`Lane`], or what a test puts in its place. The methods are those of [`Lane`].
 #[expect(missing_docs, reason = "each is the method of the same name of the lane, which says what it does")]
-pub trait LaneRequests {
+pub trait LaneRequests: FileRequests {
     fn put(&mut self, token: Token, put: &Put, payload: &[u8]) -> Admission<PutOutcome>;
     fn decide(&mut self, token: Token, key: EventKey, verdict: &Verdict, incomplete: bool) -> Admission<DecideOutcome>;
     fn delete(&mut self, token: Token, key: EventKey) -> Admission<DecideOutcome>;

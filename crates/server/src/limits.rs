@@ -165,3 +165,12 @@ const _: () = assert!(OUT_BUFFERS_MAX < OUT_BUFFERS_TOGETHER, "each is slowed be
 /// Connections that the system holds until they are accepted: all writers of a detector connect at the same moment. The system may hold fewer
 /// (`net.core.somaxconn`); those beyond try again after a second.
 pub(crate) const CONNECTIONS_WAITING: i32 = 4096;
+
+/// A file that a client has open stays open for so long after its connection is gone, so that the client may come back.
+pub const OPENING_KEPT: Duration = Duration::from_secs(60);
+
+/// Files that clients of a lane have open, each counted for each client.
+pub const OPENINGS_MAX: usize = 1 << 18;
+
+/// What is to be written or ended of files, and could not be, is tried again so often.
+pub const FILES_RETRY: Duration = Duration::from_millis(20);

@@ -1,8 +1,15 @@
 //! Requests that are not answered yet.
 
 use forebay_engine::Token;
-use forebay_protocol::{Class, Decide, EventLine, PutEntry};
-use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, SourceId, StreamName, Verdict};
+use forebay_protocol::{
+    Class, Decide, EventLine, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileWrite, PutEntry,
+};
+use forebay_types::{
+    DecideOutcome, EventKey, FileNumber, FileOutcome, FragmentId, PutOutcome, SourceId, StreamName, Verdict,
+};
+
+use crate::limits::LOOK_AHEAD_BYTES;
+use crate::namespace::{NameAnswer, NameRequest};
 
 /// A request whose answer waits for the lane.
 pub(crate) struct Request {
@@ -25,6 +32,10 @@ pub(crate) enum Body {
     Get(GetBody),
     GetEvent(EventBody),
     Trace(TraceBody),
+    File(FileBody),
+    FileWrite(FileWriteBody),
+    FileRead(FileReadBody),
+    Name(NameBody),
 }
 
 impl Body {
@@ -35,7 +46,7 @@ impl Body {
             Body::Tell(tell) => tell.what.len(),
             Body::Get(get) => get.ids.len(),
             Body::GetEvent(events) => events.keys.len(),
-            Body::Trace(_) => 1,
+            Body::Trace(_) | Body::File(_) | Body::FileWrite(_) | Body::FileRead(_) | Body::Name(_) => 1,
         }
     }
 }
@@ -104,6 +115,68 @@ pub(crate) struct TraceBody {
     pub(crate) key: EventKey,
     /// What it knows, as JSON.
     pub(crate) json: String,
+}
+
+/// What is asked of a file without bytes.
+pub(crate) enum FileAsk {
+    Open(FileOpen),
+    Close(FileClose),
+    Set(FileSet),
+    Seal(FileSeal),
+}
+
+impl FileAsk {
+    pub(crate) fn file(&self) -> FileNumber {
+        match self {
+            FileAsk::Open(open) => open.file,
+            FileAsk::Close(close) => close.file,
+            FileAsk::Set(set) => set.file,
+            FileAsk::Seal(seal) => seal.file,
+        }
+    }
+}
+
+pub(crate) struct FileBody {
+    pub(crate) asked: FileAsk,
+    pub(crate) outcome: FileOutcome,
+}
+
+/// Bytes for a file.
+pub(crate) struct FileWriteBody {
+    pub(crate) write: FileWrite,
+    /// Bytes that were skipped because there are too many.
+    pub(crate) skipped: usize,
+    pub(crate) outcome: FileOutcome,
+    /// Where they begin in the file.
+    pub(crate) start: u64,
+}
+
+impl FileWriteBody {
+    pub(crate) fn new(write: FileWrite) -> FileWriteBody {
+        FileWriteBody { write, skipped: 0, outcome: FileOutcome::Done, start: 0 }
+    }
+
+    /// How far to read into a buffer of `capacity` bytes.
+    pub(crate) fn read_limit(&self, capacity: usize, piece_bytes_max: usize) -> usize {
+        let left = self.write.bytes as usize - self.skipped;
+        // Of what is too large any part will do; behind what is not the next request may be there already.
+        let behind = if self.write.bytes as usize > piece_bytes_max { 0 } else { LOOK_AHEAD_BYTES };
+        (left + behind).min(capacity)
+    }
+}
+
+/// Bytes of a file to read.
+pub(crate) struct FileReadBody {
+    pub(crate) read: FileRead,
+    /// Bytes that drives were asked for.
+    pub(crate) reading_bytes: usize,
+}
+
+/// A name to look up or to change.
+pub(crate) struct NameBody {
+    pub(crate) request: NameRequest,
+    /// The answer, unless there are no names any more.
+    pub(crate) answer: Option<NameAnswer>,
 }
 
 /// A read from drives that is under way.

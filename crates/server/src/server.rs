@@ -190,9 +190,10 @@ impl Server {
         for (seed, (inbox, poll)) in runners.into_iter().zip(lanes) {
             let config = service_config(&config, &info, &seed);
             let name = format!("forebay-lane-{}", config.lane);
+            let all_lanes: Arc<[Arc<Inbox>]> = inboxes.clone().into();
             let handle = spawn(&name, &stop, move || {
                 let _closed = CloseAtEnd(inbox.clone());
-                LaneThread::new(seed, config, poll, inbox)?.run()
+                LaneThread::new(seed, config, poll, all_lanes)?.run()
             })
             .map_err(system("a thread"))?;
             threads.push((name, handle));
@@ -357,6 +358,7 @@ fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> S
         lane: seed.lane(),
         fragment_bytes_max: info.fragment_bytes_max,
         read_only: info.read_only,
+        has_files: true,
         staging_bytes: config.staging_bytes,
         out_buffer_bytes: config.out_buffer_bytes,
         credit_bytes: config.credit_bytes,

@@ -12,6 +12,7 @@
 //! nobody waits for it; nothing a client sends makes it panic or allocate without a bound; each request is answered once.
 
 mod begin;
+mod files;
 mod finish;
 mod lists;
 mod puts;
@@ -23,19 +24,23 @@ mod waiting;
 pub(crate) use begin::{greeted_already, unknown_kind};
 pub use stall::Stall;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_engine::LaneStatus;
 use forebay_protocol::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_TABLE_BYTES_MAX};
 use forebay_protocol::{
     Class, ErrorReply, FrameError, HEADER_BYTES, HelloReply, LANE_CONTROL, PROTOCOL_VERSION, PutEntry,
 };
-use forebay_types::{StoreUuid, StreamName, Time};
+use forebay_types::{FileNumber, StoreUuid, StreamName, Time};
 use std::time::Duration;
 
 use crate::connection::{Connection, Place, Skip};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_FULL, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES};
+use crate::limits::{
+    BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_FULL, CREDIT_BYTES_MIN, FILES_RETRY, LANE_CREDIT_BYTES, WORK_BYTES,
+};
+use crate::namespace::{FilesMessage, Namespace};
+use crate::openings::Openings;
 use crate::outgoing::Chunks;
 use crate::pressure::{Asked, Pressure};
 use crate::rates::RateMeter;
@@ -59,6 +64,8 @@ pub struct ServiceConfig {
     pub fragment_bytes_max: u32,
     /// Whether the store is open for reading alone.
     pub read_only: bool,
+    /// Whether it is of a version that has files.
+    pub has_files: bool,
     /// Memory for receive buffers.
     pub staging_bytes: usize,
     /// A connection that has so many bytes of replies to take is not served further.
@@ -131,6 +138,16 @@ struct Core {
     events_released: BTreeMap<StreamName, u64>,
     undecided: lists::UndecidedCounts,
     spare_entries: Vec<Vec<PutEntry>>,
+    /// Who has which file open, and the names of all files on lane 0.
+    openings: Openings,
+    names: Option<Namespace>,
+    /// Requests for names whose answers wait: where the journals must be durable, and the request.
+    name_waits: BTreeSet<(u64, u64)>,
+    /// Files whose end is on its way.
+    ending: BTreeMap<u16, FileNumber>,
+    messages: Vec<(u16, FilesMessage)>,
+    /// When the lane began to serve, the first number behind all that it had seen.
+    first_new_ordinal: Option<u64>,
 }
 
 /// All connections of a lane.
@@ -145,6 +162,8 @@ impl Service {
     /// A service without connections.
     pub fn new(config: ServiceConfig) -> Self {
         let unit_max = (HEADER_BYTES + FRAME_TABLE_BYTES_MAX).max(config.fragment_bytes_max as usize);
+        let has_names = config.has_files && config.lane == 0;
+        let names = has_names.then(|| Namespace::new(config.lanes, config.read_only));
         let core = Core {
             staging: Staging::new(config.staging_bytes, unit_max),
             config,
@@ -174,6 +193,12 @@ impl Service {
             events_released: BTreeMap::new(),
             undecided: lists::UndecidedCounts::default(),
             spare_entries: Vec::new(),
+            openings: Openings::default(),
+            names,
+            name_waits: BTreeSet::new(),
+            ending: BTreeMap::new(),
+            messages: Vec::new(),
+            first_new_ordinal: None,
         };
         Service { core, connections: BTreeMap::new(), requests: BTreeMap::new(), next_request: 1 }
     }
@@ -207,6 +232,7 @@ impl Service {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         self.core.connections[class_place(connection.class)] -= 1;
         connection.receive.clear(&mut self.core.staging);
+        self.core.openings.connection_is_gone(id, self.core.now);
         self.core.out_bytes -= connection.out_counted;
         self.core.wake_for_staging(&mut self.connections);
         self.core.wake_for_replies(&mut self.connections);
@@ -289,7 +315,11 @@ impl Service {
         let serves = lane.serves_reads().is_ok();
         if self.core.lane_serves != serves || self.core.asked_at.is_none_or(|at| now >= at + COUNTS_AGE) {
             self.core.lane_serves = serves;
-            self.core.look_at(&lane.status());
+            let status = lane.status();
+            if let Some(names) = &mut self.core.names {
+                names.may_take(usize::try_from(status.index_bytes_max).unwrap_or(usize::MAX));
+            }
+            self.core.look_at(&status);
         }
         self.core.wake_for_reads(&mut self.connections);
         if moved || now >= self.core.busy_since + BUSY_RETRY {
@@ -325,7 +355,10 @@ impl Service {
 
     /// When requests are to be offered again that the lane was too busy for.
     pub fn next_retry(&self) -> Option<Time> {
-        self.core.has_busy().then(|| self.core.busy_since + BUSY_RETRY)
+        if self.core.has_busy() {
+            return Some(self.core.busy_since + BUSY_RETRY);
+        }
+        self.files_wait().then(|| self.core.now + FILES_RETRY)
     }
 
     /// Works on a connection. `readable`: whether more bytes can be read from it now.
@@ -431,6 +464,7 @@ impl Service {
         let body = connection.current.and_then(|current| self.requests.get(&current)).map(|request| &request.body);
         match (body, &connection.skip) {
             (Some(Body::Put(put)), _) => put.read_limit(capacity, self.core.config.fragment_bytes_max),
+            (Some(Body::FileWrite(write)), _) => write.read_limit(capacity, self.core.piece_bytes_max()),
             (_, Some(skip)) => skip.left.min(capacity),
             _ => connection.read_limit.min(capacity),
         }

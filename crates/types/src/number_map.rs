@@ -130,6 +130,13 @@ impl<V> NumberMap<V> {
         numbers.skip_while(move |(number, _)| *number < first)
     }
 
+    /// The largest number.
+    pub fn last(&self) -> Option<FileNumber> {
+        let (key, group) = self.groups.last_key_value()?;
+        let last = u128::BITS - 1 - group.there.leading_zeros();
+        Some(FileNumber(key * GROUP + u64::from(last)))
+    }
+
     /// All numbers, ascending, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (FileNumber, &V)> + '_ {
         self.range_from(FileNumber(0))
@@ -157,6 +164,7 @@ mod tests {
                 prop_assert_eq!(map.get(number), model.get(&number));
                 prop_assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
                 prop_assert!(map.get_mut(number).copied() == model.get(&number).copied());
+                prop_assert_eq!(map.last(), model.keys().next_back().copied());
             }
             let of = |from: u64| map.range_from(FileNumber(from)).map(|(number, value)| (number, *value)).collect::<Vec<_>>();
             for from in [0, 1, 127, 128, 129, 250, u64::MAX - 100, u64::MAX] {

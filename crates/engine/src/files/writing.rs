@@ -13,7 +13,7 @@ use crate::segments::SegmentIndex;
 
 /// A writer of a file, as the server numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WriterNumber(pub u32);
+pub struct WriterNumber(pub u64);
 
 /// The sums of a file that was written from its beginning, in order, so far.
 #[derive(Clone, Default)]
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_byte_has_one_writer(steps in prop::collection::vec((0..4u32, 0..60u64, 1..20u64, any::<bool>()), 1..60)) {
+        fn each_byte_has_one_writer(steps in prop::collection::vec((0..4u64, 0..60u64, 1..20u64, any::<bool>()), 1..60)) {
             let mut writing = Writing::of(None);
             let mut model = [None; 80];
             for (writer, start, bytes, closes) in steps {

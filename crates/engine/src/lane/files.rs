@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use forebay_format::{FileChange, FileRecord, RecordKind, TableEntry};
 use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
-use forebay_types::{FileNumber, FileOutcome, ReadOutcome};
+use forebay_types::placement::lane_ordinal;
+use forebay_types::{FileNumber, FileOutcome, ReadOutcome, RunId};
 
 pub(super) use copy::live_record;
 pub(super) use read::{FileRead, FileReading, record_of};
@@ -72,6 +73,24 @@ impl Lane {
             sealed: known.is_sealed(),
             sums: sums.map(|sums| (sums.crc, sums.adler32)),
         })
+    }
+
+    /// The files of which something is stored, from a number on, ascending.
+    pub fn files_from(&self, first: FileNumber) -> impl Iterator<Item = FileNumber> + '_ {
+        self.files.from(first).map(|(number, _)| number)
+    }
+
+    /// By [`lane_ordinal`], the first number behind all that the lane has seen, those included that ended: none of these may be given again.
+    pub fn next_file_ordinal(&self) -> u64 {
+        let lanes = self.config.geometry.lanes;
+        let last = self.files.last().map(|number| lane_ordinal(number.0, lanes));
+        let ended = self.finished.last_ordinal(RunId::FILES);
+        last.max(ended).map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// Whether there is room that fragments and files may take.
+    pub fn has_room_for_files(&self) -> bool {
+        self.width().is_some_and(|width| self.space(width).free_for_fragments() > 0)
     }
 
     /// Lets a writer write to a file, which need not have been written to before. `is_new`: its number was given since this start, so that nothing of it can be out
@@ -146,7 +165,7 @@ impl Lane {
             return FileAdmission::Done(FileOutcome::Done);
         }
         let change = FileChange::Piece { start, bytes: bytes as u32, crc: write.crc, appended };
-        match self.write_piece(token, file, change, payload) {
+        match self.write_piece(token, write, change, payload) {
             Ok(()) => {}
             Err(Refusal::Busy) => return FileAdmission::Busy,
             Err(refusal) => return FileAdmission::Done(outcome_of(refusal)),
@@ -165,13 +184,15 @@ impl Lane {
     fn write_piece(
         &mut self,
         token: Token,
-        file: FileNumber,
+        write: &FileWrite,
         change: FileChange,
         payload: &[u8],
     ) -> Result<(), Refusal> {
+        let file = write.file;
         let version = self.open_files.files[&file].version + 1;
         if !self.extend(&FileRecord { file, version, change }, payload, token)? {
-            return self.change_file(file, change, payload, Waiter::Put(token));
+            let purpose = if write.may_take_last { Purpose::Decision } else { Purpose::Fragment };
+            return self.change_file(file, change, payload, Waiter::Put(token), purpose);
         }
         let writing = self.open_files.files.get_mut(&file).expect("looked at above");
         writing.version = version;
@@ -199,11 +220,12 @@ impl Lane {
         change: FileChange,
         payload: &[u8],
         waiter: Waiter,
+        purpose: Purpose,
     ) -> Result<(), Refusal> {
         let known = self.files.get(file);
         let given = self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).version;
         let version = given.checked_add(1).ok_or(Refusal::Unavailable)?;
-        let appended = self.append_record_of_file(FileRecord { file, version, change }, payload, waiter);
+        let appended = self.append_record_of_file(FileRecord { file, version, change }, payload, waiter, purpose);
         if appended.is_ok() {
             let writing = self.open_files.files.get_mut(&file).expect("entered just now");
             writing.version = version;
@@ -212,9 +234,16 @@ impl Lane {
         appended
     }
 
-    /// Each of these records keeps its segment, as fragments do and decisions do not: none takes what is kept for those.
-    fn append_record_of_file(&mut self, record: FileRecord, payload: &[u8], waiter: Waiter) -> Result<(), Refusal> {
-        self.append(Purpose::Fragment, NewRecord::of(&record.entry()), payload, waiter)?;
+    /// Each of these records keeps its segment, as fragments do and decisions do not: none takes what is kept for those, but for the journal of names, without which
+    /// no file would go from a full lane. Decisions that find nothing left are made durable by checkpoints.
+    fn append_record_of_file(
+        &mut self,
+        record: FileRecord,
+        payload: &[u8],
+        waiter: Waiter,
+        purpose: Purpose,
+    ) -> Result<(), Refusal> {
+        self.append(purpose, NewRecord::of(&record.entry()), payload, waiter)?;
         let flush = self.filling_flush().expect("it was appended to one");
         let known = self.files.get(record.file);
         self.open_files.files.entry(record.file).or_insert_with(|| Writing::of(known)).is_appended(flush);
@@ -267,7 +296,7 @@ impl Lane {
     /// holes, as these outrank it.
     fn write_holes(&mut self, file: FileNumber, length: u64) -> Result<(), Refusal> {
         for hole in self.holes_before(file, length) {
-            self.change_file(file, hole, &[], Waiter::Put(Token::NONE))?;
+            self.change_file(file, hole, &[], Waiter::Put(Token::NONE), Purpose::Fragment)?;
         }
         Ok(())
     }
@@ -280,7 +309,7 @@ impl Lane {
     /// Writes a state, behind which nothing comes until it is durable.
     fn write_state(&mut self, token: Token, file: FileNumber, state: FileChange) -> Admission<FileOutcome> {
         let FileChange::State { length, .. } = state else { unreachable!("a state is written") };
-        if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token)) {
+        if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token), Purpose::Fragment) {
             return refused(refusal);
         }
         let writing = self.open_files.files.get_mut(&file).expect("a state is on its way");

@@ -108,7 +108,7 @@ impl ControlThread {
                         next_id += 1;
                     }
                     Message::Stop => return Ok(()),
-                    Message::Query(..) | Message::Scrub => unreachable!("only lanes are asked"),
+                    Message::Query(..) | Message::Scrub | Message::Files(_) => unreachable!("only lanes are asked"),
                 }
             }
             control.thread.looker.begin_turn();

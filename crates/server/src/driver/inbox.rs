@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_protocol::Class;
 use mio::{Poll, Token, Waker};
 
+use crate::namespace::FilesMessage;
 use crate::status::LaneReport;
 
 /// The token of wakers in every poll.
@@ -72,6 +73,8 @@ pub(crate) enum Message {
     Greeted(Greeted),
     /// The control thread asks a lane for its state; it has one question at a time, so that nothing piles up.
     Query(SyncSender<LaneReport>),
+    /// What a lane tells another one of files.
+    Files(FilesMessage),
     /// Everything that is stored is to be looked at.
     Scrub,
     /// Come to an end.

@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll};
 use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE};
 use super::socket::{Got, Socket};
 use crate::limits::{FAREWELL, LINGER};
+use crate::namespace::FilesMessage;
 use crate::service::{Service, ServiceConfig, Step};
 
 /// How often connections that stand still are looked for.
@@ -38,6 +39,9 @@ pub(crate) struct LaneThread {
     lane: u16,
     poll: Poll,
     inbox: Arc<Inbox>,
+    /// Those of all lanes.
+    lanes: Arc<[Arc<Inbox>]>,
+    messages: Vec<(u16, FilesMessage)>,
     runner: LaneRunner,
     service: Service,
     peers: BTreeMap<u64, Peer>,
@@ -68,7 +72,13 @@ impl LaneThread {
     ///
     /// # Errors
     /// When the system refuses to poll.
-    pub(crate) fn new(seed: LaneSeed, config: ServiceConfig, poll: Poll, inbox: Arc<Inbox>) -> io::Result<LaneThread> {
+    pub(crate) fn new(
+        seed: LaneSeed,
+        config: ServiceConfig,
+        poll: Poll,
+        lanes: Arc<[Arc<Inbox>]>,
+    ) -> io::Result<LaneThread> {
+        let inbox = lanes[usize::from(config.lane)].clone();
         let mut runner = seed.start();
         let waker = inbox.clone();
         runner.set_waker(Arc::new(move || waker.wake()));
@@ -79,6 +89,8 @@ impl LaneThread {
             lane: config.lane,
             poll,
             inbox,
+            lanes,
+            messages: Vec::new(),
             runner,
             service: Service::new(config),
             peers: BTreeMap::new(),
@@ -106,11 +118,13 @@ impl LaneThread {
             self.take_replies(moved);
             // Nobody who has an answer waits for the work of others.
             self.write();
-            if self.work() {
+            let worked = self.work();
+            if self.service.tend_files(self.runner.lane()) || worked {
                 // What was put must get on its way before the thread sleeps.
                 let moved = self.runner.turn() > 0;
                 self.take_replies(moved);
             }
+            self.send_messages();
             self.write();
             self.look_round();
             if self.is_over() {
@@ -176,12 +190,25 @@ impl LaneThread {
                 // Who asked may have stopped waiting.
                 let _ = answer.try_send(report);
             }
+            Message::Files(message) => self.service.message(message, self.runner.lane()),
             Message::Scrub => self.runner.lane().scrub_all(),
             Message::Stop => {
                 self.stopping.get_or_insert_with(Stopping::now);
                 self.service.stop();
             }
         }
+    }
+
+    /// Tells the other lanes, and this one in its next turn, what they must know of files.
+    fn send_messages(&mut self) {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.service.take_messages(&mut messages);
+        for (lane, message) in messages.drain(..) {
+            if let Some(inbox) = self.lanes.get(usize::from(lane)) {
+                inbox.send(Message::Files(message));
+            }
+        }
+        self.messages = messages;
     }
 
     fn open(&mut self, greeted: Greeted) {

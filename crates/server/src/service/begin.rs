@@ -112,6 +112,9 @@ impl Core {
         if kind == Kind::Put {
             return self.read_put(header, table);
         }
+        if Core::is_of_files(kind) && (kind == Kind::FileWrite || header.payload_bytes == 0) {
+            return self.read_files_request(kind, header, table, lane);
+        }
         if header.payload_bytes > 0 {
             let found = header.payload_bytes as usize;
             return Err(FrameError::PayloadLength { message: kind.name(), expected: 0, found }.into());
@@ -212,8 +215,9 @@ impl Core {
 
 /// Whether a request is answered at once with what may be much, and takes a walk through what the lane knows.
 fn is_list(kind: u16) -> bool {
-    use Kind::{Accepted, Lease, Losses, Runs, Status, Streams, Trace};
-    matches!(Kind::from_code(kind), Some(Lease | Accepted | Streams | Runs | Status | Trace | Losses))
+    use Kind::{Accepted, FileStat, Lease, Losses, NameList, Runs, Status, Streams, Trace};
+    let kind = Kind::from_code(kind);
+    matches!(kind, Some(Lease | Accepted | Streams | Runs | Status | Trace | Losses | FileStat | NameList))
 }
 
 fn needs(connection: &mut Connection, unit: usize) -> Advance {

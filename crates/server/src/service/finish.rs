@@ -5,9 +5,10 @@ use forebay_protocol::{DecideReply, PutReply, StatusReply};
 use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{DecideOutcome, EventKey};
 
-use super::Core;
-use super::Service;
+use super::files::{ENDS_REQUEST, outcome_of_change, outcome_of_write};
+use super::{Core, Service};
 use crate::connection::{Connection, Place};
+use crate::namespace::NAMES_REQUEST;
 use crate::request::{Body, Request, Tell, TellBody, of_token};
 use crate::status::to_json;
 
@@ -23,6 +24,19 @@ impl Service {
             | Reply::Traced { token, .. } => *token,
         };
         let (key, record) = of_token(token);
+        match (key, &reply) {
+            (NAMES_REQUEST, _) => {
+                if let Some(names) = &mut self.core.names {
+                    names.take_reply(reply);
+                }
+                return;
+            }
+            (ENDS_REQUEST, Reply::Decided { outcome, .. }) => {
+                let is_done = matches!(outcome, DecideOutcome::Done | DecideOutcome::AlreadyDone);
+                return self.file_has_ended(record as u16, is_done);
+            }
+            _ => {}
+        }
         let request = self.requests.get_mut(&key).expect("requests are kept until the lane has answered all of them");
         let id = request.connection;
         let mut connection = self.connections.get_mut(&id);
@@ -45,13 +59,34 @@ impl Service {
                 self.core.take_event(record as u16, request, connection, outcome, &parts, payload);
                 1
             }
+            (Reply::Stored { .. }, Body::FileWrite(_)) => 1,
+            (Reply::Refused { outcome, .. }, Body::FileWrite(write)) => {
+                write.outcome = outcome_of_write(outcome);
+                1
+            }
+            (Reply::Decided { outcome, .. }, Body::File(file)) => {
+                file.outcome = outcome_of_change(outcome);
+                1
+            }
+            (Reply::ReadFile { outcome, payload, .. }, _) => {
+                self.core.take_file_read(request, connection.as_deref_mut(), outcome, payload);
+                1
+            }
             (Reply::Traced { trace, .. }, Body::Trace(body)) => {
                 body.json = to_json(&*trace);
                 1
             }
             _ => unreachable!("the lane answers what it was asked"),
         };
-        assert!(answers <= request.waits, "the lane answered {answers} records, {} were waiting", request.waits);
+        self.is_answered(key, answers);
+    }
+
+    /// So many of the answers that a request waits for have come.
+    pub(super) fn is_answered(&mut self, key: u64, answers: usize) {
+        let request = self.requests.get_mut(&key).expect("requests are kept until the lane has answered all of them");
+        let id = request.connection;
+        let connection = self.connections.get_mut(&id);
+        assert!(answers <= request.waits, "{answers} records were answered, {} were waiting", request.waits);
         request.waits -= answers;
         let is_over = request.offered && request.waits == 0;
         let over = if is_over { self.requests.remove(&key) } else { None };
@@ -90,7 +125,10 @@ impl Core {
             Body::Trace(trace) => {
                 connection.send(&mut self.chunks, request.number, &StatusReply { json: trace.json });
             }
-            Body::Get(_) | Body::GetEvent(_) => {}
+            Body::File(file) => self.send_file_reply(connection, request.number, file.outcome, 0),
+            Body::FileWrite(write) => self.send_file_reply(connection, request.number, write.outcome, write.start),
+            Body::Name(name) => self.send_name_answer(connection, request.number, name),
+            Body::Get(_) | Body::GetEvent(_) | Body::FileRead(_) => {}
         }
         if connection.place == Place::Answers {
             self.queue(id, connection);

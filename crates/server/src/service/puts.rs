@@ -18,12 +18,16 @@ impl Core {
         request: &mut Request,
         lane: &mut impl LaneRequests,
     ) -> Advance {
-        let Request { number, waits, body, .. } = request;
+        let Request { connection: id, number, waits, body, .. } = request;
         match body {
             Body::Put(put) => self.offer_puts(key, connection, put, waits, lane),
             Body::Tell(tell) => self.offer_tells(key, connection, tell, waits, lane),
             Body::Get(get) => self.serve_get(key, *number, connection, get, waits, lane),
             Body::GetEvent(events) => self.serve_events(key, *number, connection, events, waits, lane),
+            Body::File(file) => self.ask_file(key, *id, file, waits, lane),
+            Body::FileWrite(write) => self.write_file(key, *id, connection, write, waits, lane),
+            Body::FileRead(read) => self.read_file(key, *number, connection, read, waits, lane),
+            Body::Name(name) => self.ask_names(key, name, waits, lane),
             Body::Trace(trace) => {
                 *waits += 1;
                 lane.trace(token(key, 0), trace.key);

@@ -20,7 +20,7 @@ const FIRST_ENTRIES: usize = 128;
 const _: () = assert!(JOINED_FRAGMENTS_MAX <= REPLY_RECORDS_MAX, "an event that is one record is told in one frame");
 
 /// The head of a frame whose payload is appended before its table is known.
-struct OpenFrame {
+pub(super) struct OpenFrame {
     at: usize,
     table_bytes: usize,
 }
@@ -28,7 +28,7 @@ struct OpenFrame {
 impl OpenFrame {
     /// Leaves room for a table of at most `table_bytes`. Readers skip what lies behind the fields that they know, so that a shorter one
     /// needs no move of the payload.
-    fn begin(chunk: &mut Vec<u8>, table_bytes: usize) -> OpenFrame {
+    pub(super) fn begin(chunk: &mut Vec<u8>, table_bytes: usize) -> OpenFrame {
         let at = chunk.len();
         chunk.resize(at + HEADER_BYTES + table_bytes, 0);
         OpenFrame { at, table_bytes }
@@ -38,7 +38,7 @@ impl OpenFrame {
         chunk.len() - self.at - HEADER_BYTES - self.table_bytes
     }
 
-    fn end(self, chunk: &mut [u8], kind: Kind, more: bool, request: u64, table: &[u8]) {
+    pub(super) fn end(self, chunk: &mut [u8], kind: Kind, more: bool, request: u64, table: &[u8]) {
         let payload_bytes = self.payload_bytes(chunk) as u32;
         let (head, rest) = chunk[self.at..].split_at_mut(HEADER_BYTES);
         rest[..table.len()].copy_from_slice(table);
@@ -53,7 +53,7 @@ impl OpenFrame {
         head.copy_from_slice(&header.encode());
     }
 
-    fn drop_from(self, chunk: &mut Vec<u8>) {
+    pub(super) fn drop_from(self, chunk: &mut Vec<u8>) {
         chunk.truncate(self.at);
     }
 }
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// What a reader waits for before it is served further.
-    fn read_waits(&self, connection: &Connection) -> Option<Advance> {
+    pub(super) fn read_waits(&self, connection: &Connection) -> Option<Advance> {
         if self.is_full(connection) {
             Some(Advance::Park(Place::Out))
         } else if !self.has_room_for_replies() {
@@ -92,11 +92,19 @@ impl Core {
         }
     }
 
-    fn start_read(&mut self, connection: &mut Connection, reading: Reading) {
+    /// Drives are read for a connection.
+    pub(super) fn begin_reading(&mut self, connection: &mut Connection, bytes: usize) {
         let place = class_place(connection.class);
         self.reads[place] += 1;
-        self.reads_bytes[place] += reading.bytes;
-        connection.reads_bytes += reading.bytes;
+        self.reads_bytes[place] += bytes;
+        connection.reads_bytes += bytes;
+    }
+
+    /// They were.
+    pub(super) fn end_reading_of(&mut self, class: Class, bytes: usize) {
+        let place = class_place(class);
+        self.reads[place] -= 1;
+        self.reads_bytes[place] -= bytes;
     }
 
     pub(super) fn serve_get(
@@ -156,7 +164,7 @@ impl Core {
                     let reading = Reading { index, what, bytes: bytes as usize };
                     body.readings.insert(reading);
                     *waits += 1;
-                    self.start_read(connection, reading);
+                    self.begin_reading(connection, reading.bytes);
                 }
             }
             body.next += 1;
@@ -239,7 +247,7 @@ impl Core {
                 let reading = Reading { index, what, bytes: what.bytes() as usize };
                 body.readings.insert(reading);
                 *waits += 1;
-                self.start_read(connection, reading);
+                self.begin_reading(connection, reading.bytes);
             }
         }
         let served = frame.payload_bytes(chunk) + (lines.len() + places) * RECORD_WORK_BYTES;
@@ -306,9 +314,7 @@ impl Core {
             _ => unreachable!("only reads are answered with bytes"),
         };
         let reading = readings.remove(slot);
-        let place = class_place(request.class);
-        self.reads[place] -= 1;
-        self.reads_bytes[place] -= reading.bytes;
+        self.end_reading_of(request.class, reading.bytes);
         reading
     }
 
@@ -327,8 +333,21 @@ impl Core {
             _ => unreachable!("only reads are answered with bytes"),
         };
         let flags = if is_last && request.waits == 1 { 0 } else { FLAG_MORE };
+        self.send_bytes(connection, kind, flags, request.number, table, payload);
+    }
+
+    /// A frame whose payload is sent from where it lies when it is long.
+    pub(super) fn send_bytes(
+        &mut self,
+        connection: &mut Connection,
+        kind: Kind,
+        flags: u16,
+        number: u64,
+        table: &[u8],
+        payload: Vec<u8>,
+    ) {
         connection.out.append(&mut self.chunks, |chunk| {
-            forebay_protocol::encode_head(kind, flags, request.number, table, payload.len(), chunk);
+            forebay_protocol::encode_head(kind, flags, number, table, payload.len(), chunk);
             if payload.len() < CHUNK_BYTES {
                 chunk.extend_from_slice(&payload);
             }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use forebay_engine::{
     AcceptedPage, Admission, EventFragment, EventFragments, EventPart, EventTrace, EventView, Fetch, FetchEvent,
-    LaneCounters, LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView, StreamView, Token,
+    FetchFile, FileAdmission, FileView, FileWrite, LaneCounters, LaneStatus, LeasedEvent, LossPage, Put, Reply,
+    RunView, StreamView, Token, WriteAt, WriterNumber,
 };
 use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HelloReply, Kind, Message};
-use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
+use forebay_server::{FileRequests, LaneRequests, Service, ServiceConfig, Step};
 use forebay_types::{
-    DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid, StreamName, Time,
-    Verdict, crc32c,
+    DecideOutcome, EventKey, FileNumber, FileOutcome, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid,
+    StreamName, Time, Verdict, crc32c,
 };
 
 /// What the lane does with the next record.
@@ -51,6 +52,26 @@ pub struct FakeLane {
     pub verdicts: Vec<Verdict>,
     /// How often it was asked for lists of what it knows.
     pub lists: Cell<usize>,
+    pub files: BTreeMap<FileNumber, FakeFile>,
+    /// Files that ended.
+    pub ended: BTreeSet<FileNumber>,
+    /// Changes of files that it took and has not answered.
+    pub changed: Vec<Token>,
+    /// Reads of files come later.
+    pub reads_files_later: bool,
+    pub file_reads: Vec<(Token, Vec<u8>)>,
+    /// There is no room for files, but for what may take the last.
+    pub is_full_of_files: bool,
+    pub index_bytes_max: Option<u64>,
+}
+
+/// A file of the pretended lane.
+#[derive(Clone, Debug, Default)]
+pub struct FakeFile {
+    pub bytes: Vec<u8>,
+    pub sealed: bool,
+    pub written_unix_ns: i64,
+    pub writers: BTreeSet<u64>,
 }
 
 impl FakeLane {
@@ -66,6 +87,12 @@ impl FakeLane {
         }
         for (token, _) in self.decided.drain(..) {
             self.replies.push_back(Reply::Decided { token, outcome: DecideOutcome::Done });
+        }
+        for token in self.changed.drain(..) {
+            self.replies.push_back(Reply::Decided { token, outcome: DecideOutcome::Done });
+        }
+        for (token, payload) in self.file_reads.drain(..) {
+            self.replies.push_back(Reply::ReadFile { token, outcome: ReadOutcome::Found, payload });
         }
         for (token, id) in std::mem::take(&mut self.reads) {
             self.finish_read(token, id);
@@ -84,6 +111,7 @@ impl FakeLane {
     /// Whether it has answered everything that it took.
     fn rests(&self) -> bool {
         let reads = self.reads.len() + self.event_reads.len() + self.traces.len();
+        let reads = reads + self.file_reads.len() + self.changed.len();
         self.pending.is_empty() && self.decided.is_empty() && reads == 0
     }
 
@@ -112,6 +140,142 @@ impl FakeLane {
             Will::Refuse | Will::BeFull => Admission::Done(DecideOutcome::Conflict),
             Will::BeBusy => Admission::Busy,
         }
+    }
+}
+
+impl FileRequests for FakeLane {
+    fn file(&self, file: FileNumber) -> Option<FileView> {
+        self.files.get(&file).map(|file| FileView {
+            length: file.bytes.len() as u64,
+            written_unix_ns: file.written_unix_ns,
+            sealed: file.sealed,
+            sums: file.sealed.then(|| (crc32c(&file.bytes), 1)),
+        })
+    }
+
+    fn files_from(&self, first: FileNumber) -> impl Iterator<Item = FileNumber> + '_ {
+        self.files.range(first..).map(|(file, _)| *file)
+    }
+
+    fn next_file_ordinal(&self) -> u64 {
+        // Of one lane, the numbers are the ordinals.
+        self.files.keys().chain(&self.ended).map(|file| file.0 + 1).max().unwrap_or(0)
+    }
+
+    fn open_file(&mut self, file: FileNumber, writer: WriterNumber, _: bool) -> Admission<FileOutcome> {
+        if self.not_serving {
+            return Admission::Busy;
+        }
+        if self.ended.contains(&file) {
+            return Admission::Done(FileOutcome::Removed);
+        }
+        if self.files.get(&file).is_some_and(|file| file.sealed) {
+            return Admission::Done(FileOutcome::Sealed);
+        }
+        self.files.entry(file).or_default().writers.insert(writer.0);
+        Admission::Done(FileOutcome::Done)
+    }
+
+    fn close_file(&mut self, file: FileNumber, writer: WriterNumber) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.writers.remove(&writer.0);
+        }
+    }
+
+    fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission {
+        let will = self.will();
+        let Some(file) = self.files.get_mut(&write.file) else { return FileAdmission::Done(FileOutcome::NotOpen) };
+        if !file.writers.contains(&write.writer.0) {
+            return FileAdmission::Done(FileOutcome::NotOpen);
+        }
+        match will {
+            Will::BeBusy => return FileAdmission::Busy,
+            Will::Refuse if write.writer.0 != 0 => return FileAdmission::Done(FileOutcome::Conflict),
+            Will::BeFull if write.writer.0 != 0 => return FileAdmission::Done(FileOutcome::NoSpace),
+            _ if self.is_full_of_files && !write.may_take_last => return FileAdmission::Done(FileOutcome::NoSpace),
+            _ => {}
+        }
+        if crc32c(payload) != write.crc {
+            return FileAdmission::Done(FileOutcome::ChecksumMismatch);
+        }
+        let start = match write.at {
+            WriteAt::Offset(start) => start,
+            WriteAt::End => file.bytes.len() as u64,
+        };
+        if start > 1 << 24 {
+            return FileAdmission::Done(FileOutcome::TooLarge);
+        }
+        let end = start as usize + payload.len();
+        file.bytes.resize(file.bytes.len().max(end), 0);
+        file.bytes[start as usize..end].copy_from_slice(payload);
+        self.pending.push(token);
+        FileAdmission::Pending { start }
+    }
+
+    fn set_file(
+        &mut self,
+        token: Token,
+        file: FileNumber,
+        length: Option<u64>,
+        written_unix_ns: Option<i64>,
+    ) -> Admission<FileOutcome> {
+        if self.ended.contains(&file) {
+            return Admission::Done(FileOutcome::Removed);
+        }
+        if length.is_some_and(|length| length > 1 << 24) {
+            return Admission::Done(FileOutcome::TooLarge);
+        }
+        let file = self.files.entry(file).or_default();
+        if let Some(length) = length {
+            file.bytes.resize(length as usize, 0);
+        }
+        file.written_unix_ns = written_unix_ns.unwrap_or(file.written_unix_ns);
+        self.changed.push(token);
+        Admission::Pending
+    }
+
+    fn seal_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
+        if self.ended.contains(&file) {
+            return Admission::Done(FileOutcome::Removed);
+        }
+        let file = self.files.entry(file).or_default();
+        if std::mem::replace(&mut file.sealed, true) {
+            return Admission::Done(FileOutcome::Sealed);
+        }
+        self.changed.push(token);
+        Admission::Pending
+    }
+
+    fn end_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
+        if !self.ended.insert(file) {
+            return Admission::Done(FileOutcome::Removed);
+        }
+        self.files.remove(&file);
+        self.changed.push(token);
+        Admission::Pending
+    }
+
+    fn read_file(&mut self, token: Token, file: FileNumber, start: u64, bytes: u32, into: &mut Vec<u8>) -> FetchFile {
+        if self.ended.contains(&file) {
+            return FetchFile::Done(ReadOutcome::Deleted, 0);
+        }
+        let Some(known) = self.files.get(&file) else { return FetchFile::Done(ReadOutcome::NotFound, 0) };
+        let start = (start as usize).min(known.bytes.len());
+        let end = (start + bytes as usize).min(known.bytes.len());
+        if self.reads_files_later {
+            self.file_reads.push((token, known.bytes[start..end].to_vec()));
+            return FetchFile::Pending { bytes: (end - start) as u32 };
+        }
+        into.extend_from_slice(&known.bytes[start..end]);
+        FetchFile::Done(ReadOutcome::Found, end - start)
+    }
+
+    fn has_room_for_files(&self) -> bool {
+        !self.is_full_of_files
+    }
+
+    fn wall_unix_ns(&self) -> i64 {
+        1_000_000_000
     }
 }
 
@@ -188,6 +352,10 @@ impl LaneRequests for FakeLane {
     }
 
     fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
+        if key.run == RunId::FILES {
+            let is_over = self.ended.contains(&FileNumber(key.event.0));
+            return if is_over { ReadOutcome::Deleted } else { ReadOutcome::NotFound };
+        }
         if key.event.0 >= 1000 { ReadOutcome::Deleted } else { ReadOutcome::NotFound }
     }
 
@@ -239,7 +407,7 @@ impl LaneRequests for FakeLane {
             segments_reserved: 2,
             capacity_bytes: 100 << 20,
             free_bytes: self.segments_free << 20,
-            index_bytes_max: 1 << 20,
+            index_bytes_max: self.index_bytes_max.unwrap_or(1 << 24),
             cache_bytes_max: 1 << 20,
             drives_written: Vec::new(),
             drives_read: Vec::new(),
@@ -282,6 +450,7 @@ pub fn config() -> ServiceConfig {
         lane: 0,
         fragment_bytes_max: FRAGMENT_BYTES_MAX,
         read_only: false,
+        has_files: true,
         staging_bytes: 4 << 20,
         out_buffer_bytes: 1 << 20,
         credit_bytes: 16 << 20,
@@ -393,6 +562,13 @@ impl World {
                 }
                 self.service.received(id, bytes);
             }
+        }
+        self.service.tend_files(&mut self.lane);
+        let mut messages = Vec::new();
+        self.service.take_messages(&mut messages);
+        for (lane, message) in messages {
+            assert_eq!(lane, 0, "there is one lane");
+            self.service.message(message, &mut self.lane);
         }
         self.service.take_dirty(&mut Vec::new());
         let ids: Vec<u64> = self.peers.keys().copied().collect();

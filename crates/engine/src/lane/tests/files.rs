@@ -24,7 +24,7 @@ impl Driven {
     /// Offers bytes until they are taken, or refused.
     fn offer(&mut self, writer: WriterNumber, at: WriteAt, payload: &[u8]) -> (Token, FileAdmission) {
         let token = self.token();
-        let write = FileWrite { file: FILE, at, crc: crc32c(payload), writer };
+        let write = FileWrite { file: FILE, at, crc: crc32c(payload), writer, may_take_last: false };
         loop {
             match self.lane.write_file(token, &write, payload) {
                 FileAdmission::Busy => self.turn(),
@@ -136,7 +136,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(done(&mut driven, WRITER, WriteAt::Offset(u64::MAX), b"abc"), FileOutcome::TooLarge);
     assert_eq!(done(&mut driven, WRITER, WriteAt::End, b""), FileOutcome::Done);
     assert_eq!(driven.cut(1 << 48), FileOutcome::TooLarge);
-    let damaged = FileWrite { file: FILE, at: WriteAt::End, crc: 1, writer: WRITER };
+    let damaged = FileWrite { file: FILE, at: WriteAt::End, crc: 1, writer: WRITER, may_take_last: false };
     let damaged_of = |driven: &mut Driven| {
         let token = driven.token();
         driven.lane.write_file(token, &damaged, b"xyz")
@@ -244,7 +244,11 @@ fn a_seal_goes_with_what_it_seals_or_waits() {
     };
     let offer = |driven: &mut Driven, payload: &[u8]| {
         let (token, crc) = (driven.token(), crc32c(payload));
-        driven.lane.write_file(token, &FileWrite { file: FILE, at: WriteAt::End, crc, writer: WRITER }, payload)
+        driven.lane.write_file(
+            token,
+            &FileWrite { file: FILE, at: WriteAt::End, crc, writer: WRITER, may_take_last: false },
+            payload,
+        )
     };
     // More than one flush of it, and none of them back.
     let payload = bytes(1, 50_000);

@@ -1,0 +1,277 @@
+//! The names of the store's files, on lane 0: read at the start, their journal and snapshots written as files of the lane, and told when they are durable.
+//!
+//! A machine as the rest of the server: [`Namespace::tend`] takes what the lane said and asks it for what is next. `docs/files.md` says why names lie so.
+
+mod load;
+mod recent;
+mod serve;
+mod write;
+
+use std::collections::BTreeMap;
+
+use forebay_engine::Reply;
+use forebay_names::{KEPT_ORDINALS, Names};
+use forebay_types::placement::{lane_of, lane_ordinal};
+use forebay_types::{FileNumber, NodeKind, RunId};
+
+use crate::lane_requests::LaneRequests;
+use load::Loading;
+use recent::Recent;
+pub(crate) use serve::{NameAnswer, NameRequest};
+use write::Writer;
+
+/// The request number under which the names ask their lane; no client's request has it.
+pub(crate) const NAMES_REQUEST: u64 = 1;
+
+/// What lanes tell each other about files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilesMessage {
+    /// To lane 0: a lane serves, and has seen no number at or behind this one, by its place among those of the lane.
+    Seen {
+        /// The lane.
+        lane: u16,
+        /// By [`lane_ordinal`].
+        next_ordinal: u64,
+    },
+    /// To each lane: all of its numbers that have names, ascending.
+    Named {
+        /// Which.
+        numbers: Vec<FileNumber>,
+        /// What has none may end; else something of the names was lost, and it gets one.
+        is_all: bool,
+    },
+    /// To lane 0: these have bytes and no name, though something of the names was lost.
+    Nameless(Vec<FileNumber>),
+    /// To the lane of a file: it has no name any more.
+    Unnamed(FileNumber),
+    /// To lane 0: such a file has ended.
+    Ended(FileNumber),
+}
+
+enum State {
+    /// The lane does not know yet what is stored.
+    Starting,
+    /// Snapshot and journals are read.
+    Loading(Box<Loading>),
+    /// Names are there.
+    Loaded(Box<Loaded>),
+    /// There are none until the next start; why.
+    Failed(String),
+}
+
+struct Loaded {
+    names: Names,
+    writer: Writer,
+    recent: Recent,
+    /// Something of them was lost, which the lanes were not told yet.
+    is_damaged: bool,
+    /// The lanes were told which numbers have names: requests are served.
+    is_serving: bool,
+    /// What has no name any more when the journals are durable up to there.
+    unnamed: BTreeMap<u64, Vec<(FileNumber, NodeKind)>>,
+}
+
+/// The names of a store, or nothing on the other lanes.
+pub(crate) struct Namespace {
+    lanes: u16,
+    read_only: bool,
+    state: State,
+    /// What lanes said of the numbers that they have seen.
+    seen: Vec<Option<u64>>,
+    messages: Vec<(u16, FilesMessage)>,
+    /// Memory that names may take.
+    index_bytes_max: usize,
+}
+
+impl Namespace {
+    pub(crate) fn new(lanes: u16, read_only: bool) -> Namespace {
+        Namespace {
+            lanes,
+            read_only,
+            state: State::Starting,
+            seen: vec![None; usize::from(lanes)],
+            messages: Vec::new(),
+            index_bytes_max: usize::MAX,
+        }
+    }
+
+    /// Names may take so much memory.
+    pub(crate) fn may_take(&mut self, index_bytes_max: usize) {
+        self.index_bytes_max = index_bytes_max;
+    }
+
+    /// Messages for other lanes, and for this one.
+    pub(crate) fn take_messages(&mut self, into: &mut Vec<(u16, FilesMessage)>) {
+        into.append(&mut self.messages);
+    }
+
+    /// A lane says something of files.
+    pub(crate) fn message(&mut self, message: FilesMessage, now_unix_ns: i64) {
+        match (message, &mut self.state) {
+            (FilesMessage::Seen { lane, next_ordinal }, _) => {
+                if let Some(seen) = self.seen.get_mut(usize::from(lane)) {
+                    *seen = Some(next_ordinal);
+                }
+            }
+            (FilesMessage::Ended(number), State::Loaded(loaded)) => loaded.names.forget(number),
+            (FilesMessage::Nameless(numbers), State::Loaded(loaded)) if !self.read_only => {
+                for number in numbers {
+                    if let Err(error) = loaded.names.adopt(number, now_unix_ns) {
+                        tracing::error!(file = number.0, %error, "a file whose name was lost could not be given another one: its bytes stay");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Goes on with what is to be read or written; whether the lane was asked for anything.
+    pub(crate) fn tend(&mut self, lane: &mut impl LaneRequests) -> bool {
+        match &mut self.state {
+            State::Starting => {
+                if lane.serves_reads().is_err() {
+                    return false;
+                }
+                self.state = State::Loading(Box::new(Loading::plan(self.lanes, lane)));
+                self.tend(lane)
+            }
+            State::Loading(loading) => {
+                let asked = loading.go_on(lane);
+                if loading.is_over() {
+                    self.load();
+                    return self.tend(lane);
+                }
+                asked
+            }
+            State::Loaded(loaded) => {
+                if !loaded.is_serving && self.seen.iter().all(Option::is_some) {
+                    self.serve();
+                    return self.tend(lane);
+                }
+                let asked = if self.read_only { false } else { loaded.writer.tend(&mut loaded.names, lane) };
+                self.settle();
+                asked
+            }
+            State::Failed(_) => false,
+        }
+    }
+
+    /// All was read that there is.
+    fn load(&mut self) {
+        let State::Loading(loading) = std::mem::replace(&mut self.state, State::Starting) else { return };
+        let loaded = loading.finish();
+        let mut names = loaded.names;
+        if loaded.is_damaged && !self.read_only {
+            // What is written behind something that cannot be read would not be found by the next start.
+            names.begin_snapshot();
+        }
+        self.state = State::Loaded(Box::new(Loaded {
+            names,
+            writer: Writer::new(self.lanes, loaded.cut, loaded.obsolete),
+            recent: Recent::default(),
+            is_damaged: loaded.is_damaged,
+            is_serving: false,
+            unnamed: BTreeMap::new(),
+        }));
+    }
+
+    /// Each lane has said which numbers it has seen: it is told which of them have names.
+    fn serve(&mut self) {
+        let State::Loaded(loaded) = &mut self.state else { return };
+        for (lane, next) in self.seen.iter().enumerate() {
+            loaded.names.numbers_begin_at(lane as u16, next.unwrap_or(0));
+        }
+        let mut by_lane = vec![Vec::new(); usize::from(self.lanes)];
+        for (number, kind) in loaded.names.numbers() {
+            if kind == NodeKind::File {
+                by_lane[usize::from(lane_of(number.key(), self.lanes))].push(number);
+            }
+        }
+        for (lane, numbers) in by_lane.into_iter().enumerate() {
+            self.messages.push((lane as u16, FilesMessage::Named { numbers, is_all: !loaded.is_damaged }));
+        }
+        loaded.is_serving = true;
+    }
+
+    /// The lane answered what the names asked it.
+    pub(crate) fn take_reply(&mut self, reply: Reply) {
+        match &mut self.state {
+            State::Loading(loading) => loading.take_reply(reply),
+            State::Loaded(loaded) => {
+                if let Err(why) = loaded.writer.take_reply(reply, &mut loaded.names) {
+                    tracing::error!("names are not served until the next start: {why}");
+                    self.state = State::Failed(why);
+                }
+            }
+            State::Starting | State::Failed(_) => {}
+        }
+        self.settle();
+    }
+
+    /// What became durable takes effect.
+    fn settle(&mut self) {
+        let State::Loaded(loaded) = &mut self.state else { return };
+        let durable = loaded.names.durable();
+        while let Some(first) = loaded.unnamed.first_entry().filter(|first| *first.key() <= durable) {
+            for (number, kind) in first.remove() {
+                match kind {
+                    NodeKind::File => {
+                        let lane = lane_of(number.key(), self.lanes);
+                        self.messages.push((lane, FilesMessage::Unnamed(number)));
+                    }
+                    _ => loaded.names.forget(number),
+                }
+            }
+        }
+    }
+
+    /// Up to where the journals are durable.
+    pub(crate) fn durable(&self) -> u64 {
+        match &self.state {
+            State::Loaded(loaded) => loaded.names.durable(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there are none until the next start.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
+    /// Whether something waits that no answer of the lane will wake.
+    pub(crate) fn waits(&self) -> bool {
+        match &self.state {
+            State::Loading(loading) => loading.waits_for_drives(),
+            State::Loaded(loaded) => loaded.writer.waits(),
+            State::Starting | State::Failed(_) => false,
+        }
+    }
+
+    /// Why names cannot be asked now, in a sentence; and whether they may be later.
+    pub(crate) fn serves(&self) -> Result<(), (String, bool)> {
+        match &self.state {
+            State::Loaded(loaded) if loaded.is_serving => Ok(()),
+            State::Failed(why) => Err((
+                format!(
+                    "names of files cannot be served until the server is started again: {why}. What was acknowledged is on the drives; a change of a \
+                     name that was not answered was made or was not"
+                ),
+                true,
+            )),
+            State::Loading(loading) if loading.waits_for_drives() => Err((
+                "names of files cannot be read now: too few of the drives that hold them answer. Nothing is lost that these drives bring back; see \
+                 `forebay status`"
+                    .to_owned(),
+                true,
+            )),
+            _ => Err(("names of files are being read; try again in a moment".to_owned(), true)),
+        }
+    }
+}
+
+/// Whether a number is kept for journals and snapshots.
+pub(crate) fn is_kept(number: FileNumber, lanes: u16) -> bool {
+    lane_of(number.key(), lanes) == 0 && lane_ordinal(number.0, lanes) < KEPT_ORDINALS
+}
+
+const _: () = assert!(RunId::FILES.0 == u32::MAX, "what lies where is a part of the format");

@@ -1,0 +1,197 @@
+//! What a start reads: the newest whole snapshot, and the journals from its generation on.
+
+use std::collections::VecDeque;
+
+use forebay_engine::{FetchFile, Reply};
+use forebay_names::{Loader, Names, ROOT_ORDINAL};
+use forebay_types::placement::lane_ordinal;
+use forebay_types::{FileNumber, ReadOutcome};
+
+use super::{NAMES_REQUEST, is_kept};
+use crate::lane_requests::LaneRequests;
+use crate::request::token;
+
+/// Bytes that are read at once.
+const READ_BYTES: u32 = 1 << 20;
+
+/// A file that is to be read.
+struct Part {
+    number: FileNumber,
+    is_snapshot: bool,
+    length: u64,
+}
+
+/// Reads what there is, one part after the other.
+pub(super) struct Loading {
+    loader: Loader,
+    parts: VecDeque<Part>,
+    /// Of the first part, up to here.
+    at: u64,
+    /// What was read and is not a whole change yet.
+    rest: Vec<u8>,
+    is_reading: bool,
+    waits_for_drives: bool,
+    generation: u64,
+    damage: Vec<String>,
+    /// A journal that ends in a piece of a change, and where the last whole one ends.
+    cut: Option<(FileNumber, u64)>,
+    obsolete: Vec<FileNumber>,
+}
+
+/// What a start found.
+pub(super) struct Found {
+    pub(super) names: Names,
+    /// Something is missing.
+    pub(super) is_damaged: bool,
+    /// The journal that is written on is to be cut there first.
+    pub(super) cut: Option<(FileNumber, u64)>,
+    /// Journals and snapshots that no start needs any more.
+    pub(super) obsolete: Vec<FileNumber>,
+}
+
+impl Loading {
+    pub(super) fn plan(lanes: u16, lane: &impl LaneRequests) -> Loading {
+        let of = |number: FileNumber| lane_ordinal(number.0, lanes);
+        let kept: Vec<FileNumber> = lane
+            .files_from(FileNumber(0))
+            .filter(|number| is_kept(*number, lanes) && of(*number) < ROOT_ORDINAL)
+            .collect();
+        let is_snapshot = |number: FileNumber| of(number) % 2 == 0;
+        let sealed = |number: &FileNumber| lane.file(*number).is_some_and(|file| file.sealed);
+        let newest = kept.iter().copied().filter(|number| is_snapshot(*number)).filter(sealed).max_by_key(|n| of(*n));
+        let from = newest.map_or(0, |snapshot| of(snapshot) / 2);
+        let is_needed = |number: FileNumber| Some(number) == newest || (!is_snapshot(number) && of(number) / 2 >= from);
+        let (mut needed, obsolete): (Vec<_>, Vec<_>) = kept.into_iter().partition(|number| is_needed(*number));
+        needed.sort_by_key(|number| of(*number));
+        let mut damage = Vec::new();
+        let first = needed.first().map(|number| of(*number));
+        if newest.is_none() && first.is_some_and(|first| first > 1) {
+            damage.push("there is no whole snapshot for the journals that are there".to_owned());
+        }
+        let generation = needed.last().map_or(from, |last| of(*last) / 2);
+        let length = |number| lane.file(number).map_or(0, |file| file.length);
+        let part = |number| Part { number, is_snapshot: is_snapshot(number), length: length(number) };
+        Loading {
+            loader: Loader::new(lanes),
+            parts: needed.into_iter().map(part).collect(),
+            at: 0,
+            rest: Vec::new(),
+            is_reading: false,
+            waits_for_drives: false,
+            generation,
+            damage,
+            cut: None,
+            obsolete,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    pub(super) fn waits_for_drives(&self) -> bool {
+        self.waits_for_drives
+    }
+
+    /// Reads on, as far as it is in memory; whether drives were asked.
+    pub(super) fn go_on(&mut self, lane: &mut impl LaneRequests) -> bool {
+        while !self.is_reading
+            && let Some(part) = self.parts.front()
+        {
+            if self.at >= part.length {
+                self.end_part();
+                continue;
+            }
+            let mut bytes = Vec::new();
+            match lane.read_file(token(NAMES_REQUEST, 0), part.number, self.at, READ_BYTES, &mut bytes) {
+                FetchFile::Done(outcome, _) => self.take(outcome, &bytes),
+                FetchFile::Pending { .. } => {
+                    self.is_reading = true;
+                    return true;
+                }
+            }
+            if self.waits_for_drives {
+                break;
+            }
+        }
+        false
+    }
+
+    pub(super) fn take_reply(&mut self, reply: Reply) {
+        let Reply::ReadFile { outcome, payload, .. } = reply else { return };
+        self.is_reading = false;
+        self.take(outcome, &payload);
+    }
+
+    fn take(&mut self, outcome: ReadOutcome, bytes: &[u8]) {
+        let Some(part) = self.parts.front() else { return };
+        self.waits_for_drives = outcome == ReadOutcome::Unavailable;
+        if self.waits_for_drives {
+            return;
+        }
+        if outcome != ReadOutcome::Found || bytes.is_empty() {
+            let number = part.number.0;
+            self.skip_part(format!("file {number} cannot be read from byte {} on: {outcome}", self.at));
+            return;
+        }
+        self.at += bytes.len() as u64;
+        self.rest.extend_from_slice(bytes);
+        match self.loader.read(&self.rest) {
+            Ok(taken) => drop(self.rest.drain(..taken)),
+            Err(error) => {
+                let number = part.number.0;
+                self.skip_part(format!(
+                    "file {number} has before byte {} what is no change of a name: {error}",
+                    self.at
+                ));
+            }
+        }
+    }
+
+    fn skip_part(&mut self, why: String) {
+        self.damage.push(why);
+        self.rest.clear();
+        self.next_part();
+    }
+
+    fn next_part(&mut self) {
+        self.parts.pop_front();
+        self.at = 0;
+    }
+
+    fn end_part(&mut self) {
+        let Some(part) = self.parts.front() else { return };
+        let (number, whole_bytes) = (part.number, part.length - self.rest.len() as u64);
+        if part.is_snapshot && !self.loader.is_whole() {
+            return self.skip_part(format!("snapshot {} is not whole", number.0));
+        }
+        if !self.rest.is_empty() {
+            if self.parts.len() > 1 {
+                return self.skip_part(format!("journal {} ends in the middle of a change", number.0));
+            }
+            // A crash took the rest of a change that nobody was told of.
+            self.cut = Some((number, whole_bytes));
+            self.rest.clear();
+        }
+        self.next_part();
+    }
+
+    pub(super) fn finish(self) -> Found {
+        let (names, losses) = self.loader.finish(self.generation);
+        let is_damaged = !self.damage.is_empty() || !losses.is_empty();
+        for why in &self.damage {
+            tracing::error!(
+                "names of files were lost: {why}. No bytes of files are lost by that: what has no name any more gets one under /lost+found"
+            );
+        }
+        for loss in losses.iter().take(LOSSES_TOLD) {
+            tracing::error!(?loss, "a part of the names does not fit the rest");
+        }
+        // While something is missing, what is there may be all that is left of it.
+        let obsolete = if is_damaged { Vec::new() } else { self.obsolete };
+        Found { names, is_damaged, cut: self.cut.filter(|_| !is_damaged), obsolete }
+    }
+}
+
+/// Losses that the log tells one by one.
+const LOSSES_TOLD: usize = 100;

@@ -1,0 +1,170 @@
+//! What clients ask of names.
+
+use forebay_names::{Names, NamesError, Rename};
+use forebay_protocol::limits::NAMES_MAX;
+use forebay_protocol::{ChangeName, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply};
+use forebay_types::{FileNumber, NameOutcome, NodeKind};
+
+use super::recent::Answered;
+use super::{Loaded, Namespace, State};
+
+/// A request for names.
+#[derive(Clone, Debug)]
+pub(crate) enum NameRequest {
+    Lookup(NameLookup),
+    List(NameList),
+    Change(ChangeName),
+}
+
+/// An answer to one.
+#[derive(Clone, Debug)]
+pub(crate) enum NameAnswer {
+    Node(NodeReply),
+    List(ListReply),
+}
+
+/// An answer, and up to where the journals must be durable before it is told.
+type Answer = (NameAnswer, u64);
+
+impl Namespace {
+    /// Answers a request. Only when [`Namespace::serves`].
+    ///
+    /// # Panics
+    /// When there are no names.
+    pub(crate) fn answer(&mut self, request: &NameRequest, now_unix_ns: i64) -> Answer {
+        let (read_only, index_bytes_max) = (self.read_only, self.index_bytes_max);
+        let State::Loaded(loaded) = &mut self.state else { panic!("names are asked when they are there") };
+        match request {
+            NameRequest::Lookup(lookup) => loaded.lookup(lookup),
+            NameRequest::List(list) => loaded.list(list),
+            NameRequest::Change(change) => {
+                let refusal = if read_only {
+                    Some(NameOutcome::ReadOnly)
+                } else if !makes_more(&change.what) {
+                    None
+                } else if loaded.writer.is_full() {
+                    Some(NameOutcome::NoSpace)
+                } else {
+                    (loaded.names.bytes() > index_bytes_max).then_some(NameOutcome::IndexFull)
+                };
+                match refusal {
+                    Some(outcome) => failed(outcome),
+                    None => loaded.change(change, now_unix_ns),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a change takes room for longer than it takes to remove what it made.
+fn makes_more(change: &NameChange) -> bool {
+    matches!(change, NameChange::Make { .. } | NameChange::Link { .. })
+}
+
+/// What is refused changes nothing, and waits for nothing.
+fn failed(outcome: NameOutcome) -> Answer {
+    (NameAnswer::Node(NodeReply { outcome, node: None }), 0)
+}
+
+fn node_of(names: &Names, number: FileNumber) -> Option<(Node, u64)> {
+    let found = names.node(number).ok()?;
+    let parent = names.parent(number).unwrap_or_default();
+    Some((Node { number, parent, view: found.found }, found.stable_at))
+}
+
+impl Loaded {
+    fn lookup(&self, lookup: &NameLookup) -> Answer {
+        let directory = lookup.directory.unwrap_or(self.names.root());
+        let found = if lookup.name.is_empty() {
+            self.names.node(directory).map(|found| (directory, found.stable_at))
+        } else {
+            self.names.lookup(directory, &lookup.name).map(|found| (found.found.0, found.stable_at))
+        };
+        match found {
+            Ok((number, stable_at)) => {
+                let node = node_of(&self.names, number).map(|(node, _)| node);
+                (NameAnswer::Node(NodeReply { outcome: NameOutcome::Done, node }), stable_at)
+            }
+            Err(error) => {
+                // That a name is gone is told when that is durable, too.
+                let stable_at = self.names.node(directory).map_or(0, |found| found.stable_at);
+                (NameAnswer::Node(NodeReply { outcome: error.into(), node: None }), stable_at)
+            }
+        }
+    }
+
+    fn list(&self, list: &NameList) -> Answer {
+        let directory = list.directory.unwrap_or(self.names.root());
+        let max = NAMES_MAX.min(list.max as usize);
+        let after = (!list.after.is_empty()).then_some(&list.after[..]);
+        match self.names.list(directory, after, max + 1) {
+            Ok(found) => {
+                let more = found.found.len() > max;
+                let entries = found.found.into_iter().take(max);
+                let entries =
+                    entries.map(|e| NameEntry { number: e.number, kind: e.kind, name: e.name.into_vec() }).collect();
+                let reply = ListReply { outcome: NameOutcome::Done, more, entries };
+                (NameAnswer::List(reply), found.stable_at)
+            }
+            Err(error) => (NameAnswer::List(ListReply { outcome: error.into(), more: false, entries: Vec::new() }), 0),
+        }
+    }
+
+    fn change(&mut self, change: &ChangeName, now_unix_ns: i64) -> Answer {
+        let answered = self.recent.get(change.client, change.change).unwrap_or_else(|| {
+            let answered = match self.make_change(&change.what, now_unix_ns) {
+                Ok((number, position)) => Answered { outcome: NameOutcome::Done, number, position },
+                // What stands in the way may not be durable yet.
+                Err(error) => Answered { outcome: error.into(), number: None, position: self.names.position() },
+            };
+            self.recent.insert(change.client, change.change, answered);
+            answered
+        });
+        let node = answered.number.and_then(|number| node_of(&self.names, number));
+        // What is told of it may have changed again meanwhile.
+        let position = node.as_ref().map_or(0, |(_, stable_at)| *stable_at).max(answered.position);
+        let node = node.map(|(node, _)| node);
+        (NameAnswer::Node(NodeReply { outcome: answered.outcome, node }), position)
+    }
+
+    /// What is changed, unless it is gone, and where in the journals that stands.
+    fn make_change(&mut self, change: &NameChange, now: i64) -> Result<(Option<FileNumber>, u64), NamesError> {
+        let names = &mut self.names;
+        let (number, done) = match change {
+            NameChange::Make { directory, name, new } => {
+                let directory = directory_of(names, *directory);
+                let made = names.make(directory, name, new, now)?;
+                return Ok((Some(made.number), made.position));
+            }
+            NameChange::Link { number, directory, name } => {
+                let directory = directory_of(names, *directory);
+                (Some(*number), names.link(*number, directory, name, now)?)
+            }
+            NameChange::Remove { directory, name } => (None, names.remove(directory_of(names, *directory), name, now)?),
+            NameChange::RemoveDirectory { directory, name } => {
+                (None, names.remove_directory(directory_of(names, *directory), name, now)?)
+            }
+            NameChange::Rename { from_directory, from, to_directory, to, replace } => {
+                let (from_directory, to_directory) =
+                    (directory_of(names, *from_directory), directory_of(names, *to_directory));
+                let number = names.lookup(from_directory, from)?.found.0;
+                let rename = Rename { from_directory, from, to_directory, to, replace: *replace };
+                (Some(number), names.rename(rename, now)?)
+            }
+            NameChange::Set { number, set } => {
+                let number = directory_of(names, *number);
+                (Some(number), names.set(number, *set, now)?)
+            }
+        };
+        if let Some(unnamed) = done.unnamed {
+            let kind = names.node(unnamed).map_or(NodeKind::File, |node| node.found.kind);
+            self.unnamed.entry(done.position).or_default().push((unnamed, kind));
+        }
+        Ok((number, done.position))
+    }
+}
+
+/// On the wire the root is number 0.
+fn directory_of(names: &Names, number: FileNumber) -> FileNumber {
+    if number.0 == 0 { names.root() } else { number }
+}

@@ -1,0 +1,253 @@
+//! Who has which file of a lane open, and which files end when nobody has.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use forebay_protocol::Opener;
+use forebay_types::{FileNumber, Time};
+
+use crate::limits::{OPENING_KEPT, OPENINGS_MAX};
+
+/// A file as one client has it open.
+struct Opening {
+    number: u32,
+    write: bool,
+    /// The connection by which it was heard of last; `None`: that is gone, and since when.
+    connection: Result<u64, Time>,
+}
+
+/// Why a file was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotOpened {
+    /// The client has opened it again since.
+    Stale,
+    /// More than are kept.
+    TooMany,
+}
+
+/// Someone does not have a file open any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    pub(crate) file: FileNumber,
+    pub(crate) client: u64,
+    /// For writing.
+    pub(crate) write: bool,
+}
+
+/// The open files of a lane.
+#[derive(Default)]
+pub(crate) struct Openings {
+    files: BTreeMap<FileNumber, BTreeMap<u64, Opening>>,
+    openings: usize,
+    by_connection: BTreeMap<u64, BTreeSet<(FileNumber, u64)>>,
+    /// Openings whose connection is gone, by when that was.
+    left: BTreeSet<(Time, FileNumber, u64)>,
+    /// Files that have no name any more, and that somebody has open.
+    unnamed: BTreeSet<FileNumber>,
+    /// Those that nobody has open.
+    to_end: VecDeque<FileNumber>,
+}
+
+impl Openings {
+    /// A client opens a file; whether it had it open for writing by an earlier opening, which ends.
+    pub(crate) fn open(
+        &mut self,
+        file: FileNumber,
+        by: Opener,
+        write: bool,
+        connection: u64,
+    ) -> Result<Option<Closed>, NotOpened> {
+        let known = self.files.get(&file).and_then(|openers| openers.get(&by.client));
+        if known.is_some_and(|known| known.number > by.opening) {
+            return Err(NotOpened::Stale);
+        }
+        if known.is_none() && self.openings >= OPENINGS_MAX {
+            return Err(NotOpened::TooMany);
+        }
+        // The same opening that comes twice is a repeated request.
+        let is_repeated = known.is_some_and(|known| known.number == by.opening && known.write == write);
+        let before = if is_repeated { None } else { self.remove(file, by.client) };
+        if is_repeated {
+            self.attach(file, by.client, connection);
+            return Ok(None);
+        }
+        let opening = Opening { number: by.opening, write, connection: Ok(connection) };
+        self.files.entry(file).or_default().insert(by.client, opening);
+        self.openings += 1;
+        self.by_connection.entry(connection).or_default().insert((file, by.client));
+        Ok(before)
+    }
+
+    /// Whether a client has a file open, for writing if that is asked, by this very opening. It was heard of by this connection.
+    pub(crate) fn is_open(&mut self, file: FileNumber, by: Opener, write: bool, connection: u64) -> bool {
+        let known = self.files.get(&file).and_then(|openers| openers.get(&by.client));
+        let Some(known) = known.filter(|known| known.number == by.opening && (known.write || !write)) else {
+            return false;
+        };
+        if known.connection != Ok(connection) {
+            self.attach(file, by.client, connection);
+        }
+        true
+    }
+
+    fn attach(&mut self, file: FileNumber, client: u64, connection: u64) {
+        let Some(known) = self.files.get_mut(&file).and_then(|openers| openers.get_mut(&client)) else { return };
+        let before = std::mem::replace(&mut known.connection, Ok(connection));
+        self.detach(before, file, client);
+        self.by_connection.entry(connection).or_default().insert((file, client));
+    }
+
+    /// Forgets by which connection an opening was heard of.
+    fn detach(&mut self, connection: Result<u64, Time>, file: FileNumber, client: u64) {
+        match connection {
+            Ok(connection) => {
+                if let Some(of) = self.by_connection.get_mut(&connection) {
+                    of.remove(&(file, client));
+                    if of.is_empty() {
+                        self.by_connection.remove(&connection);
+                    }
+                }
+            }
+            Err(since) => drop(self.left.remove(&(since, file, client))),
+        }
+    }
+
+    fn remove(&mut self, file: FileNumber, client: u64) -> Option<Closed> {
+        let openers = self.files.get_mut(&file)?;
+        let opening = openers.remove(&client)?;
+        if openers.is_empty() {
+            self.files.remove(&file);
+            if self.unnamed.remove(&file) {
+                self.to_end.push_back(file);
+            }
+        }
+        self.openings -= 1;
+        self.detach(opening.connection, file, client);
+        Some(Closed { file, client, write: opening.write })
+    }
+
+    /// A client is done with a file. Nothing happens under an opening that is not its newest.
+    pub(crate) fn close(&mut self, file: FileNumber, by: Opener) -> Option<Closed> {
+        let known = self.files.get(&file)?.get(&by.client)?;
+        if known.number == by.opening { self.remove(file, by.client) } else { None }
+    }
+
+    /// A connection is gone: what was open by it stays open for a while, so that its client may come back.
+    pub(crate) fn connection_is_gone(&mut self, connection: u64, now: Time) {
+        for (file, client) in self.by_connection.remove(&connection).unwrap_or_default() {
+            if let Some(opening) = self.files.get_mut(&file).and_then(|openers| openers.get_mut(&client)) {
+                opening.connection = Err(now);
+                self.left.insert((now, file, client));
+            }
+        }
+    }
+
+    /// Whoever did not come back is taken for dead.
+    pub(crate) fn next_expired(&mut self, now: Time) -> Option<Closed> {
+        let (since, file, client) = *self.left.first()?;
+        if now >= since + OPENING_KEPT { self.remove(file, client) } else { None }
+    }
+
+    /// Whether somebody has a file open for writing.
+    pub(crate) fn is_written(&self, file: FileNumber) -> bool {
+        self.files.get(&file).is_some_and(|openers| openers.values().any(|opening| opening.write))
+    }
+
+    /// A file has no name any more: it ends when nobody has it open.
+    pub(crate) fn is_unnamed(&mut self, file: FileNumber) {
+        if self.files.contains_key(&file) {
+            self.unnamed.insert(file);
+        } else {
+            self.to_end.push_back(file);
+        }
+    }
+
+    /// The next file that is to end.
+    pub(crate) fn next_to_end(&mut self) -> Option<FileNumber> {
+        while let Some(file) = self.to_end.pop_front() {
+            if !self.files.contains_key(&file) {
+                return Some(file);
+            }
+            // Opened since by somebody who had looked its name up before.
+            self.unnamed.insert(file);
+        }
+        None
+    }
+
+    /// It could not be ended now.
+    pub(crate) fn end_later(&mut self, file: FileNumber) {
+        self.to_end.push_front(file);
+    }
+
+    /// Whether anybody may be taken for dead later.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Whether files wait to be ended.
+    pub(crate) fn has_to_end(&self) -> bool {
+        !self.to_end.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const FILE: FileNumber = FileNumber(7);
+
+    fn by(client: u64, opening: u32) -> Opener {
+        Opener { client, opening }
+    }
+
+    #[test]
+    fn the_newest_opening_counts() {
+        let mut openings = Openings::default();
+        assert_eq!(openings.open(FILE, by(1, 5), true, 10), Ok(None));
+        assert_eq!(openings.open(FILE, by(1, 4), true, 10), Err(NotOpened::Stale));
+        assert!(openings.is_open(FILE, by(1, 5), true, 10) && !openings.is_open(FILE, by(1, 4), false, 10));
+        assert_eq!(openings.open(FILE, by(1, 6), false, 11), Ok(Some(Closed { file: FILE, client: 1, write: true })));
+        assert!(!openings.is_written(FILE) && !openings.is_open(FILE, by(1, 6), true, 11));
+        assert_eq!(openings.close(FILE, by(1, 5)), None, "an old request changes nothing");
+        assert!(openings.close(FILE, by(1, 6)).is_some());
+        assert_eq!((openings.openings, openings.by_connection.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_comes_back_in_time_goes_on() {
+        let mut openings = Openings::default();
+        let at = |seconds| Time::default() + Duration::from_secs(seconds);
+        for client in [1, 2] {
+            openings.open(FILE, by(client, 1), true, 10).expect("opened");
+        }
+        openings.connection_is_gone(10, at(100));
+        assert!(openings.is_open(FILE, by(1, 1), true, 12));
+        assert_eq!(openings.next_expired(at(100)), None);
+        let closed = openings.next_expired(at(100) + OPENING_KEPT);
+        assert_eq!(closed, Some(Closed { file: FILE, client: 2, write: true }));
+        assert_eq!(openings.next_expired(at(100_000)), None);
+        openings.connection_is_gone(12, at(200));
+        // The same opening again is the same opening.
+        assert_eq!(openings.open(FILE, by(1, 1), true, 13), Ok(None));
+        assert_eq!((openings.next_expired(at(100_000)), openings.left.len(), openings.openings), (None, 0, 1));
+    }
+
+    #[test]
+    fn what_has_no_name_ends_when_nobody_has_it_open() {
+        let mut openings = Openings::default();
+        openings.open(FILE, by(1, 1), false, 10).expect("opened");
+        openings.is_unnamed(FILE);
+        assert_eq!(openings.next_to_end(), None);
+        openings.open(FILE, by(2, 1), false, 10).expect("opened, though its name is gone");
+        openings.close(FILE, by(1, 1));
+        assert_eq!(openings.next_to_end(), None);
+        openings.close(FILE, by(2, 1));
+        // Opened again before the end was asked for.
+        openings.open(FILE, by(3, 1), false, 10).expect("opened");
+        assert_eq!(openings.next_to_end(), None);
+        openings.close(FILE, by(3, 1));
+        assert_eq!(openings.next_to_end(), Some(FILE));
+        assert!(!openings.has_to_end());
+    }
+}

@@ -1,0 +1,198 @@
+//! Requests for files against the pretended lane.
+
+use std::time::Duration;
+
+use forebay_protocol::{
+    Class, ErrorCode, FileClose, FileOpen, FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat,
+    FileStatReply, FileWrite, Kind, Opener,
+};
+use forebay_server::limits::OPENING_KEPT;
+use forebay_server::{FilesMessage, ServiceConfig};
+use forebay_types::{FileNumber, FileOutcome, ReadOutcome, crc32c};
+
+use crate::fake::{FRAGMENT_BYTES_MAX, Received, Will, World, config};
+
+const FILE: FileNumber = FileNumber(1 << 21);
+
+pub fn by(opening: u32) -> Opener {
+    Opener { client: 77, opening }
+}
+
+fn write(opening: u32, start: Option<u64>, payload: &[u8]) -> Vec<u8> {
+    let write = FileWrite { file: FILE, by: by(opening), start, bytes: payload.len() as u32, crc: crc32c(payload) };
+    let mut bytes = Vec::new();
+    write.encode(100 + u64::from(opening), payload, &mut bytes);
+    bytes
+}
+
+/// The answers, when the lane has said all that it has to say.
+fn settled(world: &mut World, id: u64) -> Vec<Received> {
+    for _ in 0..4 {
+        world.turn(true);
+        world.lane.settle();
+    }
+    world.turn(true);
+    world.take(id)
+}
+
+fn outcome(frames: &[Received]) -> (FileOutcome, u64) {
+    assert_eq!(frames.len(), 1, "{frames:?}");
+    let reply: FileReply = frames[0].message();
+    (reply.outcome, reply.start)
+}
+
+fn opened(world: &mut World, class: Class, opening: u32) -> u64 {
+    let id = world.connect(class);
+    world.ask(id, 2, &FileOpen { file: FILE, by: by(opening), write: true });
+    assert_eq!(outcome(&settled(world, id)).0, FileOutcome::Done);
+    id
+}
+
+fn read(world: &mut World, id: u64, start: u64, bytes: u32) -> (ReadOutcome, Vec<u8>) {
+    world.ask(id, 9, &FileRead { file: FILE, start, bytes });
+    let frames = settled(world, id);
+    assert_eq!((frames.len(), frames[0].kind, frames[0].more), (1, Kind::FileReadReply, false));
+    let (reply, payload) = FileReadReply::decode(&frames[0].table, &frames[0].payload).expect("sound");
+    assert_eq!(reply.crc, crc32c(payload));
+    (reply.outcome, payload.to_vec())
+}
+
+#[test]
+fn what_is_written_is_answered_when_it_is_durable_and_read_as_it_was() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    let payload: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
+    world.peers.get_mut(&id).expect("open").pieces.extend([1, 31, 40, 1, 7000, 64_000, 0]);
+    world.send(id, &write(1, Some(10), &payload));
+    (0..20).for_each(|_| world.turn(true));
+    assert_eq!(world.take(id).len(), 0, "it is not durable");
+    assert_eq!(outcome(&settled(&mut world, id)), (FileOutcome::Done, 10));
+    world.send(id, &write(1, None, b"tail"));
+    assert_eq!(outcome(&settled(&mut world, id)), (FileOutcome::Done, 200_010));
+    for later in [false, true] {
+        world.lane.reads_files_later = later;
+        let (found, bytes) = read(&mut world, id, 5, 300_000);
+        assert_eq!((found, &bytes[..5], &bytes[5..200_005]), (ReadOutcome::Found, &[0; 5][..], &payload[..]));
+        assert_eq!(&bytes[200_005..], b"tail");
+        assert_eq!(read(&mut world, id, 1 << 30, 10), (ReadOutcome::Found, Vec::new()), "behind the end is nothing");
+    }
+    world.ask(id, 3, &FileSet { file: FILE, length: Some(3), written_unix_ns: Some(5) });
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
+    for _ in 0..2 {
+        // The second time it is sealed already.
+        world.ask(id, 4, &FileSeal { file: FILE });
+        assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
+    }
+    world.ask(id, 5, &FileStat { files: vec![FILE, FileNumber(FILE.0 + 1)] });
+    let files = settled(&mut world, id)[0].message::<FileStatReply>().files;
+    let known = (files[0].outcome, files[0].length, files[0].sealed, files[0].is_written, files[0].written_unix_ns);
+    assert_eq!(known, (ReadOutcome::Found, 3, true, true, 5));
+    assert_eq!(files[0].sums, Some((crc32c(&[0; 3]), 1)));
+    assert_eq!((files[1].outcome, files[1].length), (ReadOutcome::NotFound, 0));
+}
+
+#[test]
+fn only_the_newest_opening_writes() {
+    let mut world = World::new(config());
+    let first = opened(&mut world, Class::Readout, 1);
+    let second = opened(&mut world, Class::Readout, 2);
+    world.send(first, &write(1, Some(0), b"late"));
+    assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+    world.ask(first, 2, &FileOpen { file: FILE, by: by(1), write: true });
+    assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+    world.send(second, &write(2, Some(0), b"new"));
+    assert_eq!(outcome(&settled(&mut world, second)).0, FileOutcome::Done);
+    // Who opened for reading does not write.
+    let reader = Opener { client: 78, opening: 1 };
+    world.ask(first, 3, &FileOpen { file: FILE, by: reader, write: false });
+    assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::Done);
+    let mut bytes = Vec::new();
+    FileWrite { file: FILE, by: reader, start: Some(0), bytes: 1, crc: crc32c(b"x") }.encode(9, b"x", &mut bytes);
+    world.send(first, &bytes);
+    assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+    // Nobody has the number of the server itself.
+    world.ask(first, 4, &FileOpen { file: FILE, by: Opener { client: 0, opening: 1 }, write: true });
+    assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+}
+
+#[test]
+fn a_writer_that_does_not_come_back_is_taken_for_dead_after_a_while() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    world.service.close(id);
+    world.peers.remove(&id);
+    world.now = world.now + OPENING_KEPT / 2;
+    world.turn(true);
+    assert_eq!(world.lane.files[&FILE].writers.len(), 1);
+    // It comes back in time, with a write alone.
+    let again = world.connect(Class::Readout);
+    world.send(again, &write(1, Some(0), b"back"));
+    assert_eq!(outcome(&settled(&mut world, again)).0, FileOutcome::Done);
+    world.service.close(again);
+    world.peers.remove(&again);
+    world.now = world.now + OPENING_KEPT - Duration::from_secs(1);
+    world.turn(true);
+    assert_eq!(world.lane.files[&FILE].writers.len(), 1);
+    world.now = world.now + Duration::from_secs(1);
+    world.turn(true);
+    assert_eq!(world.lane.files[&FILE].writers.len(), 0);
+}
+
+#[test]
+fn what_the_lane_refuses_is_said() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    for (will, expected) in [(Will::Refuse, FileOutcome::Conflict), (Will::BeFull, FileOutcome::NoSpace)] {
+        world.lane.will.push_back(will);
+        world.send(id, &write(1, Some(0), b"bytes"));
+        assert_eq!(outcome(&settled(&mut world, id)), (expected, 0));
+    }
+    world.lane.will.extend([Will::BeBusy, Will::BeBusy, Will::Take]);
+    world.send(id, &write(1, Some(0), b"bytes"));
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done, "a busy lane is asked again");
+    let mut damaged = write(1, Some(0), b"bytes");
+    *damaged.last_mut().expect("bytes") ^= 1;
+    world.send(id, &damaged);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::ChecksumMismatch);
+    // More than is taken at once is skipped, and what comes behind it is served.
+    world.send(id, &write(1, Some(0), &vec![1; FRAGMENT_BYTES_MAX as usize + 1]));
+    world.send(id, &write(1, Some(0), b"next"));
+    (0..50).for_each(|_| world.turn(true));
+    let frames = settled(&mut world, id);
+    let outcomes: Vec<FileOutcome> = frames.iter().map(|frame| frame.message::<FileReply>().outcome).collect();
+    assert_eq!(outcomes, [FileOutcome::TooLarge, FileOutcome::Done]);
+    world.ask(id, 6, &FileClose { file: FILE, by: by(1) });
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
+    world.send(id, &write(1, Some(0), b"closed"));
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+}
+
+#[test]
+fn numbers_of_other_lanes_and_of_the_names_are_refused() {
+    let mut world = World::new(config());
+    let id = world.connect(Class::Monitor);
+    world.ask(id, 2, &FileRead { file: FileNumber(1), start: 0, bytes: 1 });
+    assert_eq!(settled(&mut world, id)[0].error().code, ErrorCode::Refused);
+    let mut world = World::new(ServiceConfig { has_files: false, ..config() });
+    let id = world.connect(Class::Monitor);
+    world.ask(id, 2, &FileSeal { file: FILE });
+    let error = settled(&mut world, id)[0].error();
+    assert!(error.code == ErrorCode::Refused && error.sentence.contains("upgrade"), "{}", error.sentence);
+}
+
+#[test]
+fn what_has_no_name_ends_when_nobody_has_it_open() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    world.send(id, &write(1, Some(0), b"bytes"));
+    settled(&mut world, id);
+    world.service.message(FilesMessage::Unnamed(FILE), &mut world.lane);
+    assert_eq!(settled(&mut world, id).len(), 0);
+    assert_eq!(read(&mut world, id, 0, 10).1, b"bytes", "who has it open reads it on");
+    world.ask(id, 6, &FileClose { file: FILE, by: by(1) });
+    settled(&mut world, id);
+    assert!(world.lane.ended.contains(&FILE));
+    assert_eq!(read(&mut world, id, 0, 10), (ReadOutcome::Deleted, Vec::new()));
+    world.ask(id, 7, &FileOpen { file: FILE, by: by(2), write: false });
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Removed);
+}
