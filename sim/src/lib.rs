@@ -16,6 +16,7 @@ mod census;
 mod destination;
 mod drives;
 mod faults;
+mod files;
 mod filter;
 mod links;
 mod mistakes;

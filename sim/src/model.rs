@@ -130,12 +130,14 @@ pub struct Answers {
     pub leases: u64,
     /// Events traced.
     pub traces: u64,
+    /// What clients of files were answered.
+    pub files: u64,
 }
 
 impl Answers {
     /// All of them.
     pub fn operations(&self) -> u64 {
-        self.puts + self.reads + self.decisions + self.releases + self.leases + self.traces
+        self.puts + self.reads + self.decisions + self.releases + self.leases + self.traces + self.files
     }
 
     pub(crate) fn add(&mut self, other: &Answers) {
@@ -148,6 +150,7 @@ impl Answers {
         self.releases += other.releases;
         self.leases += other.leases;
         self.traces += other.traces;
+        self.files += other.files;
     }
 }
 

@@ -66,6 +66,8 @@ struct LaneSide {
     service: Service,
     completions: Vec<Completion>,
     mailbox: VecDeque<Membership>,
+    /// Another lane told it something of files.
+    has_news: bool,
     peers: BTreeMap<u64, ConnectionId>,
     next_id: u64,
     looked_round: Time,
@@ -204,7 +206,7 @@ impl Process {
     }
 
     pub(crate) fn next_wakeup(&self, now: Time) -> Option<Time> {
-        if self.lanes.iter().any(|side| side.service.has_work()) {
+        if self.lanes.iter().any(|side| side.service.has_work() || side.has_news) {
             return Some(now);
         }
         let own = self.lanes.iter().flat_map(|side| [side.lane.next_wakeup(), side.service.next_retry()]);
@@ -301,6 +303,7 @@ impl Process {
                 lane,
                 fragment_bytes_max: config.geometry.fragment_bytes_max,
                 read_only: false,
+                has_files: true,
                 staging_bytes: 1 << 20,
                 out_buffer_bytes: 256 << 10,
                 credit_bytes: 1 << 20,
@@ -311,6 +314,7 @@ impl Process {
                 service: Service::new(service),
                 completions: Vec::new(),
                 mailbox: VecDeque::new(),
+                has_news: false,
                 peers: BTreeMap::new(),
                 next_id: 0,
                 looked_round: now,
@@ -374,6 +378,7 @@ impl Process {
         let clock = self.clock(now);
         let stopping = self.stopping;
         let side = &mut self.lanes[number];
+        side.has_news = false;
         if stopping {
             side.lane.stop();
         }
@@ -385,10 +390,13 @@ impl Process {
         told.extend(step.map(|step| Told::Pressed { step }));
         side.note_readable(now, network);
         side.write(now, network);
-        if side.work(now, network) {
+        let worked = side.work(now, network);
+        if side.service.tend_files(&mut side.lane) || worked {
             let moved = side.run(now, clock, queue, drives, events);
             side.service.take_replies(&mut side.lane, clock, moved);
         }
+        self.carry_messages(number);
+        let side = &mut self.lanes[number];
         side.write(now, network);
         PressureCheck::turn_ended(&side.service);
         if now >= side.looked_round + LOOK_ROUND {
@@ -399,6 +407,19 @@ impl Process {
             for (id, _) in side.service.stalled(clock) {
                 side.close(now, id, network);
             }
+        }
+    }
+}
+
+impl Process {
+    /// What lanes tell each other of files arrives at once.
+    fn carry_messages(&mut self, from: usize) {
+        let mut messages = Vec::new();
+        self.lanes[from].service.take_messages(&mut messages);
+        for (lane, message) in messages {
+            let side = &mut self.lanes[usize::from(lane)];
+            side.service.message(message, &mut side.lane);
+            side.has_news = true;
         }
     }
 }

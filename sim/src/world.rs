@@ -14,6 +14,7 @@ use crate::calendar::Calendar;
 use crate::census::Asker;
 use crate::drives::Drives;
 use crate::faults::{Fault, FaultCounts};
+use crate::files::{CLIENTS_MAX, FileClient};
 use crate::filter::{Filter, STREAMS, ServerTime, stream};
 use crate::links::Links;
 use crate::mistakes::Mistake;
@@ -92,6 +93,7 @@ pub(crate) struct World {
     filters: Vec<Filter>,
     recorders: Vec<Recorder>,
     monitor: Monitor,
+    file_clients: Vec<FileClient>,
     next_crash: Option<Time>,
     next_fault: Option<Time>,
     crash_when: CrashWhen,
@@ -150,6 +152,10 @@ impl World {
             .map(|names| Recorder::new(names.iter().map(|name| stream(name)).collect(), &scenario, random.fork(), now))
             .collect();
         let monitor = Monitor::new(&scenario, random.fork(), now);
+        // Of its own stream, too.
+        let mut of_files = Random::new(play.seed.rotate_left(17));
+        let file_clients = if play.no_files || play.beyond { 0 } else { of_files.below(CLIENTS_MAX + 2).saturating_sub(1) };
+        let file_clients = (0..file_clients).map(|n| FileClient::new(n, &scenario, of_files.fork(), now)).collect();
         let mut world = World {
             random,
             now,
@@ -168,6 +174,7 @@ impl World {
             filters,
             recorders,
             monitor,
+            file_clients,
             next_crash: None,
             next_fault: None,
             crash_when: CrashWhen::AtOnce,
@@ -216,6 +223,7 @@ impl World {
         self.calm
             && self.mending_since.is_none()
             && self.writers.iter().all(Writer::is_done)
+            && self.file_clients.iter().all(FileClient::is_done)
             && self.model.unfinished() == 0
     }
 
@@ -251,6 +259,8 @@ impl World {
             .chain(self.writers.iter().map(Writer::next_at))
             .chain(self.filters.iter().map(|filter| self.when_filters_act(filter.next_at())))
             .chain(self.recorders.iter().map(|recorder| recorder.next_at().filter(|_| self.mending_since.is_none())));
+        let files = self.file_clients.iter().map(|client| client.next_at().filter(|_| self.mending_since.is_none()));
+        let clients = clients.chain(files);
         let world =
             [self.crash_comes_at(), self.next_fault, self.drives.next_due(), self.network.next_due(self.now), process];
         let next = match at_last {
@@ -332,6 +342,7 @@ impl World {
         self.filters.iter_mut().for_each(|filter| drive(filter.links()));
         self.recorders.iter_mut().for_each(|recorder| drive(recorder.links()));
         drive(self.monitor.links());
+        self.file_clients.iter_mut().for_each(|client| drive(client.links()));
         for writer in &mut self.writers {
             writer.act(self.now, &mut self.model, &mut self.counts);
         }
@@ -343,9 +354,16 @@ impl World {
         for recorder in self.recorders.iter_mut().filter(|_| self.mending_since.is_none()) {
             recorder.act(self.now, &mut self.model, &mut self.counts);
         }
+        for client in self.file_clients.iter_mut().filter(|_| self.mending_since.is_none()) {
+            if self.calm {
+                client.end();
+            }
+            client.act(self.now);
+        }
         let newest = self.writers.iter().map(Writer::next_event).max().unwrap_or(0);
         self.monitor.act(self.now, newest, &mut self.model, &mut self.counts);
         self.trace.mix(self.model.answers.operations());
+        self.model.answers.files = self.file_clients.iter().map(|client| client.operations).sum();
         if newest == self.scenario.events && self.written_at.is_none() {
             self.written_at = Some(self.now);
         }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_client::{Client, ClientConfig};
-use forebay_store::{InitOptions, init};
+use forebay_store::{InitError, InitOptions, init};
 
 /// Data and parity shards of every store that is measured.
 pub const DATA: u8 = 5;
@@ -17,6 +17,20 @@ pub const PARITY: u8 = 1;
 pub struct Drives {
     directory: tempfile::TempDir,
     paths: Vec<PathBuf>,
+}
+
+/// Times that room is waited for.
+const ROOM_TRIES: u32 = 100;
+
+/// Makes a store. The kernel gives the memory of files that are gone back when the rings of a process that was killed are, which it takes its time for.
+fn make(paths: &[PathBuf], options: &InitOptions) {
+    for _ in 0..ROOM_TRIES {
+        match init(paths, options, &mut |_| {}) {
+            Err(InitError::NoSpace { .. }) => std::thread::sleep(Duration::from_millis(100)),
+            made => return drop(made.expect("a store can be made")),
+        }
+    }
+    panic!("there is no room for the drives of a store");
 }
 
 impl Drives {
@@ -33,7 +47,7 @@ impl Drives {
         options.drive_bytes = Some(drive_bytes);
         options.lanes = Some(lanes);
         options.slot_bytes = slot_bytes;
-        init(&paths, &options, &mut |_| {}).expect("a store can be made");
+        make(&paths, &options);
         Drives { directory, paths }
     }
 

@@ -148,7 +148,10 @@ impl Namespace {
                     self.serve();
                     return self.tend(lane);
                 }
-                let asked = if self.read_only { false } else { loaded.writer.tend(&mut loaded.names, lane) };
+                let asked = !self.read_only && loaded.writer.tend(&mut loaded.names, lane);
+                if loaded.writer.is_over() {
+                    self.state = State::Failed("their lane takes nothing any more".to_owned());
+                }
                 self.settle();
                 asked
             }

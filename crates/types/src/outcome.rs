@@ -127,6 +127,8 @@ coded!(
         Unavailable = 13, "unavailable: too few drives are up to keep the promised protection; nothing was changed";
         /// The store is open for reading alone.
         ReadOnly = 14, "read-only: the store was started read-only";
+        /// The client has asked for something newer since.
+        Stale = 15, "stale: its client has asked for something newer since; whether this was done before is not known";
     }
 );
 

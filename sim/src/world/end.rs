@@ -132,10 +132,13 @@ impl World {
 
     /// All space comes back, if need be after a stop in order.
     fn wait_for_space(&mut self) {
+        // The journal of names and the file that all share stay, wherever their pieces lie.
+        let keeps_files = !self.file_clients.is_empty();
         let is_back = |process: &Process| {
             let status = process.status();
+            let is_free = |lane: &LaneStatus| keeps_files || lane.slots_free == lane.slots_total;
             !status.is_empty()
-                && status.iter().all(|lane| lane.slots_free == lane.slots_total && lane.state == "serving")
+                && status.iter().all(|lane| is_free(lane) && lane.state == "serving")
                 && process.pressure().iter().all(|step| *step == Pressure::None)
         };
         for attempt in 0..3 {

@@ -111,7 +111,11 @@ impl Loaded {
     }
 
     fn change(&mut self, change: &ChangeName, now_unix_ns: i64) -> Answer {
-        let answered = self.recent.get(change.client, change.change).unwrap_or_else(|| {
+        let known = self.recent.get(change.client, change.change);
+        if known.is_none() && self.recent.is_stale(change.client, change.change) {
+            return failed(NameOutcome::Stale);
+        }
+        let answered = known.unwrap_or_else(|| {
             let answered = match self.make_change(&change.what, now_unix_ns) {
                 Ok((number, position)) => Answered { outcome: NameOutcome::Done, number, position },
                 // What stands in the way may not be durable yet.

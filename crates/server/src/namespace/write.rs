@@ -57,6 +57,8 @@ pub(super) struct Writer {
     cut: Option<(FileNumber, u64)>,
     obsolete: VecDeque<FileNumber>,
     is_full: bool,
+    /// The lane takes nothing any more.
+    is_over: bool,
 }
 
 impl Writer {
@@ -73,12 +75,18 @@ impl Writer {
             cut,
             obsolete: obsolete.into(),
             is_full: false,
+            is_over: false,
         }
     }
 
     /// There is room for what takes room away alone.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Whether nothing can be written before the next start.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Whether there is something to do, and the lane would not take it when it was asked.
@@ -128,6 +136,8 @@ impl Writer {
             self.is_full |= admission == Err(FileOutcome::NoSpace);
             let admission =
                 if admission == Err(FileOutcome::NoSpace) { self.write(true, true, lane)? } else { admission };
+            // Unlike a file that cannot be opened, a lane that takes nothing of an open one takes nothing any more.
+            self.is_over = admission == Err(FileOutcome::Unavailable);
             return admission.map(Asked::Journal).ok();
         }
         if !self.snapshots.is_empty() {
@@ -193,8 +203,7 @@ impl Writer {
             let is_new = lane.file(stream.file).is_none();
             match lane.open_file(stream.file, SERVER, is_new) {
                 Admission::Done(FileOutcome::Done) => drop(self.opened.insert(stream.file)),
-                Admission::Done(outcome) => return Some(Err(outcome)),
-                Admission::Busy | Admission::Pending => return None,
+                Admission::Done(_) | Admission::Busy | Admission::Pending => return None,
             }
         }
         let left = &stream.bytes[stream.done..];
