@@ -8,9 +8,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use forebay_names::{Kind, Names, NewNode, Output, Rename};
+use forebay_names::{Names, Output, Rename};
 use forebay_rawdata::{Format, Generator, RawEvent, mdf_checksum, split};
-use forebay_types::{EventId, ReadOutcome, RunId, SourceId};
+use forebay_types::{EventId, NewNode, NodeKind, ReadOutcome, RunId, SourceId};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -86,10 +86,10 @@ fn names() {
     let root = names.root();
     let new =
         |kind, target: &[u8]| NewNode { kind, mode: 0o755, owner: 1, group: 2, device: 7, target: target.to_vec() };
-    let directory = names.make(root, b"run1", &new(Kind::Directory, b""), 1).expect("made").number;
-    let file = names.make(directory, b"data.mdf", &new(Kind::File, b""), 2).expect("made").number;
-    names.make(root, b"newest", &new(Kind::Link, b"run1"), 3).expect("made");
-    names.make(root, b"null", &new(Kind::CharacterDevice, b""), 4).expect("made");
+    let directory = names.make(root, b"run1", &new(NodeKind::Directory, b""), 1).expect("made").number;
+    let file = names.make(directory, b"data.mdf", &new(NodeKind::File, b""), 2).expect("made").number;
+    names.make(root, b"newest", &new(NodeKind::Link, b"run1"), 3).expect("made");
+    names.make(root, b"null", &new(NodeKind::CharacterDevice, b""), 4).expect("made");
     names.link(file, root, b"other", 5).expect("linked");
     let (to_directory, replace) = (directory, true);
     names

@@ -69,6 +69,25 @@ fn get_event_reply(frame: &Frame<'_>) {
     assert!(same.lines().eq(lines) && same.entries().eq(reply.entries()));
 }
 
+fn file_write(frame: &Frame<'_>) {
+    let Ok(write) = bounded(4096, || FileWrite::read_table(frame.table, frame.payload.len())) else { return };
+    let mut bytes = Vec::new();
+    write.encode(frame.header.request, frame.payload, &mut bytes);
+    let again = again(&bytes);
+    assert_eq!((again.kind(), again.payload), (Some(FileWrite::KIND), frame.payload));
+    assert_eq!(FileWrite::read_table(again.table, again.payload.len()), Ok(write));
+}
+
+fn file_read_reply(frame: &Frame<'_>) {
+    let Ok((reply, payload)) = bounded(4096, || FileReadReply::decode(frame.table, frame.payload)) else { return };
+    assert_eq!(payload, frame.payload);
+    let mut bytes = Vec::new();
+    reply.encode(frame.header.request, payload, &mut bytes);
+    let again = again(&bytes);
+    assert_eq!(again.kind(), Some(FileReadReply::KIND));
+    assert_eq!(FileReadReply::decode(again.table, again.payload), Ok((reply, payload)));
+}
+
 fn decide(frame: &Frame<'_>) {
     message::<Decide>(frame);
     let Ok(decide) = Decide::decode(frame.table, frame.payload) else { return };
@@ -93,6 +112,8 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::Put) => put(frame),
         Some(Kind::GetReply) => get_reply(frame),
         Some(Kind::GetEventReply) => get_event_reply(frame),
+        Some(Kind::FileWrite) => file_write(frame),
+        Some(Kind::FileReadReply) => file_read_reply(frame),
         Some(Kind::Decide) => decide(frame),
         Some(Kind::Hello) => message::<Hello>(frame),
         Some(Kind::Get) => message::<Get>(frame),
@@ -110,6 +131,15 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::Scrub) => message::<Scrub>(frame),
         Some(Kind::Trace) => message::<Trace>(frame),
         Some(Kind::Losses) => message::<Losses>(frame),
+        Some(Kind::FileOpen) => message::<FileOpen>(frame),
+        Some(Kind::FileClose) => message::<FileClose>(frame),
+        Some(Kind::FileSet) => message::<FileSet>(frame),
+        Some(Kind::FileSeal) => message::<FileSeal>(frame),
+        Some(Kind::FileRead) => message::<FileRead>(frame),
+        Some(Kind::FileStat) => message::<FileStat>(frame),
+        Some(Kind::NameLookup) => message::<NameLookup>(frame),
+        Some(Kind::NameList) => message::<NameList>(frame),
+        Some(Kind::ChangeName) => message::<ChangeName>(frame),
         Some(Kind::HelloReply) => message::<HelloReply>(frame),
         Some(Kind::PutReply) => message::<PutReply>(frame),
         Some(Kind::DecideReply) => message::<DecideReply>(frame),
@@ -119,6 +149,10 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::RunsReply) => message::<RunsReply>(frame),
         Some(Kind::StatusReply) => status_reply(frame),
         Some(Kind::Done) => message::<Done>(frame),
+        Some(Kind::FileReply) => message::<FileReply>(frame),
+        Some(Kind::FileStatReply) => message::<FileStatReply>(frame),
+        Some(Kind::NodeReply) => message::<NodeReply>(frame),
+        Some(Kind::ListReply) => message::<ListReply>(frame),
         Some(Kind::Error) => message::<ErrorReply>(frame),
     }
 }

@@ -3,7 +3,7 @@
 use forebay_types::placement::{event_at, lane_of, lane_ordinal};
 use forebay_types::{FileNumber, RunId};
 
-/// So many of the first numbers of lane 0 are for journals and snapshots, and for the root.
+/// So many of the first numbers of lane 0 are for journals and snapshots, and for the root. Number 0, in whatever lane, is nobody's either.
 pub const KEPT_ORDINALS: u64 = 1 << 20;
 
 /// The root is the last of those.
@@ -42,6 +42,8 @@ pub(crate) struct Numbers {
 impl Numbers {
     pub(crate) fn new(lanes: u16) -> Numbers {
         let mut next = vec![0; usize::from(lanes)];
+        // Number 0 is kept too: on the wire it is the root, and kernels take it for nothing.
+        next[usize::from(lane_of(FileNumber(0).key(), lanes))] = 1;
         next[0] = KEPT_ORDINALS;
         Numbers { next, lane: 0 }
     }
@@ -94,7 +96,7 @@ mod tests {
                 let number = numbers.take().expect("there are many");
                 numbers.was_given(number);
                 by_lane[usize::from(lane_of(number.key(), lanes))] += 1;
-                assert!(seen.insert(number), "{number} of {lanes} lanes");
+                assert!(seen.insert(number) && number != FileNumber(0), "{number} of {lanes} lanes");
             }
             let (least, most) = (by_lane.iter().min().expect("a lane"), by_lane.iter().max().expect("a lane"));
             assert!(most - least <= 1, "{by_lane:?}");

@@ -164,7 +164,7 @@ numbered!(
         BadFrame = 1;
         /// The server knows no such kind of frame (an older server).
         UnknownKind = 2;
-        /// The request names an event of another lane than that of the connection.
+        /// The request names an event or a file of another lane than that of the connection, or asks for names elsewhere than on lane 0.
         WrongLane = 3;
         /// More bytes or records than this server takes in one request.
         TooLarge = 4;

@@ -1,7 +1,7 @@
 //! Every limit of the protocol.
 
-use forebay_types::NAME_BYTES_MAX;
 use forebay_types::limits::{BATCH_RECORDS_MAX, FRAGMENT_BYTES_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
+use forebay_types::{NAME_BYTES_MAX, TARGET_BYTES_MAX};
 
 use crate::message::{FILE_INFO_BYTES, LEASED_EVENT_BYTES, PUT_ENTRY_BYTES, RUN_INFO_BYTES};
 
@@ -37,6 +37,7 @@ pub const NAMES_MAX: usize = 3072;
 
 const _: () = assert!(8 + FILES_MAX * FILE_INFO_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + NAMES_MAX * (10 + NAME_BYTES_MAX) <= FRAME_TABLE_BYTES_MAX);
+const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize && TARGET_BYTES_MAX < u16::MAX as usize);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * PUT_ENTRY_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(16 + BATCH_RECORDS_MAX * LEASED_EVENT_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * RUN_INFO_BYTES <= FRAME_TABLE_BYTES_MAX);

@@ -5,6 +5,7 @@ use forebay_types::{EventId, EventKey, FragmentId, RunId, SourceId, StreamName};
 use crate::error::FrameError;
 
 /// Reads the fields of a table in order; bytes after the last known field are an extension and skipped.
+#[derive(Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     pub(crate) message: &'static str,

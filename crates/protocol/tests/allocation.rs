@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use forebay_protocol::*;
+use forebay_types::{FileNumber, NameOutcome, NodeKind};
 
 /// Counts the bytes that the current thread asks for.
 struct Counting;
@@ -44,7 +45,7 @@ fn decode<M: Message>(table: &[u8]) {
 
 #[test]
 fn decoding_takes_a_small_multiple_of_what_arrived() {
-    let decoders: [(Kind, Decoder); 18] = [
+    let decoders: [(Kind, Decoder); 33] = [
         (Kind::Hello, decode::<Hello>),
         (Kind::HelloReply, decode::<HelloReply>),
         (Kind::PutReply, decode::<PutReply>),
@@ -63,6 +64,21 @@ fn decoding_takes_a_small_multiple_of_what_arrived() {
         (Kind::Trace, decode::<Trace>),
         (Kind::Losses, decode::<Losses>),
         (Kind::Error, decode::<ErrorReply>),
+        (Kind::FileOpen, decode::<FileOpen>),
+        (Kind::FileClose, decode::<FileClose>),
+        (Kind::FileWrite, |table| drop(FileWrite::read_table(table, 0))),
+        (Kind::FileSet, decode::<FileSet>),
+        (Kind::FileSeal, decode::<FileSeal>),
+        (Kind::FileRead, decode::<FileRead>),
+        (Kind::FileStat, decode::<FileStat>),
+        (Kind::NameLookup, decode::<NameLookup>),
+        (Kind::NameList, decode::<NameList>),
+        (Kind::ChangeName, decode::<ChangeName>),
+        (Kind::FileReply, decode::<FileReply>),
+        (Kind::FileReadReply, |table| drop(FileReadReply::decode(table, &[]))),
+        (Kind::FileStatReply, decode::<FileStatReply>),
+        (Kind::NodeReply, decode::<NodeReply>),
+        (Kind::ListReply, decode::<ListReply>),
     ];
     for bytes in [16, 100, 1000, limits::FRAME_TABLE_BYTES_MAX] {
         for count in [0u32, 1, 60, 64, 1000, 16_384, u32::MAX] {
@@ -80,6 +96,24 @@ fn decoding_takes_a_small_multiple_of_what_arrived() {
                 }
             }
         }
+    }
+}
+
+/// An entry takes more memory than it has bytes on the wire, the more the shorter its name is.
+#[test]
+fn a_list_of_names_takes_a_small_multiple_of_what_arrived() {
+    for (names, name_bytes) in
+        [(1, 1), (90, 1), (limits::NAMES_MAX, 1), (limits::NAMES_MAX, 20), (limits::NAMES_MAX, 255)]
+    {
+        let entry = NameEntry { number: FileNumber(1), kind: NodeKind::File, name: vec![b'a'; name_bytes] };
+        let reply = ListReply { outcome: NameOutcome::Done, more: false, entries: vec![entry; names] };
+        let mut table = Vec::new();
+        reply.write_table(&mut table);
+        let asked = asked_by(|| assert!(ListReply::decode(&table, &[]).is_ok()));
+        assert!(asked <= 4 * table.len(), "{asked} bytes for {} of {names} names of {name_bytes}", table.len());
+        // Nothing is kept for names that are announced and do not come.
+        let asked = asked_by(|| assert!(ListReply::decode(&table[..table.len() - 1], &[]).is_err()));
+        assert_eq!(asked, 0, "{names} names of {name_bytes}");
     }
 }
 

@@ -7,8 +7,8 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::frames;
-use forebay_protocol::{HEADER_BYTES, Kind};
+use common::{frame, frames, name_changes};
+use forebay_protocol::{ChangeName, HEADER_BYTES, Kind, Message};
 
 /// A row of a table: where a field lies, what it is, its words.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ impl Row {
         Row { at, steps, kind: cells[1].to_owned(), words: cells[2].to_owned() }
     }
 
-    /// The bytes of its type; `None`: as many as there are.
-    fn bytes(&self) -> Option<usize> {
+    /// The bytes of its type, of which a field before may have said how many; `None`: as many as there are.
+    fn bytes(&self, counts: &BTreeMap<char, usize>) -> Option<usize> {
         match self.kind.as_str() {
             "u8" => Some(1),
             "u16" => Some(2),
@@ -48,7 +48,8 @@ impl Row {
             "id" | "key" => Some(16),
             "text" | "" => None,
             kind => {
-                let bytes = kind.strip_suffix(" bytes").and_then(|bytes| bytes.parse().ok());
+                let of = |bytes: &str| bytes.parse().ok().or_else(|| counts.get(&bytes.parse().ok()?).copied());
+                let bytes = kind.strip_suffix(" bytes").and_then(of);
                 Some(bytes.unwrap_or_else(|| panic!("{kind:?} is no type")))
             }
         }
@@ -99,21 +100,28 @@ fn value(row: &Row, bytes: &[u8]) -> String {
             assert_eq!(number(&bytes[4..8]), 0, "the room in a key");
             format!("{:x}/{:x}", number(&bytes[..4]), number(&bytes[8..]))
         }
-        "text" => String::from_utf8(bytes.to_vec()).expect("text"),
-        "" => names(bytes, row.words.contains("u64")),
+        "text" | "n bytes" | "m bytes" => String::from_utf8(bytes.to_vec()).expect("text, also where any bytes may be"),
+        "" => names(bytes, &row.words),
         "16 bytes" => String::from_utf8(bytes.to_vec()).expect("the store of the frames has such a UUID"),
         _ => format!("{:#x}", number(bytes)),
     }
 }
 
-/// Names with their lengths, a number before each where there is one.
-fn names(mut bytes: &[u8], numbered: bool) -> String {
+/// Names with their lengths, before each a number and a kind where the words say so.
+fn names(mut bytes: &[u8], words: &str) -> String {
+    let heads = [("u64 ", 8), ("u8 node kind", 1)].into_iter().filter(|(word, _)| words.contains(word));
+    let heads: Vec<usize> = heads.map(|(_, bytes)| bytes).collect();
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let (head, rest) = bytes.split_at(if numbered { 8 } else { 0 });
-        let (name, rest) = rest[1..].split_at(usize::from(rest[0]));
-        let name = str::from_utf8(name).expect("a name");
-        all.push(if numbered { format!("{} {name}", number(head)) } else { name.to_owned() });
+        let mut fields = Vec::new();
+        for head in &heads {
+            let (field, rest) = bytes.split_at(*head);
+            fields.push(number(field).to_string());
+            bytes = rest;
+        }
+        let (name, rest) = bytes[1..].split_at(usize::from(bytes[0]));
+        fields.push(str::from_utf8(name).expect("a name").to_owned());
+        all.push(fields.join(" "));
         bytes = rest;
     }
     all.join(", ")
@@ -132,7 +140,7 @@ fn read(name: &str, rows: &[Row], table: &[u8]) -> Vec<String> {
                 _ => step * counts.get(variable).unwrap_or_else(|| panic!("{name}: {variable} is not counted before")),
             };
             let from = row.at + row.steps.iter().map(step).sum::<usize>();
-            let to = row.bytes().map_or(table.len(), |bytes| from + bytes);
+            let to = row.bytes(&counts).map_or(table.len(), |bytes| from + bytes);
             assert!(to <= table.len(), "{name}: {:?} goes to {to} of {} bytes", row.words, table.len());
             for at in &mut seen[from..to] {
                 assert!(!std::mem::replace(at, true), "{name}: {:?} lies on another field", row.words);
@@ -227,6 +235,42 @@ fn expected(kind: Kind) -> Vec<String> {
         Kind::ChangeDrive => "drive that is changed = 0x2|1 give it up = 0x3|bit 0 = 0x1|bytes of the path = 0x8\
             |where the new one is = /dev/sdx"
             .to_owned(),
+        Kind::FileOpen => "file = 0x51525354|client = 0x7172737475767778|opening = 0x8182|bit 0 = 0x1".to_owned(),
+        Kind::FileClose => "file = 0x51525354|client = 0x7172737475767778|opening = 0x8182".to_owned(),
+        Kind::FileWrite => "file = 0x51525354|client = 0x7172737475767778|place = 0x91929394|opening = 0x8182\
+            |bytes in the payload = 0xc|CRC32C = 0x9b1a7b77"
+            .to_owned(),
+        Kind::FileSet => format!("file = 0x51525354|bit 0 = 0x3|length = 0x100000001|written last = {:#x}", -2i64),
+        Kind::FileSeal => "file = 0x51525354".to_owned(),
+        Kind::FileRead => "file = 0x51525354|place = 0x91929394|at most so many bytes = 0x2122".to_owned(),
+        Kind::FileStat => "files n = 0x2|file = 0x51525354|file = 0x6162636465666768".to_owned(),
+        Kind::NameLookup => "directory = 0x6162636465666768|bytes of the name n = 0x8|name = data.raw".to_owned(),
+        Kind::NameList => "directory = 0x6162636465666768|at most so many names = 0x64|bytes of the name n = 0x5\
+            |name behind which the list begins = calib"
+            .to_owned(),
+        Kind::ChangeName => "client = 0x7172737475767778|change of this client = 0xd1d2d3d4|what is changed = 0x1|bits = 0x0|mode = 0x1e9\
+            |owner = 0x3e9|group = 0x3ea|node kind = 0x3|directory = 0x31323334|other number = 0x0|device = 0x103|written last = 0x0\
+            |read last = 0x0|bytes of the name n = 0x8|bytes of the second name m = 0x9|name = data.raw|second name = ../runs/7"
+            .to_owned(),
+        Kind::FileReply => {
+            "file outcome = 0x3|place where a write that was done begins = 0x91929394".to_owned()
+        }
+        Kind::FileReadReply => "read outcome = 0x0|bytes in the payload = 0x3|CRC32C of these bytes = 0x52d8b3a3".to_owned(),
+        Kind::FileStatReply => format!(
+            "files n = 0x2|read outcome = 0x0|read outcome = 0x1|bit 0 = 0x5|bit 0 = 0x2|CRC32C of the whole file = 0xa1a2a3a4\
+             |CRC32C of the whole file = 0x0|adler32 of the whole file = 0xb1b2b3b4|adler32 of the whole file = 0x0\
+             |length = 0xc1c2c3c4|length = 0x0|written last = {:#x}|written last = {:#x}",
+            1_700_000_000_000_000_001i64, -3i64
+        ),
+        Kind::NodeReply => format!(
+            "name outcome = 0x0|node kind = 0x3|mode = 0x1ff|owner = 0x3e9|group = 0x3ea|links = 0x3|number = 0x6162636465666768\
+             |parent = 0x31323334|device = 0x103|changed last = {:#x}|written last = {:#x}|read last = {:#x}\
+             |bytes of the target n = 0x9|target of a link = ../runs/7",
+            1_700_000_000_000_000_002i64, 1_700_000_000_000_000_003i64, -4i64
+        ),
+        Kind::ListReply => "name outcome = 0x0|bit 0 = 0x1|names n = 0x2\
+            |n times = 1364349780 1 data.raw, 7017280452245743464 2 runs"
+            .to_owned(),
         Kind::Error => "error code = 0x8|bit 0 = 0x1|bytes of the sentence = 0xa|what happened = Try again.".to_owned(),
         Kind::Streams | Kind::Runs | Kind::Status | Kind::Ping | Kind::Scrub | Kind::Done => return Vec::new(),
     };
@@ -249,6 +293,37 @@ fn the_tables_of_the_document_read_what_the_code_writes() {
     let is_kind = |name: &str| Kind::ALL.iter().any(|kind| kind.name() == name);
     let strangers: Vec<_> = documented.keys().filter(|name| *name != "field" && !is_kind(name)).collect();
     assert!(strangers.is_empty(), "docs/protocol.md draws what is no message: {strangers:?}");
+}
+
+#[test]
+fn every_change_of_a_name_has_the_fields_that_are_drawn() {
+    let rows = &documented()["ChangeName"];
+    let make = "mode = 0x1e9|owner = 0x3e9|group = 0x3ea|node kind = 0x3|directory = 0x31323334|device = 0x103\
+        |bytes of the name n = 0x8|bytes of the second name m = 0x9|name = data.raw|second name = ../runs/7";
+    let rename = "directory = 0x31323334|other number = 0x41424344|bytes of the name n = 0x8|bytes of the second name m = 0x9\
+        |name = data.raw|second name = ../runs/7";
+    let set = format!(
+        "bits = 0x1f|mode = 0x1a0|owner = 0x3eb|group = 0x3ec|other number = 0x41424344|written last = {:#x}|read last = {:#x}",
+        -5i64, 1_700_000_000_000_000_006i64
+    );
+    let expected = [
+        format!("what is changed = 0x1|{make}"),
+        "what is changed = 0x2|directory = 0x31323334|other number = 0x41424344|bytes of the name n = 0x8|name = data.raw".to_owned(),
+        "what is changed = 0x3|directory = 0x31323334|bytes of the name n = 0x8|name = data.raw".to_owned(),
+        "what is changed = 0x4|directory = 0x31323334|bytes of the name n = 0x8|name = data.raw".to_owned(),
+        format!("what is changed = 0x5|bits = 0x1|{rename}"),
+        format!("what is changed = 0x5|{rename}"),
+        format!("what is changed = 0x6|{set}"),
+        format!("what is changed = 0x6|bits = 0x14|group = 0x3ed|other number = 0x41424344|read last = {:#x}", -7i64),
+    ];
+    let changes = name_changes();
+    assert_eq!(changes.len(), expected.len());
+    for ((name, what), expected) in changes.into_iter().zip(expected) {
+        let bytes = frame(|to| ChangeName { client: 0, change: 0, what }.encode(1, to));
+        let says_something = |value: &String| !value.ends_with(" = 0x0") && !value.ends_with(" = ");
+        let values: Vec<_> = read(name, rows, &bytes[HEADER_BYTES..]).into_iter().filter(says_something).collect();
+        assert_eq!(values.join("|"), expected, "{name}");
+    }
 }
 
 #[test]

@@ -7,9 +7,12 @@ mod common;
 use std::fmt::Write;
 use std::path::Path;
 
-use common::{frame, frames};
+use common::{frame, frames, name_changes};
 use forebay_protocol::*;
-use forebay_types::{DecideOutcome, FragmentId, PutOutcome, ReadOutcome, RunId};
+use forebay_types::{
+    DecideOutcome, FileOutcome, FragmentId, NAME_BYTES_MAX, NameOutcome, NodeKind, PutOutcome, ReadOutcome, RunId,
+    TARGET_BYTES_MAX,
+};
 
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -43,6 +46,19 @@ fn there_is_a_frame_of_every_kind() {
     }
 }
 
+/// The numbers and names of the table of the document whose first column is called so.
+fn numbered(document: &str, column: &str) -> Vec<(u8, String)> {
+    let head = format!("| {column} | name | ");
+    let rows = document.lines().skip_while(|line| !line.starts_with(&head)).skip(2);
+    rows.take_while(|row| row.starts_with('|'))
+        .map(|row| {
+            let mut cells = row.trim_matches('|').split('|').map(str::trim);
+            let number = cells.next().and_then(|number| number.parse().ok()).expect("a number");
+            (number, cells.next().expect("a name").to_owned())
+        })
+        .collect()
+}
+
 #[test]
 fn the_document_has_every_number() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
@@ -59,6 +75,13 @@ fn the_document_has_every_number() {
     lines.push(format!("FRAME_PAYLOAD_BYTES_MAX | {} |", limits::FRAME_PAYLOAD_BYTES_MAX));
     lines.push(format!("BATCH_RECORDS_MAX | {} |", forebay_types::limits::BATCH_RECORDS_MAX));
     lines.push(format!("STREAMS_MAX | {} |", forebay_types::limits::STREAMS_MAX));
+    lines.push(format!("FILES_MAX | {} |", limits::FILES_MAX));
+    lines.push(format!("NAMES_MAX | {} |", limits::NAMES_MAX));
+    lines.push(format!("NAME_BYTES_MAX | {NAME_BYTES_MAX} |"));
+    lines.push(format!("TARGET_BYTES_MAX | {TARGET_BYTES_MAX} |"));
+    lines.push(format!("PIECE_BYTES_MAX | {} |", forebay_types::limits::PIECE_BYTES_MAX));
+    lines.push(format!("FRAGMENT_BYTES_MAX | {} |", forebay_types::limits::FRAGMENT_BYTES_MAX));
+    lines.push(format!("FILE_BYTES_MAX | {} |", forebay_types::limits::FILE_BYTES_MAX));
     lines.push(format!("LEASE_MS_MIN | {} |", limits::LEASE_MS_MIN));
     lines.push(format!("LEASE_MS_MAX | {} |", limits::LEASE_MS_MAX));
     lines.push(format!("PEER_NAME_BYTES_MAX | {} |", limits::PEER_NAME_BYTES_MAX));
@@ -67,6 +90,20 @@ fn the_document_has_every_number() {
     for line in lines {
         assert!(document.contains(&line), "docs/protocol.md lacks {line:?}");
     }
+    // Each in its own table: several have the same name for the same number.
+    let file_outcomes = FileOutcome::ALL.iter().map(|outcome| (outcome.code(), format!("{outcome:?}")));
+    assert_eq!(numbered(&document, "file outcome"), file_outcomes.collect::<Vec<_>>());
+    let name_outcomes = NameOutcome::ALL.iter().map(|outcome| (outcome.code(), format!("{outcome:?}")));
+    assert_eq!(numbered(&document, "name outcome"), name_outcomes.collect::<Vec<_>>());
+    let node_kinds = NodeKind::ALL.iter().map(|kind| (kind.code(), format!("{kind:?}")));
+    assert_eq!(numbered(&document, "node kind"), node_kinds.collect::<Vec<_>>());
+    let mut changes: Vec<(u8, String)> = Vec::new();
+    for (name, what) in name_changes() {
+        let table = frame(|to| ChangeName { client: 1, change: 2, what }.encode(1, to)).split_off(HEADER_BYTES);
+        changes.push((table[16], name.to_owned()));
+    }
+    changes.dedup();
+    assert_eq!(numbered(&document, "change"), changes);
     let put = frames().into_iter().find(|(kind, _)| *kind == Kind::Put).expect("a put").1;
     for line in hex(&put).lines() {
         assert!(document.contains(line), "the put drawn in docs/protocol.md lacks {line:?}");

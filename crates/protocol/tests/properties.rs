@@ -1,8 +1,10 @@
 //! Every message reads back what was written; arbitrary and damaged bytes are errors, never panics.
 
 use forebay_protocol::*;
+use forebay_types::limits::{FILE_BYTES_MAX, FRAGMENT_BYTES_MAX};
 use forebay_types::{
-    DecideOutcome, DriveNumber, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid,
+    Attributes, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, FragmentId, NAME_BYTES_MAX,
+    NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, RunId, SetAttributes, SourceId, StoreUuid,
     StreamName, Verdict, crc32c,
 };
 use proptest::collection::vec;
@@ -24,6 +26,71 @@ fn stream() -> impl Strategy<Value = StreamName> {
 
 fn keys() -> impl Strategy<Value = Vec<EventKey>> {
     vec(key(), 0..20)
+}
+
+fn file() -> impl Strategy<Value = FileNumber> {
+    any::<u64>().prop_map(FileNumber)
+}
+
+/// The number of a directory: 0 is the root.
+fn directory() -> impl Strategy<Value = FileNumber> {
+    (1..=u64::MAX).prop_map(FileNumber)
+}
+
+fn by() -> impl Strategy<Value = Opener> {
+    any::<(u64, u32)>().prop_map(|(client, opening)| Opener { client, opening })
+}
+
+/// A name, or what somebody takes for one.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![9 => vec(any::<u8>(), 0..20), 1 => vec(any::<u8>(), NAME_BYTES_MAX..=NAME_BYTES_MAX + 1)]
+}
+
+fn kind() -> impl Strategy<Value = NodeKind> {
+    select(NodeKind::ALL.to_vec())
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    any::<(u16, u32, u32, i64, i64, i64)>().prop_map(|(mode, owner, group, changed, written, accessed)| Attributes {
+        mode,
+        owner,
+        group,
+        changed_unix_ns: changed,
+        written_unix_ns: written,
+        accessed_unix_ns: accessed,
+    })
+}
+
+fn name_change() -> impl Strategy<Value = NameChange> {
+    let new = (kind(), any::<(u16, u32, u32, u64)>(), vec(any::<u8>(), 0..60));
+    let new = new.prop_map(|(kind, (mode, owner, group, device), target)| NewNode {
+        kind,
+        mode,
+        owner,
+        group,
+        device,
+        target,
+    });
+    let set = any::<(Option<u16>, Option<u32>, Option<u32>, Option<i64>, Option<i64>)>();
+    let set = set.prop_map(|(mode, owner, group, written_unix_ns, accessed_unix_ns)| SetAttributes {
+        mode,
+        owner,
+        group,
+        written_unix_ns,
+        accessed_unix_ns,
+    });
+    prop_oneof![
+        (file(), name(), new).prop_map(|(directory, name, new)| NameChange::Make { directory, name, new }),
+        (file(), file(), name()).prop_map(|(number, directory, name)| NameChange::Link { number, directory, name }),
+        (file(), name()).prop_map(|(directory, name)| NameChange::Remove { directory, name }),
+        (file(), name()).prop_map(|(directory, name)| NameChange::RemoveDirectory { directory, name }),
+        (file(), name(), file(), name(), any::<bool>()).prop_map(
+            |(from_directory, from, to_directory, to, replace)| {
+                NameChange::Rename { from_directory, from, to_directory, to, replace }
+            }
+        ),
+        (file(), set).prop_map(|(number, set)| NameChange::Set { number, set }),
+    ]
 }
 
 fn round_trip<M: Message + PartialEq + std::fmt::Debug>(message: &M) -> Result<(), TestCaseError> {
@@ -70,6 +137,19 @@ fn decode_all(table: &[u8], payload: &[u8]) -> usize {
         sound::<Losses>,
         sound::<ChangeDrive>,
         sound::<ErrorReply>,
+        sound::<FileOpen>,
+        sound::<FileClose>,
+        sound::<FileSet>,
+        sound::<FileSeal>,
+        sound::<FileRead>,
+        sound::<FileStat>,
+        sound::<FileReply>,
+        sound::<FileStatReply>,
+        sound::<NameLookup>,
+        sound::<NameList>,
+        sound::<ChangeName>,
+        sound::<NodeReply>,
+        sound::<ListReply>,
     ]
     .iter()
     .map(|decode| decode(table, payload))
@@ -85,6 +165,14 @@ fn decode_all(table: &[u8], payload: &[u8]) -> usize {
     if let Ok(reply) = GetEventReply::decode(table, payload) {
         assert_eq!(reply.entries().map(|(_, bytes)| bytes.len()).sum::<usize>(), payload.len());
         sound_ones += reply.lines().len();
+    }
+    if let Ok(write) = FileWrite::read_table(table, payload.len()) {
+        assert_eq!(write.bytes as usize, payload.len());
+        sound_ones += 1;
+    }
+    if let Ok((reply, bytes)) = FileReadReply::decode(table, payload) {
+        assert_eq!((bytes, reply.bytes as usize), (payload, payload.len()));
+        sound_ones += 1;
     }
     sound_ones
 }
@@ -247,6 +335,79 @@ proptest! {
         StatusReply { json: json.clone() }.encode(1, &mut bytes);
         let frame = Frame::parse(&bytes).expect("sound").expect("whole");
         prop_assert_eq!(StatusReply::decode(frame.table, frame.payload).expect("sound"), StatusReply { json });
+    }
+
+    #[test]
+    fn files(file in file(), by in by(), write: bool, length in option::of(any::<u64>()), written_unix_ns in option::of(any::<i64>()),
+        start: u64, bytes in 0..=FRAGMENT_BYTES_MAX as u32, files in vec(file(), 0..20)) {
+        round_trip(&FileOpen { file, by, write })?;
+        round_trip(&FileClose { file, by })?;
+        round_trip(&FileSet { file, length, written_unix_ns })?;
+        round_trip(&FileSeal { file })?;
+        round_trip(&FileRead { file, start, bytes })?;
+        round_trip(&FileStat { files })?;
+    }
+
+    #[test]
+    fn bytes_of_files(file in file(), by in by(), start in option::of(0..u64::MAX), payload in vec(any::<u8>(), 0..100), request: u64) {
+        let (bytes, crc) = (payload.len() as u32, crc32c(&payload));
+        let write = FileWrite { file, by, start, bytes, crc };
+        let mut whole = Vec::new();
+        write.encode(request, &payload, &mut whole);
+        let frame = Frame::parse(&whole).expect("sound").expect("whole");
+        prop_assert_eq!((frame.kind(), frame.header.request, frame.payload), (Some(Kind::FileWrite), request, &payload[..]));
+        let read = |table: &[u8], payload_bytes| FileWrite::read_table(table, payload_bytes);
+        prop_assert_eq!(read(frame.table, payload.len()), Ok(write));
+        prop_assert_eq!(read(&[frame.table, b"a later field"].concat(), payload.len()), Ok(write));
+        for cut in 0..frame.table.len() {
+            prop_assert!(read(&frame.table[..cut], payload.len()).is_err(), "cut at {}", cut);
+        }
+        let is_length = matches!(read(frame.table, payload.len() + 1), Err(FrameError::PayloadLength { .. }));
+        prop_assert!(is_length);
+
+        let reply = FileReadReply { outcome: ReadOutcome::Found, bytes, crc };
+        let mut whole = Vec::new();
+        reply.encode(request, &payload, &mut whole);
+        let frame = Frame::parse(&whole).expect("sound").expect("whole");
+        prop_assert_eq!((frame.kind(), frame.header.request), (Some(Kind::FileReadReply), request));
+        prop_assert_eq!(FileReadReply::decode(frame.table, frame.payload), Ok((reply, &payload[..])));
+        let extended = [frame.table, b"a later field"].concat();
+        prop_assert_eq!(FileReadReply::decode(&extended, frame.payload), Ok((reply, &payload[..])));
+        for cut in 0..frame.table.len() {
+            prop_assert!(FileReadReply::decode(&frame.table[..cut], frame.payload).is_err(), "cut at {}", cut);
+        }
+        let longer = [frame.payload, b"x"].concat();
+        let is_length = matches!(FileReadReply::decode(frame.table, &longer), Err(FrameError::PayloadLength { .. }));
+        prop_assert!(is_length);
+    }
+
+    #[test]
+    fn answers_about_files(outcome in select(FileOutcome::ALL), start in 0..=FILE_BYTES_MAX, files in vec(
+        (select(ReadOutcome::ALL), any::<(bool, bool, Option<(u32, u32)>)>(), 0..=FILE_BYTES_MAX, any::<i64>()), 0..20)) {
+        round_trip(&FileReply { outcome, start })?;
+        let files = files.into_iter().map(|(outcome, (sealed, is_written, sums), length, written_unix_ns)| FileInfo {
+            outcome, sealed, is_written, sums, length, written_unix_ns,
+        });
+        round_trip(&FileStatReply { files: files.collect() })?;
+    }
+
+    #[test]
+    fn names(directory in option::of(directory()), name in name(), max: u32, client: u64, change: u64, what in name_change()) {
+        round_trip(&NameLookup { directory, name: name.clone() })?;
+        round_trip(&NameList { directory, after: name, max })?;
+        round_trip(&ChangeName { client, change, what })?;
+    }
+
+    #[test]
+    fn answers_about_names(number in file(), parent in file(), kind in kind(), attributes in attributes(), links: u32, device: u64,
+        target in vec(any::<u8>(), 0..60), more: bool, outcome in select(NameOutcome::ALL),
+        entries in vec((file(), self::kind(), vec(any::<u8>(), 1..20)), 0..9)) {
+        let view = NodeView { kind, attributes, links, device, target };
+        round_trip(&NodeReply { outcome: NameOutcome::Done, node: Some(Node { number, parent, view }) })?;
+        round_trip(&NodeReply { outcome, node: None })?;
+        let entries = entries.into_iter().map(|(number, kind, name)| NameEntry { number, kind, name });
+        round_trip(&ListReply { outcome: NameOutcome::Done, more, entries: entries.collect() })?;
+        round_trip(&ListReply { outcome, more, entries: Vec::new() })?;
     }
 
     #[test]

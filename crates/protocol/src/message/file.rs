@@ -67,7 +67,7 @@ pub struct FileWrite {
     pub by: Opener,
     /// Behind so many bytes; `None`: where it ends when they come.
     pub start: Option<u64>,
-    /// How many.
+    /// How many; a server takes at most [`PIECE_BYTES_MAX`](forebay_types::limits::PIECE_BYTES_MAX).
     pub bytes: u32,
     /// Their CRC32C, computed where they were made.
     pub crc: u32,
@@ -80,7 +80,7 @@ pub struct FileRead {
     pub file: FileNumber,
     /// From behind so many bytes on.
     pub start: u64,
-    /// At most so many, and at most [`FRAGMENT_BYTES_MAX`].
+    /// At most so many. More than [`FRAGMENT_BYTES_MAX`] are refused.
     pub bytes: u32,
 }
 
@@ -141,9 +141,10 @@ pub(crate) const FILE_INFO_BYTES: usize = 32;
 /// The place of a write that goes where the file ends.
 const AT_END: u64 = u64::MAX;
 
-/// No byte of a file lies behind this.
-fn check_start(reader: &Reader<'_>, start: u64) -> Result<u64, FrameError> {
-    if start > FILE_BYTES_MAX { reader.bad("place in a file", start) } else { Ok(start) }
+/// A place in a file of which a server speaks: no file is longer. What a client asks for may lie beyond, and the answer says so.
+fn read_place(reader: &mut Reader<'_>, what: &'static str) -> Result<u64, FrameError> {
+    let place = reader.u64()?;
+    if place > FILE_BYTES_MAX { reader.bad(what, place) } else { Ok(place) }
 }
 
 fn put_opener(table: &mut Vec<u8>, by: Opener) {
@@ -237,12 +238,10 @@ impl Message for FileRead {
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
         let mut reader = Reader::new(table, Self::KIND.name());
-        let (file, start, bytes) = (FileNumber(reader.u64()?), reader.u64()?, reader.u32()?);
+        let (file, start) = (FileNumber(reader.u64()?), reader.u64()?);
+        let bytes = reader.count("bytes to read", FRAGMENT_BYTES_MAX)? as u32;
         reader.u32()?;
-        if bytes as usize > FRAGMENT_BYTES_MAX {
-            return reader.bad("bytes to read", bytes);
-        }
-        Ok(FileRead { file, start: check_start(&reader, start)?, bytes })
+        Ok(FileRead { file, start, bytes })
     }
 }
 
@@ -278,7 +277,7 @@ impl Message for FileReply {
         let outcome = reader.u8()?;
         let outcome = reader.coded("outcome", outcome, FileOutcome::from_code(outcome))?;
         reader.take(7)?;
-        Ok(FileReply { outcome, start: reader.u64()? })
+        Ok(FileReply { outcome, start: read_place(&mut reader, "place in a file")? })
     }
 }
 
@@ -319,7 +318,7 @@ impl Message for FileStatReply {
                 sealed: flags & 1 != 0,
                 is_written: flags & 2 != 0,
                 sums: (flags & 4 != 0).then_some(sums),
-                length: entry.u64()?,
+                length: read_place(entry, "length of a file")?,
                 written_unix_ns: entry.i64()?,
             })
         })?;
@@ -336,7 +335,8 @@ impl FileWrite {
         let mut table = Vec::with_capacity(40);
         table.put_u64(self.file.0);
         table.put_u64(self.by.client);
-        table.put_u64(self.start.unwrap_or(AT_END));
+        // No file has a byte there, but the number alone would say that it goes to the end.
+        table.put_u64(self.start.map_or(AT_END, |start| start.min(AT_END - 1)));
         table.put_u32(self.by.opening);
         table.put_u32(self.bytes);
         table.put_u32(self.crc);
@@ -363,10 +363,10 @@ impl FileWrite {
         let (file, client, start) = (FileNumber(reader.u64()?), reader.u64()?, reader.u64()?);
         let (opening, bytes, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader.u32()?;
-        let start = if start == AT_END { None } else { Some(check_start(&reader, start)?) };
         if bytes as usize != payload_bytes {
             return Err(FrameError::PayloadLength { message, expected: u64::from(bytes), found: payload_bytes });
         }
+        let start = (start != AT_END).then_some(start);
         Ok(FileWrite { file, by: Opener { client, opening }, start, bytes, crc })
     }
 }

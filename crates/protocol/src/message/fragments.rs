@@ -70,7 +70,7 @@ impl<'a, E: Entry> Fragments<'a, E> {
     }
 }
 
-/// Appends what a read found of a fragment: the end of its entry.
+/// Appends what a read found of a fragment (the end of its entry) or of a file.
 pub(super) fn put_found(table: &mut Vec<u8>, outcome: ReadOutcome, bytes: u32, crc: u32) {
     table.put_u8(outcome.code());
     table.extend_from_slice(&[0; 3]);
@@ -78,14 +78,14 @@ pub(super) fn put_found(table: &mut Vec<u8>, outcome: ReadOutcome, bytes: u32, c
     table.put_u32(crc);
 }
 
-/// What a read found of a fragment: its outcome, its bytes in the payload, the CRC32C that its writer computed.
+/// What a read found of a fragment or a file: its outcome, its bytes in the payload, their CRC32C.
 pub(super) fn read_found(reader: &mut Reader<'_>) -> Result<(ReadOutcome, u32, u32), FrameError> {
     let outcome = reader.u8()?;
     let outcome = reader.coded("outcome", outcome, ReadOutcome::from_code(outcome))?;
     reader.take(3)?;
     let (bytes, crc) = (reader.u32()?, reader.u32()?);
     if outcome != ReadOutcome::Found && bytes != 0 {
-        return reader.bad("bytes of a fragment that was not found", bytes);
+        return reader.bad("bytes of what was not found", bytes);
     }
     Ok((outcome, bytes, crc))
 }

@@ -140,8 +140,11 @@ pub struct ListReply {
     pub entries: Vec<NameEntry>,
 }
 
-/// The root, where a number is expected.
+/// The root, where the number of a directory is expected: nothing that has a name has this number.
 const ROOT: u64 = 0;
+
+/// The kind of a node that is not there.
+const NO_KIND: u8 = 0;
 
 fn put_directory(table: &mut Vec<u8>, directory: Option<FileNumber>) {
     table.put_u64(directory.map_or(ROOT, |directory| directory.0));
@@ -157,11 +160,11 @@ fn put_name_length(table: &mut Vec<u8>, name: &[u8]) {
     table.put_u16(u16::try_from(name.len()).expect("callers send names of bounded length"));
 }
 
-fn read_bytes(reader: &mut Reader<'_>, bytes: u16, max: usize, what: &'static str) -> Result<Vec<u8>, FrameError> {
+fn read_bytes<'a>(reader: &mut Reader<'a>, bytes: u16, max: usize, what: &'static str) -> Result<&'a [u8], FrameError> {
     if usize::from(bytes) > max {
         return Err(FrameError::TooMany { message: reader.message, what, count: u64::from(bytes), max });
     }
-    Ok(reader.take(usize::from(bytes))?.to_vec())
+    reader.take(usize::from(bytes))
 }
 
 /// The longest name that travels: one byte more than any has, so that the names can say that it is too long.
@@ -190,7 +193,8 @@ impl Message for NameLookup {
         let directory = read_directory(&mut reader)?;
         let bytes = reader.u16()?;
         reader.take(6)?;
-        Ok(NameLookup { directory, name: read_bytes(&mut reader, bytes, SENT_NAME_BYTES_MAX, "bytes of a name")? })
+        let name = read_bytes(&mut reader, bytes, SENT_NAME_BYTES_MAX, "bytes of a name")?.to_vec();
+        Ok(NameLookup { directory, name })
     }
 }
 
@@ -210,7 +214,7 @@ impl Message for NameList {
         let mut reader = Reader::new(table, Self::KIND.name());
         let (directory, max, bytes) = (read_directory(&mut reader)?, reader.u32()?, reader.u16()?);
         reader.u16()?;
-        let after = read_bytes(&mut reader, bytes, SENT_NAME_BYTES_MAX, "bytes of a name")?;
+        let after = read_bytes(&mut reader, bytes, SENT_NAME_BYTES_MAX, "bytes of a name")?.to_vec();
         Ok(NameList { directory, after, max })
     }
 }
@@ -377,7 +381,6 @@ impl Message for ChangeName {
         let name = read_bytes(&mut reader, name_bytes, SENT_NAME_BYTES_MAX, "bytes of a name")?;
         let second_max = if what == change::MAKE { SENT_TARGET_BYTES_MAX } else { SENT_NAME_BYTES_MAX };
         let second = read_bytes(&mut reader, second_bytes, second_max, "bytes of a name or target")?;
-        let (name, second) = (&name[..], &second[..]);
         let fields = Fields {
             what,
             flags,
@@ -406,7 +409,7 @@ impl Message for NodeReply {
         let attributes = self.node.as_ref().map(|node| node.view.attributes).unwrap_or_default();
         let of = |field: fn(&Node) -> u64| self.node.as_ref().map_or(0, field);
         table.put_u8(self.outcome.code());
-        table.put_u8(of(|node| u64::from(node.view.kind.code())) as u8);
+        table.put_u8(self.node.as_ref().map_or(NO_KIND, |node| node.view.kind.code()));
         table.put_u16(attributes.mode);
         table.put_u32(attributes.owner);
         table.put_u32(attributes.group);
@@ -432,14 +435,27 @@ impl Message for NodeReply {
         let bytes = reader.u16()?;
         reader.take(6)?;
         let target = read_bytes(&mut reader, bytes, TARGET_BYTES_MAX, "bytes of a target")?;
-        if kind == 0 {
+        if kind == NO_KIND {
             return Ok(NodeReply { outcome, node: None });
+        }
+        if outcome != NameOutcome::Done {
+            return reader.bad("kind of what was not done", kind);
         }
         let kind = reader.coded("kind", kind, NodeKind::from_code(kind))?;
         let attributes = Attributes { mode, owner, group, changed_unix_ns, written_unix_ns, accessed_unix_ns };
-        let view = NodeView { kind, attributes, links, device, target };
+        let view = NodeView { kind, attributes, links, device, target: target.to_vec() };
         Ok(NodeReply { outcome, node: Some(Node { number, parent, view }) })
     }
+}
+
+/// The number, kind and name of an entry. No name is empty.
+fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<(FileNumber, NodeKind, &'a [u8]), FrameError> {
+    let (number, kind, bytes) = (FileNumber(reader.u64()?), reader.u8()?, reader.u8()?);
+    let kind = reader.coded("kind", kind, NodeKind::from_code(kind))?;
+    if bytes == 0 {
+        return reader.bad("bytes of a name", bytes);
+    }
+    Ok((number, kind, reader.take(usize::from(bytes))?))
 }
 
 impl Message for ListReply {
@@ -465,12 +481,17 @@ impl Message for ListReply {
         let outcome = reader.coded("outcome", outcome, NameOutcome::from_code(outcome))?;
         reader.u16()?;
         let count = reader.count("names", NAMES_MAX)?;
-        let mut entries = Vec::new();
+        if outcome != NameOutcome::Done && count > 0 {
+            return reader.bad("count of names that could not be listed", count as u64);
+        }
+        let mut ahead = reader.clone();
         for _ in 0..count {
-            let (number, kind) = (FileNumber(reader.u64()?), reader.u8()?);
-            let kind = reader.coded("kind", kind, NodeKind::from_code(kind))?;
-            let bytes = reader.u8()?;
-            entries.push(NameEntry { number, kind, name: reader.take(usize::from(bytes))?.to_vec() });
+            read_entry(&mut ahead)?;
+        }
+        let mut entries = Vec::with_capacity(count); // all of them are there
+        for _ in 0..count {
+            let (number, kind, name) = read_entry(&mut reader)?;
+            entries.push(NameEntry { number, kind, name: name.to_vec() });
         }
         Ok(ListReply { outcome, more: flags & 1 != 0, entries })
     }

@@ -2,8 +2,8 @@
 
 use forebay_protocol::*;
 use forebay_types::{
-    DecideOutcome, DriveNumber, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, SourceId, StoreUuid,
-    StreamName, crc32c,
+    Attributes, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, FragmentId, NameOutcome,
+    NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, SetAttributes, SourceId, StoreUuid, StreamName, crc32c,
 };
 
 pub fn frame(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -14,6 +14,38 @@ pub fn frame(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 fn stream(name: &str) -> StreamName {
     name.parse().expect("a name")
+}
+
+/// Every change of a name, as the document calls it. The first has most fields, and is that of the stored frame.
+pub fn name_changes() -> Vec<(&'static str, NameChange)> {
+    let (directory, other) = (FileNumber(0x3132_3334), FileNumber(0x4142_4344));
+    let (name, second) = (|| b"data.raw".to_vec(), || b"../runs/7".to_vec());
+    let new = NewNode { kind: NodeKind::Link, mode: 0o751, owner: 1001, group: 1002, device: 0x0103, target: second() };
+    let set = SetAttributes {
+        mode: Some(0o640),
+        owner: Some(1003),
+        group: Some(1004),
+        written_unix_ns: Some(-5),
+        accessed_unix_ns: Some(1_700_000_000_000_000_006),
+    };
+    let some = SetAttributes { group: Some(1005), accessed_unix_ns: Some(-7), ..SetAttributes::default() };
+    let rename = |replace| NameChange::Rename {
+        from_directory: directory,
+        from: name(),
+        to_directory: other,
+        to: second(),
+        replace,
+    };
+    vec![
+        ("Make", NameChange::Make { directory, name: name(), new }),
+        ("Link", NameChange::Link { number: other, directory, name: name() }),
+        ("Remove", NameChange::Remove { directory, name: name() }),
+        ("RemoveDirectory", NameChange::RemoveDirectory { directory, name: name() }),
+        ("Rename", rename(true)),
+        ("Rename", rename(false)),
+        ("Set", NameChange::Set { number: other, set }),
+        ("Set", NameChange::Set { number: other, set: some }),
+    ]
 }
 
 /// A frame of each kind that can be sent. Lists have two entries, and numbers that mean different things differ.
@@ -68,7 +100,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
             DecideEntry { key: EventKey::new(1, 2), streams: 0, incomplete: false },
         ],
     };
-    let change = ChangeDrive {
+    let change_drive = ChangeDrive {
         drive: DriveNumber(2),
         change: DriveChange::Replace { path: "/dev/sdx".to_owned(), force: true },
     };
@@ -99,6 +131,47 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
     let outcomes = vec![DecideOutcome::Done, DecideOutcome::Conflict];
     let put_reply =
         PutReply { credit_bytes: 1 << 20, busy_ms: 50, outcomes: vec![PutOutcome::Durable, PutOutcome::NoSpace] };
+    let (file, file_2) = (FileNumber(0x5152_5354), FileNumber(0x6162_6364_6566_6768));
+    let by = Opener { client: 0x7172_7374_7576_7778, opening: 0x8182 };
+    let write = FileWrite { file, by, start: Some(0x9192_9394), bytes: one.len() as u32, crc: crc32c(one) };
+    let read = FileReadReply { outcome: ReadOutcome::Found, bytes: two.len() as u32, crc: crc32c(two) };
+    let set = FileSet { file, length: Some(0x1_0000_0001), written_unix_ns: Some(-2) };
+    let info = FileInfo {
+        outcome: ReadOutcome::Found,
+        sealed: true,
+        is_written: false,
+        sums: Some((0xA1A2_A3A4, 0xB1B2_B3B4)),
+        length: 0xC1C2_C3C4,
+        written_unix_ns: 1_700_000_000_000_000_001,
+    };
+    let info_2 = FileInfo {
+        outcome: ReadOutcome::NotFound,
+        sealed: false,
+        is_written: true,
+        sums: None,
+        length: 0,
+        written_unix_ns: -3,
+    };
+    let change = ChangeName { client: by.client, change: 0xD1D2_D3D4, what: name_changes().remove(0).1 };
+    let attributes = Attributes {
+        mode: 0o777,
+        owner: 1001,
+        group: 1002,
+        changed_unix_ns: 1_700_000_000_000_000_002,
+        written_unix_ns: 1_700_000_000_000_000_003,
+        accessed_unix_ns: -4,
+    };
+    let view = NodeView { kind: NodeKind::Link, attributes, links: 3, device: 0x0103, target: b"../runs/7".to_vec() };
+    let node = NodeReply {
+        outcome: NameOutcome::Done,
+        node: Some(Node { number: file_2, parent: FileNumber(0x3132_3334), view }),
+    };
+    let entry = |number, kind, name: &[u8]| NameEntry { number, kind, name: name.to_vec() };
+    let listed = ListReply {
+        outcome: NameOutcome::Done,
+        more: true,
+        entries: vec![entry(file, NodeKind::File, b"data.raw"), entry(file_2, NodeKind::Directory, b"runs")],
+    };
     vec![
         (Kind::Hello, frame(|to| hello.encode(1, to))),
         (Kind::Put, frame(|to| encode_put(2, &puts, &[one, two], to))),
@@ -119,10 +192,26 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::Status, frame(|to| Status.encode(12, to))),
         (Kind::Ping, frame(|to| Ping.encode(13, to))),
         (Kind::InjectFault, frame(|to| InjectFault { drive: DriveNumber(3) }.encode(14, to))),
-        (Kind::ChangeDrive, frame(|to| change.encode(15, to))),
+        (Kind::ChangeDrive, frame(|to| change_drive.encode(15, to))),
         (Kind::Scrub, frame(|to| Scrub.encode(16, to))),
         (Kind::Trace, frame(|to| Trace { key }.encode(17, to))),
         (Kind::Losses, frame(|to| Losses { from: 100, max: 50 }.encode(18, to))),
+        (Kind::FileOpen, frame(|to| FileOpen { file, by, write: true }.encode(19, to))),
+        (Kind::FileClose, frame(|to| FileClose { file, by }.encode(20, to))),
+        (Kind::FileWrite, frame(|to| write.encode(21, one, to))),
+        (Kind::FileSet, frame(|to| set.encode(22, to))),
+        (Kind::FileSeal, frame(|to| FileSeal { file }.encode(23, to))),
+        (Kind::FileRead, frame(|to| FileRead { file, start: 0x9192_9394, bytes: 0x2122 }.encode(24, to))),
+        (Kind::FileStat, frame(|to| FileStat { files: vec![file, file_2] }.encode(25, to))),
+        (
+            Kind::NameLookup,
+            frame(|to| NameLookup { directory: Some(file_2), name: b"data.raw".to_vec() }.encode(26, to)),
+        ),
+        (
+            Kind::NameList,
+            frame(|to| NameList { directory: Some(file_2), after: b"calib".to_vec(), max: 100 }.encode(27, to)),
+        ),
+        (Kind::ChangeName, frame(|to| change.encode(28, to))),
         (Kind::HelloReply, frame(|to| hello_reply.encode(1, to))),
         (Kind::PutReply, frame(|to| put_reply.encode(2, to))),
         (Kind::GetReply, frame(|to| encode_get_reply(3, FLAG_MORE, &gets, &[one], to))),
@@ -152,6 +241,11 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::RunsReply, frame(|to| RunsReply { runs: vec![run, run_2] }.encode(11, to))),
         (Kind::StatusReply, frame(|to| StatusReply { json: "{\"lanes\":4}".to_owned() }.encode(12, to))),
         (Kind::Done, frame(|to| Done.encode(13, to))),
+        (Kind::FileReply, frame(|to| FileReply { outcome: FileOutcome::Conflict, start: 0x9192_9394 }.encode(21, to))),
+        (Kind::FileReadReply, frame(|to| read.encode(24, two, to))),
+        (Kind::FileStatReply, frame(|to| FileStatReply { files: vec![info, info_2] }.encode(25, to))),
+        (Kind::NodeReply, frame(|to| node.encode(28, to))),
+        (Kind::ListReply, frame(|to| listed.encode(27, to))),
         (Kind::Error, frame(|to| error.encode(14, to))),
     ]
 }
