@@ -350,7 +350,10 @@ impl Client {
             SessionError::Protocol(error) => ClientError::Protocol { address, error },
             SessionError::Broken(what) => ClientError::Broken { address, what },
             SessionError::OtherStore { expected, found } => ClientError::OtherStore { address, expected, found },
-            SessionError::Damaged { id, times, expected, found } => ClientError::Damaged { id, times, expected, found },
+            SessionError::Damaged { part, times, expected, found } => {
+                ClientError::Damaged { part, times, expected, found }
+            }
+            SessionError::Unknown { request, last } => ClientError::Unknown { address, request, last },
         }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use forebay_protocol::{ErrorCode, FrameError};
 use forebay_types::{EventKey, FragmentId, ReadOutcome, StoreUuid};
 
+use crate::session::Part;
+
 /// What happened, what it means for the data, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -119,20 +121,33 @@ pub enum ClientError {
         /// What the server said.
         outcome: ReadOutcome,
     },
-    /// A fragment came repeatedly with bytes that are not its own.
+    /// Something came repeatedly with bytes that are not its own.
     #[error(
-        "fragment {id} came {times} times with the wrong bytes: CRC32C {found:#010x} instead of {expected:#010x}. They were not used; \
+        "{part} came {times} times with the wrong bytes: CRC32C {found:#010x} instead of {expected:#010x}. They were not used; \
          the stored bytes may still be good: look at the network and at the server's memory"
     )]
     Damaged {
-        /// The fragment.
-        id: FragmentId,
+        /// What came.
+        part: Part,
         /// How often it was tried.
         times: u32,
         /// What its writer computed.
         expected: u32,
         /// What came last.
         found: u32,
+    },
+    /// The connection was lost before the answer to something came that must not be done twice.
+    #[error(
+        "nobody knows whether {address} did what was asked ({request}): {last}. It is done once or not at all, and was not asked again, as \
+         it might be done twice. Look what is there before you repeat it"
+    )]
+    Unknown {
+        /// The server.
+        address: String,
+        /// What was asked.
+        request: &'static str,
+        /// What went wrong.
+        last: String,
     },
     /// A fragment that this store does not take.
     #[error(
@@ -190,6 +205,9 @@ fn after_silence(request: &str) -> &'static str {
     match request {
         "Put" | "Delete" | "Decide" | "Release" => {
             "What was not acknowledged may or may not be stored; repeating the call is safe."
+        }
+        "FileWrite" | "FileSet" | "FileSeal" | "ChangeName" => {
+            "What was asked of files and names and not answered may or may not be done; see what is there."
         }
         "ChangeDrive" | "InjectFault" => {
             "What was asked may or may not be done; `forebay drive list` shows it once the server answers."

@@ -50,7 +50,7 @@ pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, P
 pub use client::Client;
 pub use config::{ClientConfig, ServerInfo};
 pub use error::ClientError;
-pub use session::{Answer, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
+pub use session::{Answer, Part, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
 
 pub use forebay_protocol::{
     AcceptedEvent, ChangeDrive, Class, DriveChange, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo,

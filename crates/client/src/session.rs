@@ -14,27 +14,31 @@
 //! server does.
 
 mod answer;
+mod error;
 mod outbox;
 mod payload;
 mod puts;
 mod random;
 mod replies;
+mod request;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_protocol::{
-    Class, ErrorReply, FrameBuffer, FrameError, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message,
-    PROTOCOL_VERSION, decode_header,
+    Class, FrameBuffer, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION, decode_header,
 };
 use forebay_types::{FragmentId, PutOutcome, StoreUuid, Time};
 
+pub use answer::Answer;
 use answer::Collector;
-pub use answer::{Answer, Request};
+pub use error::{Part, SessionError};
 use outbox::{FrameBytes, Outbox, Sending};
+use payload::Payload;
 pub use payload::PutBytes;
 use puts::Puts;
-use random::{Backoff, SplitMix64};
+pub(crate) use random::{Backoff, SplitMix64};
+pub use request::Request;
 
 use crate::answer::PutResult;
 
@@ -81,55 +85,6 @@ pub struct SessionConfig {
     pub store: Option<(StoreUuid, u16)>,
 }
 
-/// Why a request, or the session as a whole, was given up.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// No answer before the deadline.
-    #[error("no answer to {request} within {waited:.1?}: {last}")]
-    Deadline {
-        /// What was asked.
-        request: &'static str,
-        /// How long it was tried.
-        waited: Duration,
-        /// What went wrong last.
-        last: String,
-    },
-    /// The server refused for good.
-    #[error("the server refused {request} ({}): {}", reply.code, reply.sentence)]
-    Refused {
-        /// What was asked.
-        request: &'static str,
-        /// Its words.
-        reply: ErrorReply,
-    },
-    /// What answers does not speak the protocol.
-    #[error("{0}")]
-    Protocol(#[from] FrameError),
-    /// What answers breaks the rules of the protocol.
-    #[error("{0}")]
-    Broken(String),
-    /// Another store came up behind the same address.
-    #[error("store {found} answers instead of {expected}")]
-    OtherStore {
-        /// The store that this session began with.
-        expected: StoreUuid,
-        /// The store that greeted now.
-        found: StoreUuid,
-    },
-    /// A fragment came repeatedly with bytes that are not its own.
-    #[error("{id} came {times} times with CRC32C {found:#010x} instead of {expected:#010x}")]
-    Damaged {
-        /// The fragment.
-        id: FragmentId,
-        /// How often.
-        times: u32,
-        /// What its writer computed.
-        expected: u32,
-        /// What came last.
-        found: u32,
-    },
-}
-
 /// What a session tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
@@ -171,14 +126,24 @@ struct Call {
     /// The number that whoever asked was given.
     asked_as: u64,
     name: &'static str,
-    /// Its frame, sent as it is however often, but for its number.
-    frame: Vec<u8>,
+    /// Its frame but for the payload, sent as it is however often, but for its number.
+    head: Vec<u8>,
+    payload: Payload,
+    is_repeatable: bool,
+    /// It went to the outbox of the connection that is open, and was not answered there.
+    is_out: bool,
     since: Time,
     /// Not in the outbox and not sent: to be sent again then.
     resend_at: Option<Time>,
     resends: u32,
     damaged: u32,
     collector: Collector,
+}
+
+impl Call {
+    fn bytes(&self) -> FrameBytes<'_> {
+        FrameBytes { head: &self.head, payload: Some(&self.payload) }
+    }
 }
 
 /// One connection of the client. See the module's description.
@@ -362,12 +327,15 @@ impl Session {
         }
         self.silence_starts(now);
         let number = self.take_request();
-        let mut frame = Vec::new();
-        request.encode(number, &mut frame);
+        let mut head = Vec::new();
+        request.encode(number, &mut head);
         let call = Call {
             asked_as: number,
             name: request.name(),
-            frame,
+            head,
+            payload: request.payload(),
+            is_repeatable: request.is_repeatable(),
+            is_out: self.is_up(),
             since: now,
             resend_at: None,
             resends: 0,
@@ -395,9 +363,7 @@ impl Session {
     pub fn pieces_to_send(&self) -> impl Iterator<Item = &[u8]> {
         self.outbox.pieces(|sending| match sending {
             Sending::Bytes(head) => FrameBytes { head, payload: None },
-            Sending::Call(request) => {
-                FrameBytes { head: self.calls.get(request).map_or(&[][..], |call| &call.frame), payload: None }
-            }
+            Sending::Call(request) => self.calls.get(request).map_or(FrameBytes::default(), Call::bytes),
             Sending::Put(request) => self.puts.frame(*request),
         })
     }
@@ -407,7 +373,7 @@ impl Session {
         let (calls, puts) = (&self.calls, &self.puts);
         self.outbox.advance(bytes, |sending| match sending {
             Sending::Bytes(bytes) => bytes.len(),
-            Sending::Call(request) => calls.get(request).map_or(0, |call| call.frame.len()),
+            Sending::Call(request) => calls.get(request).map_or(0, |call| call.bytes().len()),
             Sending::Put(request) => puts.frame(*request).len(),
         });
         if bytes > 0 {
@@ -535,16 +501,16 @@ impl Session {
     fn send_again(&mut self, request: u64) {
         let number = self.take_request();
         let mut call = self.calls.remove(&request).expect("it waits for that");
-        let header = call.frame.first_chunk_mut::<HEADER_BYTES>().expect("a whole frame");
+        let header = call.head.first_chunk_mut::<HEADER_BYTES>().expect("a whole header");
         *header = FrameHeader { request: number, ..decode_header(header).expect("encoded here") }.encode();
-        call.resend_at = None;
+        (call.resend_at, call.is_out) = (None, true);
         self.calls.insert(number, call);
         self.outbox.push(Sending::Call(number));
     }
 
     fn fail_call(&mut self, request: u64, error: SessionError) {
         if let Some(call) = self.calls.remove(&request) {
-            self.outbox.forget_call(request, call.frame);
+            self.outbox.forget_frame(request, call.head, &call.payload);
             self.events.push_back(SessionEvent::Failed { request: call.asked_as, error });
         }
     }
@@ -553,15 +519,29 @@ impl Session {
     fn reset(&mut self, now: Time, problem: String) {
         self.last_problem = problem;
         self.received.clear();
+        self.fail_unknown();
         self.outbox.clear();
         self.puts.connection_lost();
         for call in self.calls.values_mut() {
-            call.resend_at = None;
+            (call.resend_at, call.is_out) = (None, false);
             call.collector.restart();
         }
         let retry_at = now + RECONNECT.delay(self.failures, &mut self.random);
         self.failures = self.failures.saturating_add(1);
         self.link = Link::Down { retry_at };
+    }
+
+    /// With the connection goes what must not be asked twice, if it has left whole.
+    fn fail_unknown(&mut self) {
+        let is_unknown = |(request, call): (&u64, &Call)| {
+            (call.is_out && !call.is_repeatable && !self.outbox.holds(*request)).then_some(*request)
+        };
+        let unknown: Vec<u64> = self.calls.iter().filter_map(is_unknown).collect();
+        for request in unknown {
+            let name = self.calls[&request].name;
+            let error = SessionError::Unknown { request: name, last: self.last_problem.clone() };
+            self.fail_call(request, error);
+        }
     }
 
     /// The session is given up: all that waits fails.

@@ -1,13 +1,17 @@
-//! Requests other than puts, and how their answers are put together from replies.
+//! How the answers to requests other than puts are put together from replies.
 
+mod file;
+
+use bytes::Bytes;
 use forebay_protocol::{
-    Accepted, AcceptedReply, ChangeDrive, Decide, DecideReply, Delete, Done, EventState, Frame, Get, GetEvent,
-    GetEventReply, GetReply, InjectFault, Kind, Lease, LeaseReply, Losses, Message, Ping, Release, RunInfo, Runs,
-    RunsReply, Scrub, Status, StatusReply, StreamInfo, Streams, StreamsReply, Trace,
+    Accepted, AcceptedReply, Decide, DecideReply, Delete, Done, EventState, FileInfo, FileReply, Frame, Get, GetEvent,
+    GetEventReply, GetReply, Kind, Lease, LeaseReply, ListReply, Message, NameList, NodeReply, Release, RunInfo,
+    RunsReply, StatusReply, StreamInfo, StreamsReply,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
 
-use super::SessionError;
+use super::request::Request;
+use super::{Part, SessionError};
 use crate::answer::{FetchedEvent, FetchedFragment};
 
 /// Fragments of one event that an answer may have; their expected number is a u16 on the wire.
@@ -15,77 +19,6 @@ const EVENT_FRAGMENTS_MAX: usize = 1 << 16;
 
 /// Runs that an answer may list.
 const RUNS_MAX: usize = 1 << 20;
-
-/// A request other than a put.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each holds the message of the same name, which says what it is")]
-pub enum Request {
-    Get(Get),
-    GetEvent(GetEvent),
-    Delete(Delete),
-    Decide(Decide),
-    Release(Release),
-    Lease(Lease),
-    Accepted(Accepted),
-    Streams(Streams),
-    Runs(Runs),
-    Status(Status),
-    Ping(Ping),
-    InjectFault(InjectFault),
-    ChangeDrive(ChangeDrive),
-    Scrub(Scrub),
-    Trace(Trace),
-    Losses(Losses),
-}
-
-impl Request {
-    /// Its name in errors.
-    pub const fn name(&self) -> &'static str {
-        self.kind().name()
-    }
-
-    const fn kind(&self) -> Kind {
-        match self {
-            Request::Get(_) => Kind::Get,
-            Request::GetEvent(_) => Kind::GetEvent,
-            Request::Delete(_) => Kind::Delete,
-            Request::Decide(_) => Kind::Decide,
-            Request::Release(_) => Kind::Release,
-            Request::Lease(_) => Kind::Lease,
-            Request::Accepted(_) => Kind::Accepted,
-            Request::Streams(_) => Kind::Streams,
-            Request::Runs(_) => Kind::Runs,
-            Request::Status(_) => Kind::Status,
-            Request::Ping(_) => Kind::Ping,
-            Request::InjectFault(_) => Kind::InjectFault,
-            Request::ChangeDrive(_) => Kind::ChangeDrive,
-            Request::Scrub(_) => Kind::Scrub,
-            Request::Trace(_) => Kind::Trace,
-            Request::Losses(_) => Kind::Losses,
-        }
-    }
-
-    pub(super) fn encode(&self, number: u64, into: &mut Vec<u8>) {
-        match self {
-            Request::Get(message) => message.encode(number, into),
-            Request::GetEvent(message) => message.encode(number, into),
-            Request::Delete(message) => message.encode(number, into),
-            Request::Decide(message) => message.encode(number, into),
-            Request::Release(message) => message.encode(number, into),
-            Request::Lease(message) => message.encode(number, into),
-            Request::Accepted(message) => message.encode(number, into),
-            Request::Streams(message) => message.encode(number, into),
-            Request::Runs(message) => message.encode(number, into),
-            Request::Status(message) => message.encode(number, into),
-            Request::Ping(message) => message.encode(number, into),
-            Request::InjectFault(message) => message.encode(number, into),
-            Request::ChangeDrive(message) => message.encode(number, into),
-            Request::Scrub(message) => message.encode(number, into),
-            Request::Trace(message) => message.encode(number, into),
-            Request::Losses(message) => message.encode(number, into),
-        }
-    }
-}
 
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,24 +41,46 @@ pub enum Answer {
     Status(String),
     /// To Ping, InjectFault, ChangeDrive and Scrub.
     Done,
+    /// To FileOpen, FileClose, FileSet, FileSeal and FileWrite.
+    File(FileReply),
+    /// To FileRead: what it found, and the bytes, checked; not more than were asked for.
+    FileBytes(ReadOutcome, Bytes),
+    /// To FileStat: as many as were asked for, in their order.
+    FileInfos(Vec<FileInfo>),
+    /// To NameLookup and ChangeName.
+    Node(NodeReply),
+    /// To NameList: valid names, ascending, behind the one that was given, not more than were asked for.
+    Names(ListReply),
 }
 
 /// How far an answer is.
 pub(super) enum Collected {
     More,
     All(Answer),
-    /// All came, but a fragment had other bytes than its checksum says.
-    Damaged {
-        id: FragmentId,
-        expected: u32,
-        found: u32,
-    },
+    /// All came, but something had other bytes than its checksum says.
+    Damaged(Damage),
+}
+
+/// What came with bytes that are not its own.
+#[derive(Clone, Copy)]
+pub(super) struct Damage {
+    pub(super) part: Part,
+    pub(super) expected: u32,
+    pub(super) found: u32,
+}
+
+impl Damage {
+    /// Bytes with a checksum that is not theirs.
+    fn of(part: Part, expected: u32, bytes: &[u8]) -> Option<Damage> {
+        let found = crc32c(bytes);
+        (found != expected).then_some(Damage { part, expected, found })
+    }
 }
 
 /// Puts the replies to one request together.
 pub(super) struct Collector {
     wanted: Wanted,
-    damaged: Option<(FragmentId, u32, u32)>,
+    damaged: Option<Damage>,
 }
 
 enum Wanted {
@@ -138,6 +93,7 @@ enum Wanted {
     Runs { runs: Vec<RunInfo> },
     Status,
     Done,
+    File(file::Wanted),
 }
 
 /// What came of an event; its line and its fragments come in any order.
@@ -164,6 +120,17 @@ impl Collector {
             Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
             Request::Status(_) | Request::Trace(_) | Request::Losses(_) => Wanted::Status,
             Request::Ping(_) | Request::InjectFault(_) | Request::ChangeDrive(_) | Request::Scrub(_) => Wanted::Done,
+            Request::FileOpen(_) | Request::FileClose(_) | Request::FileSet(_) | Request::FileSeal(_) => {
+                Wanted::File(file::Wanted::Changed)
+            }
+            Request::FileWrite(write, _) => {
+                Wanted::File(file::Wanted::Written { start: write.start, bytes: write.bytes })
+            }
+            Request::FileRead(read) => Wanted::File(file::Wanted::Bytes(read)),
+            Request::FileStat(stat) => Wanted::File(file::Wanted::Infos { count: stat.files.len() }),
+            Request::NameLookup(_) => Wanted::File(file::Wanted::Found),
+            Request::ChangeName(_) => Wanted::File(file::Wanted::Renamed),
+            Request::NameList(NameList { after, max, .. }) => Wanted::File(file::Wanted::Names { after, max }),
         };
         Collector { wanted, damaged: None }
     }
@@ -208,10 +175,11 @@ impl Collector {
                 Some(Answer::Runs(std::mem::take(runs)))
             }
             _ if more => return broken(format!("{:#06x} came in parts", frame.header.kind)),
+            (Wanted::File(wanted), _) => Some(wanted.take(frame, &mut self.damaged)?),
             (wanted, _) => Some(wanted.take_single(frame)?),
         };
-        if let Some((id, expected, found)) = self.damaged {
-            return Ok(Collected::Damaged { id, expected, found });
+        if let Some(damage) = self.damaged {
+            return Ok(Collected::Damaged(damage));
         }
         match answer {
             Some(answer) => Ok(Collected::All(answer)),
@@ -294,7 +262,7 @@ impl Found {
 fn take_fragments(
     ids: &[FragmentId],
     found: &mut [Option<(ReadOutcome, Vec<u8>)>],
-    damaged: &mut Option<(FragmentId, u32, u32)>,
+    damaged: &mut Option<Damage>,
     frame: &Frame<'_>,
 ) -> Result<(), SessionError> {
     for (entry, payload) in GetReply::decode(frame.table, frame.payload)?.entries() {
@@ -311,7 +279,7 @@ fn take_fragments(
 fn take_events(
     keys: &[EventKey],
     found: &mut [Found],
-    damaged: &mut Option<(FragmentId, u32, u32)>,
+    damaged: &mut Option<Damage>,
     frame: &Frame<'_>,
 ) -> Result<(), SessionError> {
     let no_such = |index: u32| SessionError::Broken(format!("event {index} of {} was answered", keys.len()));
@@ -333,10 +301,9 @@ fn take_events(
     Ok(())
 }
 
-fn check(id: FragmentId, outcome: ReadOutcome, crc: u32, payload: &[u8], damaged: &mut Option<(FragmentId, u32, u32)>) {
-    let found = crc32c(payload);
-    if outcome == ReadOutcome::Found && found != crc {
-        *damaged = Some((id, crc, found));
+fn check(id: FragmentId, outcome: ReadOutcome, crc: u32, payload: &[u8], damaged: &mut Option<Damage>) {
+    if outcome == ReadOutcome::Found {
+        *damaged = Damage::of(Part::Fragment(id), crc, payload).or(*damaged);
     }
 }
 

@@ -92,14 +92,9 @@ impl Outbox {
         assert_eq!(self.left, 0, "more was sent than there was to send");
     }
 
-    /// The call was given up. If a part of its frame has left, the rest follows: what comes next must
+    /// The request was given up. If a part of its frame has left, the rest follows: what comes next must
     /// start at a frame.
-    pub(super) fn forget_call(&mut self, request: u64, frame: Vec<u8>) {
-        self.forget(request, frame);
-    }
-
-    /// The same for a batch.
-    pub(super) fn forget_put(&mut self, request: u64, head: Vec<u8>, payload: &Payload) {
+    pub(super) fn forget_frame(&mut self, request: u64, head: Vec<u8>, payload: &Payload) {
         if self.is_sending(request) {
             let mut frame = head;
             payload.pieces().iter().for_each(|piece| frame.extend_from_slice(piece));

@@ -49,6 +49,11 @@ pub(super) struct Payload {
 }
 
 impl Payload {
+    /// Bytes that are shared, whatever their number.
+    pub(super) fn of(bytes: Bytes) -> Payload {
+        Payload { bytes: bytes.len(), pieces: if bytes.is_empty() { Vec::new() } else { vec![bytes] } }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes
     }

@@ -357,7 +357,7 @@ impl Puts {
             results.push(outcome.map_or_else(|| item.last_result(now), |outcome| item.result(now, outcome, true)));
         }
         self.pending -= results.len() - before;
-        outbox.forget_put(request, batch.head, &batch.payload);
+        outbox.forget_frame(request, batch.head, &batch.payload);
         results.len() - before
     }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// SplitMix64: enough for jitter, the same everywhere.
-pub(super) struct SplitMix64(pub(super) u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,14 +17,14 @@ impl SplitMix64 {
 
 /// Waits that double from `min` to `max`, each shortened by up to half at random, so that those who
 /// lost the same server do not all come back at once.
-pub(super) struct Backoff {
-    pub(super) min: Duration,
-    pub(super) max: Duration,
+pub(crate) struct Backoff {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
 }
 
 impl Backoff {
     /// The wait after `failures` earlier ones.
-    pub(super) fn delay(&self, failures: u32, random: &mut SplitMix64) -> Duration {
+    pub(crate) fn delay(&self, failures: u32, random: &mut SplitMix64) -> Duration {
         let full = self.min.saturating_mul(1 << failures.min(16)).min(self.max);
         let half = full / 2;
         let nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX - 1);

@@ -3,7 +3,7 @@
 use forebay_protocol::{ErrorCode, ErrorReply, Frame, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply};
 use forebay_types::Time;
 
-use super::answer::Collected;
+use super::answer::{Collected, Damage};
 use super::outbox::Sending;
 use super::{DAMAGED_MAX, Link, NONSENSE_MAX, RESEND, Session, SessionError, SessionEvent};
 
@@ -77,15 +77,15 @@ impl Session {
                 let call = self.calls.remove(&request).expect("it was just answered");
                 self.events.push_back(SessionEvent::Answer { request: call.asked_as, answer });
             }
-            Collected::Damaged { id, expected, found } => {
+            Collected::Damaged(Damage { part, expected, found }) => {
                 let call = self.calls.get_mut(&request).expect("it was just answered");
                 call.damaged += 1;
                 if call.damaged < DAMAGED_MAX {
-                    self.last_problem = format!("fragment {id} came with the wrong bytes");
+                    self.last_problem = format!("{part} came with the wrong bytes");
                     self.resend_later(now, request);
                 } else {
                     let times = call.damaged;
-                    self.fail_call(request, SessionError::Damaged { id, times, expected, found });
+                    self.fail_call(request, SessionError::Damaged { part, times, expected, found });
                 }
             }
         }
@@ -94,6 +94,7 @@ impl Session {
     fn resend_later(&mut self, now: Time, request: u64) {
         if let Some(call) = self.calls.get_mut(&request) {
             call.resend_at = Some(now + RESEND.delay(call.resends, &mut self.random));
+            call.is_out = false;
             call.resends = call.resends.saturating_add(1);
             call.collector.restart();
         }
@@ -119,7 +120,7 @@ impl Session {
         self.link = Link::Up;
         self.puts.connected(now, &reply);
         for (request, call) in &mut self.calls {
-            call.resend_at = None;
+            (call.resend_at, call.is_out) = (None, true);
             self.outbox.push(Sending::Call(*request));
         }
         self.greeting = Some(reply.clone());

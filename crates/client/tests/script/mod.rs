@@ -1,4 +1,5 @@
 //! A scripted server and the wire to it, for the tests of the session machine.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -29,6 +30,15 @@ pub fn payload(event: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (i * 13 + event * 7) as u8).collect()
 }
 
+/// A request that the test answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub request: u64,
+    pub kind: Kind,
+    pub table: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
 /// The server: says what it is told to, and checks what a client may do.
 #[derive(Default)]
 pub struct Script {
@@ -44,6 +54,8 @@ pub struct Script {
     pub leaves_lists_to_test: bool,
     /// The numbers of these requests, as they came.
     pub lists_asked: Vec<u64>,
+    /// Requests about files and names, as they came. The test answers them.
+    pub files_asked: Vec<Asked>,
     pub reply_times: usize,
     pub busy_ms: u32,
     /// A reply to a put has one outcome too many.
@@ -108,6 +120,10 @@ impl Script {
         }
         if self.leaves_lists_to_test && matches!(kind, Kind::Runs | Kind::GetEvent) {
             return self.lists_asked.push(request);
+        }
+        if (Kind::FileOpen.code()..=Kind::ChangeName.code()).contains(&kind.code()) {
+            let (table, payload) = (frame.table.to_vec(), frame.payload.to_vec());
+            return self.files_asked.push(Asked { request, kind, table, payload });
         }
         match kind {
             Kind::Hello => {
