@@ -6,15 +6,15 @@ mod content;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_client::{Class, Request};
 use forebay_protocol::{
-    ChangeName, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat, FileWrite, NameChange, NameList, NameLookup, Opener,
+    ChangeName, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat, FileWrite, NameChange, NameList,
+    NameLookup, Opener,
 };
 use forebay_types::placement::lane_of;
-use forebay_types::{FileNumber, NewNode, NodeKind, Time, crc32c};
+use forebay_types::{FileNumber, NewNode, NodeKind, SetAttributes, Time, crc32c};
 
 use crate::links::Links;
 use crate::random::Random;
@@ -27,6 +27,8 @@ const FILE_BYTES_MAX: u64 = 20_000;
 const WRITE_BYTES_MAX: u64 = 3_000;
 /// Writes of one file that are on their way at once.
 const WRITES_MAX: usize = 4;
+/// Requests that are on their way at once.
+const ASKED_MAX: usize = 8;
 /// Names that a client uses.
 const NAMES: u64 = 6;
 /// Clients tell their bytes apart by this.
@@ -47,6 +49,7 @@ enum Asked {
     Link(String, FileNumber),
     Remove(String),
     Rename(String, String),
+    Fence,
     List,
     Open(FileNumber, u32),
     Close(FileNumber),
@@ -87,6 +90,7 @@ pub(crate) struct FileClient {
     /// A change that was given up: its names as they are when it was made.
     doubt: Option<BTreeMap<String, Option<FileNumber>>>,
     is_naming: bool,
+    is_fenced: bool,
     files: BTreeMap<FileNumber, Known>,
     asked: BTreeMap<(usize, u64), Asked>,
     ends: bool,
@@ -97,7 +101,8 @@ pub(crate) struct FileClient {
 impl FileClient {
     pub(crate) fn new(number: u64, scenario: &Scenario, mut random: Random, now: Time) -> FileClient {
         let deadline = Some(random.millis(1000..6000));
-        let links = Links::new(scenario.lanes, Class::Readout, &format!("files {number}"), deadline, random.next(), now);
+        let links =
+            Links::new(scenario.lanes, Class::Readout, &format!("files {number}"), deadline, random.next(), now);
         FileClient {
             links,
             client: random.next() | 1,
@@ -112,6 +117,7 @@ impl FileClient {
             names: BTreeMap::new(),
             doubt: None,
             is_naming: false,
+            is_fenced: false,
             files: BTreeMap::new(),
             asked: BTreeMap::new(),
             ends: false,
@@ -124,7 +130,7 @@ impl FileClient {
     }
 
     pub(crate) fn next_at(&self) -> Option<Time> {
-        let own = (!self.is_done()).then_some(self.next_at);
+        let own = (!self.is_done() && self.asked.len() < ASKED_MAX).then_some(self.next_at);
         [own, self.links.next_deadline()].into_iter().flatten().min()
     }
 
@@ -140,7 +146,7 @@ impl FileClient {
 
     pub(crate) fn act(&mut self, now: Time) {
         self.take_answers(now);
-        if now < self.next_at || self.asked.len() >= 8 || self.is_done() {
+        if now < self.next_at || self.asked.len() >= ASKED_MAX || self.is_done() {
             return;
         }
         self.next_at = now + self.random.micros(0..self.pace_micros);
@@ -152,7 +158,8 @@ impl FileClient {
             return self.make_known(now, name);
         }
         if self.doubt.is_some() {
-            return self.list(now);
+            // What was given up is not done any more when this is answered.
+            return if self.is_fenced { self.list(now) } else { self.fence(now) };
         }
         if self.ends {
             return match self.names.keys().next().cloned() {
@@ -186,7 +193,8 @@ impl FileClient {
     fn change(&mut self, now: Time, what: NameChange, asked: Asked) {
         self.change += 1;
         self.is_naming = true;
-        let request = Request::ChangeName(ChangeName { client: self.client, change: self.change, what });
+        let request =
+            Request::ChangeName(ChangeName { client: self.client, change: self.change, waits_from: self.change, what });
         self.ask(now, 0, request, asked);
     }
 
@@ -208,7 +216,8 @@ impl FileClient {
 
     fn make(&mut self, now: Time) {
         let name = format!("f{}", self.random.below(NAMES));
-        let what = NameChange::Make { directory: self.in_directory(), name: name.clone().into(), new: new(NodeKind::File) };
+        let what =
+            NameChange::Make { directory: self.in_directory(), name: name.clone().into(), new: new(NodeKind::File) };
         self.change(now, what, Asked::Make(name));
     }
 
@@ -249,6 +258,11 @@ impl FileClient {
         self.change(now, what, Asked::Rename(from, to));
     }
 
+    fn fence(&mut self, now: Time) {
+        let what = NameChange::Set { number: self.in_directory(), set: SetAttributes::default() };
+        self.change(now, what, Asked::Fence);
+    }
+
     fn list(&mut self, now: Time) {
         self.is_naming = true;
         let list = NameList { directory: self.directory, after: Vec::new(), max: 100 };
@@ -273,7 +287,12 @@ impl FileClient {
                 (known.opening, known.waits) = (known.opening + 1, true);
                 let opening = known.opening;
                 let by = Opener { client: self.client, opening };
-                self.ask_file(now, file, Request::FileOpen(FileOpen { file, by, write: true }), Asked::Open(file, opening));
+                self.ask_file(
+                    now,
+                    file,
+                    Request::FileOpen(FileOpen { file, by, write: true }),
+                    Asked::Open(file, opening),
+                );
             }
             return;
         }
@@ -300,7 +319,8 @@ impl FileClient {
         let known = self.files.get_mut(&file).expect("it is known");
         let end = known.content.longest() as u64;
         let mut start = if self.random.per_mille(600) { end } else { self.random.below(end + 500) };
-        let mut bytes = if self.random.per_mille(300) { self.random.within(1..40) } else { self.random.within(1..WRITE_BYTES_MAX) };
+        let mut bytes =
+            if self.random.per_mille(300) { self.random.within(1..40) } else { self.random.within(1..WRITE_BYTES_MAX) };
         if known.shared {
             let stripes = FILE_BYTES_MAX / STRIPE_BYTES / CLIENTS_MAX;
             let own = self.random.below(stripes) * CLIENTS_MAX + self.number;

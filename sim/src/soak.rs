@@ -175,6 +175,7 @@ impl Record {
             releases: number(answers, "releases"),
             leases: number(answers, "leases"),
             traces: number(answers, "traces"),
+            files: number(answers, "files"),
         };
         for fault in Fault::ALL {
             let counts = &value["faults"][fault.option()];
@@ -210,6 +211,7 @@ impl Record {
                 "releases": answers.releases,
                 "leases": answers.leases,
                 "traces": answers.traces,
+                "files": answers.files,
             },
             "faults": faults,
             "failed": self.failed,

@@ -245,7 +245,7 @@ fn answers_that_were_not_asked_for_are_not_believed() {
     let strange = NodeReply { outcome: NameOutcome::NotFound, node: Some(node(NodeKind::File)) };
     not_believed(lookup, |request, frame| strange.encode(request, frame));
     let what = NameChange::Set { number: FILE, set: SetAttributes::default() };
-    not_believed(Request::ChangeName(ChangeName { client: 5, change: 1, what }), |request, frame| {
+    not_believed(Request::ChangeName(ChangeName { client: 5, change: 1, waits_from: 1, what }), |request, frame| {
         strange.encode(request, frame);
     });
 }

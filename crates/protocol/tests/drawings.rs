@@ -240,15 +240,16 @@ fn expected(kind: Kind) -> Vec<String> {
         Kind::FileWrite => "file = 0x51525354|client = 0x7172737475767778|place = 0x91929394|opening = 0x8182\
             |bytes in the payload = 0xc|CRC32C = 0x9b1a7b77"
             .to_owned(),
-        Kind::FileSet => format!("file = 0x51525354|bit 0 = 0x3|length = 0x100000001|written last = {:#x}", -2i64),
-        Kind::FileSeal => "file = 0x51525354".to_owned(),
+        Kind::FileSet => format!("file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182|bit 0 = 0x3|length = 0x100000001|written last = {:#x}", -2i64),
+        Kind::FileSeal => "file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182".to_owned(),
         Kind::FileRead => "file = 0x51525354|place = 0x91929394|at most so many bytes = 0x2122".to_owned(),
         Kind::FileStat => "files n = 0x2|file = 0x51525354|file = 0x6162636465666768".to_owned(),
         Kind::NameLookup => "directory = 0x6162636465666768|bytes of the name n = 0x8|name = data.raw".to_owned(),
         Kind::NameList => "directory = 0x6162636465666768|at most so many names = 0x64|bytes of the name n = 0x5\
             |name behind which the list begins = calib"
             .to_owned(),
-        Kind::ChangeName => "client = 0x7172737475767778|change of this client = 0xd1d2d3d4|what is changed = 0x1|bits = 0x0|mode = 0x1e9\
+        Kind::ChangeName => "client = 0x7172737475767778|change of this client = 0xd1d2d3d4\
+            |smallest change of this client that it waits for = 0xc1c2|what is changed = 0x1|bits = 0x0|mode = 0x1e9\
             |owner = 0x3e9|group = 0x3ea|node kind = 0x3|directory = 0x31323334|other number = 0x0|device = 0x103|written last = 0x0\
             |read last = 0x0|bytes of the name n = 0x8|bytes of the second name m = 0x9|name = data.raw|second name = ../runs/7"
             .to_owned(),
@@ -319,7 +320,7 @@ fn every_change_of_a_name_has_the_fields_that_are_drawn() {
     let changes = name_changes();
     assert_eq!(changes.len(), expected.len());
     for ((name, what), expected) in changes.into_iter().zip(expected) {
-        let bytes = frame(|to| ChangeName { client: 0, change: 0, what }.encode(1, to));
+        let bytes = frame(|to| ChangeName { client: 0, change: 0, waits_from: 0, what }.encode(1, to));
         let says_something = |value: &String| !value.ends_with(" = 0x0") && !value.ends_with(" = ");
         let values: Vec<_> = read(name, rows, &bytes[HEADER_BYTES..]).into_iter().filter(says_something).collect();
         assert_eq!(values.join("|"), expected, "{name}");

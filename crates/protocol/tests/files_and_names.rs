@@ -23,7 +23,7 @@ fn names_that_are_too_long_arrive_so_long_that_they_are_refused() {
     assert_eq!(read(&lookup).expect("it is cut").name, name);
     let list = NameList { directory: None, after: long.clone(), max: 1 };
     assert_eq!(read(&list).expect("it is cut").after, name);
-    let changed = |what| read(&ChangeName { client: 1, change: 2, what }).expect("it is cut").what;
+    let changed = |what| read(&ChangeName { client: 1, change: 2, waits_from: 2, what }).expect("it is cut").what;
     let new = |target| NewNode { kind: NodeKind::Link, mode: 0, owner: 0, group: 0, device: 0, target };
     let make = |name, target| NameChange::Make { directory: number, name, new: new(target) };
     assert_eq!(
@@ -55,7 +55,7 @@ fn takes_at_most<M: Message>(message: &M, at: usize, most: u16) {
 #[test]
 fn longer_names_than_any_client_sends_are_refused() {
     let (name, target) = (NAME_BYTES_MAX as u16 + 1, TARGET_BYTES_MAX as u16 + 1);
-    let change = |what| ChangeName { client: 1, change: 2, what };
+    let change = |what| ChangeName { client: 1, change: 2, waits_from: 2, what };
     let new = NewNode { kind: NodeKind::Link, mode: 0, owner: 0, group: 0, device: 0, target: Vec::new() };
     let make = change(NameChange::Make { directory: FileNumber(1), name: Vec::new(), new });
     let remove = change(NameChange::Remove { directory: FileNumber(1), name: Vec::new() });
@@ -67,9 +67,9 @@ fn longer_names_than_any_client_sends_are_refused() {
     let reply = NodeReply { outcome: NameOutcome::Done, node };
     takes_at_most(&lookup, 8, name);
     takes_at_most(&list, 12, name);
-    takes_at_most(&make, 72, name);
-    takes_at_most(&make, 74, target);
-    takes_at_most(&remove, 74, name);
+    takes_at_most(&make, 80, name);
+    takes_at_most(&make, 82, target);
+    takes_at_most(&remove, 82, name);
     takes_at_most(&reply, 64, target - 1);
 }
 

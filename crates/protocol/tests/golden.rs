@@ -99,8 +99,9 @@ fn the_document_has_every_number() {
     assert_eq!(numbered(&document, "node kind"), node_kinds.collect::<Vec<_>>());
     let mut changes: Vec<(u8, String)> = Vec::new();
     for (name, what) in name_changes() {
-        let table = frame(|to| ChangeName { client: 1, change: 2, what }.encode(1, to)).split_off(HEADER_BYTES);
-        changes.push((table[16], name.to_owned()));
+        let table =
+            frame(|to| ChangeName { client: 1, change: 2, waits_from: 2, what }.encode(1, to)).split_off(HEADER_BYTES);
+        changes.push((table[24], name.to_owned()));
     }
     changes.dedup();
     assert_eq!(numbered(&document, "change"), changes);

@@ -342,8 +342,10 @@ proptest! {
         start: u64, bytes in 0..=FRAGMENT_BYTES_MAX as u32, files in vec(file(), 0..20)) {
         round_trip(&FileOpen { file, by, write })?;
         round_trip(&FileClose { file, by })?;
-        round_trip(&FileSet { file, length, written_unix_ns })?;
-        round_trip(&FileSeal { file })?;
+        for by in [None, Some(by).filter(|by| by.client != 0)] {
+            round_trip(&FileSet { file, by, length, written_unix_ns })?;
+            round_trip(&FileSeal { file, by })?;
+        }
         round_trip(&FileRead { file, start, bytes })?;
         round_trip(&FileStat { files })?;
     }
@@ -395,7 +397,7 @@ proptest! {
     fn names(directory in option::of(directory()), name in name(), max: u32, client: u64, change: u64, what in name_change()) {
         round_trip(&NameLookup { directory, name: name.clone() })?;
         round_trip(&NameList { directory, after: name, max })?;
-        round_trip(&ChangeName { client, change, what })?;
+        round_trip(&ChangeName { client, change, waits_from: change / 2, what })?;
     }
 
     #[test]

@@ -178,9 +178,9 @@ impl Openings {
         self.to_end.push_front(file);
     }
 
-    /// Whether anybody may be taken for dead later.
-    pub(crate) fn has_left(&self) -> bool {
-        !self.left.is_empty()
+    /// When the next client is taken for dead that did not come back.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.left.first().map(|(since, ..)| *since + OPENING_KEPT)
     }
 
     /// Whether files wait to be ended.

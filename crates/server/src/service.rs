@@ -36,9 +36,7 @@ use std::time::Duration;
 
 use crate::connection::{Connection, Place, Skip};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{
-    BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_FULL, CREDIT_BYTES_MIN, FILES_RETRY, LANE_CREDIT_BYTES, WORK_BYTES,
-};
+use crate::limits::{BUSY_RETRY, COUNTS_AGE, CREDIT_BYTES_FULL, CREDIT_BYTES_MIN, LANE_CREDIT_BYTES, WORK_BYTES};
 use crate::namespace::{FilesMessage, Namespace};
 use crate::openings::Openings;
 use crate::outgoing::Chunks;
@@ -355,10 +353,8 @@ impl Service {
 
     /// When requests are to be offered again that the lane was too busy for.
     pub fn next_retry(&self) -> Option<Time> {
-        if self.core.has_busy() {
-            return Some(self.core.busy_since + BUSY_RETRY);
-        }
-        self.files_wait().then(|| self.core.now + FILES_RETRY)
+        let busy = self.core.has_busy().then(|| self.core.busy_since + BUSY_RETRY);
+        busy.into_iter().chain(self.files_due()).min()
     }
 
     /// Works on a connection. `readable`: whether more bytes can be read from it now.

@@ -31,10 +31,10 @@ impl FileClient {
     /// Nobody knows whether it was done, or will be.
     fn give_up(&mut self, asked: Asked) {
         match asked {
-            Asked::MakeKnown(_) | Asked::LookUpKnown(_) | Asked::List => self.is_naming = false,
+            Asked::MakeKnown(_) | Asked::LookUpKnown(_) | Asked::List | Asked::Fence => self.is_naming = false,
             Asked::Make(_) | Asked::Link(..) | Asked::Remove(_) | Asked::Rename(..) => {
                 self.is_naming = false;
-                self.doubt = Some(self.after(&asked));
+                self.is_doubtful(self.after(&asked));
             }
             Asked::Write(file, range, _) => {
                 let known = self.files.get_mut(&file).expect("it is known");
@@ -51,6 +51,10 @@ impl FileClient {
                 (known.waits, known.is_open) = (false, false);
             }
         }
+    }
+
+    fn is_doubtful(&mut self, after: BTreeMap<String, Option<FileNumber>>) {
+        (self.doubt, self.is_fenced) = (Some(after), false);
     }
 
     /// The names when a change is made; of what is made the number is not known.
@@ -73,8 +77,15 @@ impl FileClient {
     fn take(&mut self, asked: Asked, answer: Answer) {
         match (asked, answer) {
             (Asked::MakeKnown(name) | Asked::LookUpKnown(name), Answer::Node(reply)) => self.take_known(name, reply),
+            (Asked::Fence, Answer::Node(reply)) => {
+                self.is_naming = false;
+                self.is_fenced = reply.outcome == NameOutcome::Done;
+            }
             (Asked::List, Answer::Names(reply)) => self.take_list(reply),
-            (asked @ (Asked::Make(_) | Asked::Link(..) | Asked::Remove(_) | Asked::Rename(..)), Answer::Node(reply)) => {
+            (
+                asked @ (Asked::Make(_) | Asked::Link(..) | Asked::Remove(_) | Asked::Rename(..)),
+                Answer::Node(reply),
+            ) => {
                 self.is_naming = false;
                 self.take_change(&asked, reply);
             }
@@ -118,7 +129,7 @@ impl FileClient {
                         | (Asked::Remove(_) | Asked::Rename(..), NameOutcome::NotFound)
                 );
                 assert!(repeated, "{asked:?} came to {outcome} instead of {expected}");
-                self.doubt = Some(after);
+                self.is_doubtful(after);
                 return;
             }
             NameOutcome::Exists => return,
@@ -176,7 +187,10 @@ impl FileClient {
             }
             ReadOutcome::Found => known.content.read(start, wanted, bytes),
             ReadOutcome::NotFound => {
-                assert!(known.content.length().is_none_or(|length| length == 0) || !is_named, "what was written is there");
+                assert!(
+                    known.content.length().is_none_or(|length| length == 0) || !is_named,
+                    "what was written is there"
+                );
             }
             ReadOutcome::Deleted => assert!(!is_named || in_doubt, "file {file} has a name and is over"),
             ReadOutcome::Unavailable => {}
@@ -201,8 +215,8 @@ impl FileClient {
         }
         if let (Some((crc, adler32)), Some(bytes)) = (info.sums, content.certain()) {
             let mut sum = Adler32::default();
-            sum.add(&bytes);
-            assert_eq!((crc, adler32), (crc32c(&bytes), sum.value()), "the sums of file {file}");
+            sum.update(&bytes);
+            assert_eq!((crc, adler32), (crc32c(&bytes), sum.finish()), "the sums of file {file}");
         }
     }
 

@@ -45,6 +45,8 @@ pub struct FileClose {
 pub struct FileSet {
     /// The file.
     pub file: FileNumber,
+    /// Who changes it, and has it open for writing; `None`: whoever asks, which should be what nobody writes.
+    pub by: Option<Opener>,
     /// Bytes; what is cut is gone, what is added holds zeros.
     pub length: Option<u64>,
     /// Nanoseconds since 1970.
@@ -56,6 +58,8 @@ pub struct FileSet {
 pub struct FileSeal {
     /// The file.
     pub file: FileNumber,
+    /// As of [`FileSet`].
+    pub by: Option<Opener>,
 }
 
 /// Where in a file bytes are written, and which. The bytes are the payload.
@@ -152,6 +156,18 @@ fn put_opener(table: &mut Vec<u8>, by: Opener) {
     table.put_u32(by.opening);
 }
 
+/// Nobody, where an opener is expected.
+const NOBODY: Opener = Opener { client: 0, opening: 0 };
+
+fn put_opener_if_any(table: &mut Vec<u8>, by: Option<Opener>) {
+    put_opener(table, by.unwrap_or(NOBODY));
+}
+
+fn read_opener_if_any(reader: &mut Reader<'_>) -> Result<Option<Opener>, FrameError> {
+    let by = read_opener(reader)?;
+    Ok((by.client != NOBODY.client).then_some(by))
+}
+
 fn read_opener(reader: &mut Reader<'_>) -> Result<Opener, FrameError> {
     Ok(Opener { client: reader.u64()?, opening: reader.u32()? })
 }
@@ -194,20 +210,20 @@ impl Message for FileSet {
 
     fn write_table(&self, table: &mut Vec<u8>) {
         table.put_u64(self.file.0);
+        put_opener_if_any(table, self.by);
         table.put_u32(u32::from(self.length.is_some()) | u32::from(self.written_unix_ns.is_some()) << 1);
-        table.put_u32(0);
         table.put_u64(self.length.unwrap_or(0));
         table.put_i64(self.written_unix_ns.unwrap_or(0));
     }
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
         let mut reader = Reader::new(table, Self::KIND.name());
-        let file = FileNumber(reader.u64()?);
+        let (file, by) = (FileNumber(reader.u64()?), read_opener_if_any(&mut reader)?);
         let flags = reader.u32()?;
-        reader.u32()?;
         let (length, written_unix_ns) = (reader.u64()?, reader.i64()?);
         Ok(FileSet {
             file,
+            by,
             length: (flags & 1 != 0).then_some(length),
             written_unix_ns: (flags & 2 != 0).then_some(written_unix_ns),
         })
@@ -219,10 +235,15 @@ impl Message for FileSeal {
 
     fn write_table(&self, table: &mut Vec<u8>) {
         table.put_u64(self.file.0);
+        put_opener_if_any(table, self.by);
+        table.put_u32(0);
     }
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
-        Ok(FileSeal { file: FileNumber(Reader::new(table, Self::KIND.name()).u64()?) })
+        let mut reader = Reader::new(table, Self::KIND.name());
+        let (file, by) = (FileNumber(reader.u64()?), read_opener_if_any(&mut reader)?);
+        reader.u32()?;
+        Ok(FileSeal { file, by })
     }
 }
 

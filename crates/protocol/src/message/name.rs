@@ -94,6 +94,8 @@ pub struct ChangeName {
     pub client: u64,
     /// Which of its changes; no two have the same number.
     pub change: u64,
+    /// The smallest number of its changes for whose answer it still waits, this one included: it has given up, or been answered, all below, and none of these is made any more.
+    pub waits_from: u64,
     /// What is to be changed.
     pub what: NameChange,
 }
@@ -349,6 +351,7 @@ impl Message for ChangeName {
         let second = &fields.second[..fields.second.len().min(SENT_TARGET_BYTES_MAX)];
         table.put_u64(self.client);
         table.put_u64(self.change);
+        table.put_u64(self.waits_from);
         table.put_u8(fields.what);
         table.put_u8(fields.flags);
         table.put_u16(fields.mode);
@@ -370,7 +373,7 @@ impl Message for ChangeName {
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
         let mut reader = Reader::new(table, Self::KIND.name());
-        let (client, change) = (reader.u64()?, reader.u64()?);
+        let (client, change, waits_from) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (what, flags, mode) = (reader.u8()?, reader.u8()?, reader.u16()?);
         let (owner, group, kind) = (reader.u32()?, reader.u32()?, reader.u8()?);
         reader.take(3)?;
@@ -396,7 +399,7 @@ impl Message for ChangeName {
             name,
             second,
         };
-        Ok(ChangeName { client, change, what: fields.change(&reader)? })
+        Ok(ChangeName { client, change, waits_from, what: fields.change(&reader)? })
     }
 }
 

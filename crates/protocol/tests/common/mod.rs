@@ -135,7 +135,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
     let by = Opener { client: 0x7172_7374_7576_7778, opening: 0x8182 };
     let write = FileWrite { file, by, start: Some(0x9192_9394), bytes: one.len() as u32, crc: crc32c(one) };
     let read = FileReadReply { outcome: ReadOutcome::Found, bytes: two.len() as u32, crc: crc32c(two) };
-    let set = FileSet { file, length: Some(0x1_0000_0001), written_unix_ns: Some(-2) };
+    let set = FileSet { file, by: Some(by), length: Some(0x1_0000_0001), written_unix_ns: Some(-2) };
     let info = FileInfo {
         outcome: ReadOutcome::Found,
         sealed: true,
@@ -152,7 +152,8 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         length: 0,
         written_unix_ns: -3,
     };
-    let change = ChangeName { client: by.client, change: 0xD1D2_D3D4, what: name_changes().remove(0).1 };
+    let change =
+        ChangeName { client: by.client, change: 0xD1D2_D3D4, waits_from: 0xC1C2, what: name_changes().remove(0).1 };
     let attributes = Attributes {
         mode: 0o777,
         owner: 1001,
@@ -200,7 +201,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::FileClose, frame(|to| FileClose { file, by }.encode(20, to))),
         (Kind::FileWrite, frame(|to| write.encode(21, one, to))),
         (Kind::FileSet, frame(|to| set.encode(22, to))),
-        (Kind::FileSeal, frame(|to| FileSeal { file }.encode(23, to))),
+        (Kind::FileSeal, frame(|to| FileSeal { file, by: Some(by) }.encode(23, to))),
         (Kind::FileRead, frame(|to| FileRead { file, start: 0x9192_9394, bytes: 0x2122 }.encode(24, to))),
         (Kind::FileStat, frame(|to| FileStat { files: vec![file, file_2] }.encode(25, to))),
         (

@@ -22,8 +22,8 @@ pub(super) struct Answered {
 pub(super) struct Recent {
     answers: BTreeMap<(u64, u64), Answered>,
     order: VecDeque<(u64, u64)>,
-    /// The newest change of each client, and clients in the order in which they came.
-    newest: BTreeMap<u64, u64>,
+    /// From which of its changes on each client waits for answers, and clients in the order in which they came.
+    waits_from: BTreeMap<u64, u64>,
     clients: VecDeque<u64>,
 }
 
@@ -32,26 +32,24 @@ impl Recent {
         self.answers.get(&(client, change)).copied()
     }
 
-    /// Whether the client has asked for something newer: what comes under an older number was given up, and changes nothing any more.
-    pub(super) fn is_stale(&self, client: u64, change: u64) -> bool {
-        self.newest.get(&client).is_some_and(|newest| *newest > change)
-    }
-
-    fn note(&mut self, client: u64, change: u64) {
-        let newest = self.newest.entry(client).or_insert_with(|| {
-            self.clients.push_back(client);
-            change
+    /// A client asks for a change, and waits for none below `waits_from` any more; whether it has said before that it waits for this one no more.
+    pub(super) fn is_stale(&mut self, client: u64, change: u64, waits_from: u64) -> bool {
+        let clients = &mut self.clients;
+        let known = self.waits_from.entry(client).or_insert_with(|| {
+            clients.push_back(client);
+            waits_from
         });
-        *newest = change.max(*newest);
+        *known = waits_from.max(*known);
+        let is_stale = change < *known;
         if self.clients.len() > REMEMBERED
             && let Some(oldest) = self.clients.pop_front()
         {
-            self.newest.remove(&oldest);
+            self.waits_from.remove(&oldest);
         }
+        is_stale
     }
 
     pub(super) fn insert(&mut self, client: u64, change: u64, answered: Answered) {
-        self.note(client, change);
         if self.answers.insert((client, change), answered).is_some() {
             return;
         }
@@ -78,6 +76,17 @@ mod tests {
         assert_eq!((recent.get(7, 4), recent.get(7, 5)), (None, Some(answered(5))));
         assert_eq!((recent.answers.len(), recent.order.len()), (REMEMBERED, REMEMBERED));
         assert_eq!(recent.get(8, 5), None);
-        assert!(recent.is_stale(7, 4) && !recent.is_stale(7, REMEMBERED as u64 + 4) && !recent.is_stale(8, 0));
+    }
+
+    #[test]
+    fn what_was_given_up_is_not_done_any_more() {
+        let mut recent = Recent::default();
+        assert!(!recent.is_stale(7, 5, 5) && !recent.is_stale(7, 6, 5) && !recent.is_stale(7, 9, 8));
+        assert!(recent.is_stale(7, 6, 5), "it came late");
+        assert!(!recent.is_stale(8, 1, 1) && !recent.is_stale(7, 8, 5));
+        for client in 100..100 + REMEMBERED as u64 {
+            recent.is_stale(client, 1, 1);
+        }
+        assert_eq!((recent.waits_from.len(), recent.clients.len()), (REMEMBERED, REMEMBERED));
     }
 }

@@ -112,7 +112,8 @@ impl Loaded {
 
     fn change(&mut self, change: &ChangeName, now_unix_ns: i64) -> Answer {
         let known = self.recent.get(change.client, change.change);
-        if known.is_none() && self.recent.is_stale(change.client, change.change) {
+        let is_stale = self.recent.is_stale(change.client, change.change, change.waits_from);
+        if known.is_none() && is_stale {
             return failed(NameOutcome::Stale);
         }
         let answered = known.unwrap_or_else(|| {

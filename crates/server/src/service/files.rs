@@ -8,14 +8,14 @@ use forebay_protocol::{
 };
 use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::placement::{lane_of, lane_ordinal};
-use forebay_types::{DecideOutcome, FileNumber, FileOutcome, PutOutcome, ReadOutcome, crc32c};
+use forebay_types::{DecideOutcome, FileNumber, FileOutcome, PutOutcome, ReadOutcome, Time, crc32c};
 
 use super::begin::{Begun, Refusal};
 use super::reads::OpenFrame;
 use super::{Advance, Core, Service};
 use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
-use crate::limits::RECORD_WORK_BYTES;
+use crate::limits::{FILES_RETRY, RECORD_WORK_BYTES};
 use crate::namespace::{FilesMessage, NameAnswer, NameRequest, is_kept};
 use crate::openings::NotOpened;
 use crate::request::{Body, FileAsk, FileBody, FileReadBody, FileWriteBody, NameBody, Request, token};
@@ -154,6 +154,15 @@ impl Core {
         waits: &mut usize,
         lane: &mut impl LaneRequests,
     ) -> Advance {
+        let by = match &body.asked {
+            FileAsk::Set(set) => set.by,
+            FileAsk::Seal(seal) => seal.by,
+            FileAsk::Open(_) | FileAsk::Close(_) => None,
+        };
+        if by.is_some_and(|by| !self.openings.is_open(body.asked.file(), by, true, id)) {
+            body.outcome = FileOutcome::NotOpen;
+            return Advance::Done;
+        }
         let admission = match &body.asked {
             FileAsk::Open(open) => self.open_file(id, open, lane),
             FileAsk::Close(close) => {
@@ -459,10 +468,11 @@ impl Service {
         asked || ended
     }
 
-    /// Whether something of files waits that nothing will wake: it is tried again after a while.
-    pub(super) fn files_wait(&self) -> bool {
+    /// When something of files is to be done that no answer of the lane wakes.
+    pub(super) fn files_due(&self) -> Option<Time> {
         let names_wait = self.core.names.as_ref().is_some_and(|names| names.waits());
-        self.core.openings.has_to_end() || self.core.openings.has_left() || names_wait
+        let again = (self.core.openings.has_to_end() || names_wait).then(|| self.core.now + FILES_RETRY);
+        again.into_iter().chain(self.core.openings.next_expiry()).min()
     }
 
     /// Messages for other lanes, and for this one.

@@ -76,11 +76,11 @@ fn what_is_written_is_answered_when_it_is_durable_and_read_as_it_was() {
         assert_eq!(&bytes[200_005..], b"tail");
         assert_eq!(read(&mut world, id, 1 << 30, 10), (ReadOutcome::Found, Vec::new()), "behind the end is nothing");
     }
-    world.ask(id, 3, &FileSet { file: FILE, length: Some(3), written_unix_ns: Some(5) });
+    world.ask(id, 3, &FileSet { file: FILE, by: Some(by(1)), length: Some(3), written_unix_ns: Some(5) });
     assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
     for _ in 0..2 {
         // The second time it is sealed already.
-        world.ask(id, 4, &FileSeal { file: FILE });
+        world.ask(id, 4, &FileSeal { file: FILE, by: None });
         assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
     }
     world.ask(id, 5, &FileStat { files: vec![FILE, FileNumber(FILE.0 + 1)] });
@@ -102,6 +102,12 @@ fn only_the_newest_opening_writes() {
     assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
     world.send(second, &write(2, Some(0), b"new"));
     assert_eq!(outcome(&settled(&mut world, second)).0, FileOutcome::Done);
+    for by in [by(1), Opener { client: 3, opening: 1 }] {
+        world.ask(first, 3, &FileSet { file: FILE, by: Some(by), length: Some(0), written_unix_ns: None });
+        assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+        world.ask(first, 3, &FileSeal { file: FILE, by: Some(by) });
+        assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+    }
     // Who opened for reading does not write.
     let reader = Opener { client: 78, opening: 1 };
     world.ask(first, 3, &FileOpen { file: FILE, by: reader, write: false });
@@ -175,7 +181,7 @@ fn numbers_of_other_lanes_and_of_the_names_are_refused() {
     assert_eq!(settled(&mut world, id)[0].error().code, ErrorCode::Refused);
     let mut world = World::new(ServiceConfig { has_files: false, ..config() });
     let id = world.connect(Class::Monitor);
-    world.ask(id, 2, &FileSeal { file: FILE });
+    world.ask(id, 2, &FileSeal { file: FILE, by: None });
     let error = settled(&mut world, id)[0].error();
     assert!(error.code == ErrorCode::Refused && error.sentence.contains("upgrade"), "{}", error.sentence);
 }

@@ -40,7 +40,7 @@ impl Asker {
 
     fn change(&mut self, what: NameChange) -> NodeReply {
         self.change += 1;
-        self.world.ask(self.id, 5, &ChangeName { client: 9, change: self.change, what });
+        self.world.ask(self.id, 5, &ChangeName { client: 9, change: self.change, waits_from: self.change, what });
         self.reply()
     }
 
@@ -122,7 +122,7 @@ fn names_are_made_listed_renamed_and_removed_and_found_by_the_next_start() {
 fn nothing_is_told_before_it_is_durable() {
     let mut asker = Asker::new(World::new(config()));
     let make = NameChange::Make { directory: ROOT, name: "a".into(), new: new(NodeKind::File) };
-    let (id, change) = (asker.id, ChangeName { client: 9, change: 1, what: make });
+    let (id, change) = (asker.id, ChangeName { client: 9, change: 1, waits_from: 1, what: make });
     asker.world.ask(id, 5, &change);
     (0..5).for_each(|_| asker.world.turn(true));
     // Neither the change, nor who sees it.
@@ -192,7 +192,7 @@ fn many_changes_make_a_snapshot_and_a_start_reads_it() {
     for number in 0..16_000 {
         asker.change += 1;
         let make = NameChange::Make { directory, name: format!("{number:05}").into(), new: new(NodeKind::File) };
-        asker.world.ask(asker.id, 5, &ChangeName { client: 9, change: asker.change, what: make });
+        asker.world.ask(asker.id, 5, &ChangeName { client: 9, change: asker.change, waits_from: 1, what: make });
         if number % 500 == 499 {
             asker.settle();
             let frames = asker.world.take(asker.id);
