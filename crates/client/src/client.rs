@@ -1,5 +1,6 @@
 //! The blocking client.
 
+mod calls;
 mod events;
 pub(crate) mod scatter;
 
@@ -296,12 +297,12 @@ impl Client {
         self.ask((0..self.info().lanes).map(|lane| (lane, request(lane))).collect())
     }
 
-    fn ask_one(&mut self, lane: u16, request: Request) -> Result<Answer, ClientError> {
+    pub(crate) fn ask_one(&mut self, lane: u16, request: Request) -> Result<Answer, ClientError> {
         Ok(self.ask(vec![(lane, request)])?.pop().expect("one answer for one request"))
     }
 
     /// Asks all of these at once, and waits for all answers even if one of them fails.
-    fn ask(&mut self, requests: Vec<(u16, Request)>) -> Result<Vec<Answer>, ClientError> {
+    pub(crate) fn ask(&mut self, requests: Vec<(u16, Request)>) -> Result<Vec<Answer>, ClientError> {
         let mut tickets: Vec<Ticket> = Vec::with_capacity(requests.len());
         let mut failed = None;
         for (lane, request) in requests {
@@ -318,11 +319,11 @@ impl Client {
         }
     }
 
-    fn turn(&mut self, wait: Wait) -> Result<(), ClientError> {
+    pub(crate) fn turn(&mut self, wait: Wait) -> Result<(), ClientError> {
         self.driver.turn(wait).map_err(|error| self.system(error))
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.driver.config().address.clone()
     }
 
@@ -334,7 +335,7 @@ impl Client {
         }
     }
 
-    fn error(&self, error: SessionError) -> ClientError {
+    pub(crate) fn error(&self, error: SessionError) -> ClientError {
         let address = self.address();
         match error {
             SessionError::Deadline { request, waited, last } => {

@@ -1,7 +1,7 @@
 //! What drives the sessions of a client: a clock, and one nonblocking socket for each session. It
 //! decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -37,6 +37,8 @@ pub(crate) struct Driver {
     links: Vec<Link>,
     info: Option<ServerInfo>,
     answers: BTreeMap<Ticket, Result<Answer, SessionError>>,
+    /// Nobody wants the answers to these any more.
+    forgotten: BTreeSet<Ticket>,
     put_results: Vec<PutResult>,
     puts_failed: Option<(usize, SessionError)>,
     /// When a session has something to do.
@@ -77,6 +79,7 @@ impl Driver {
             links: Vec::new(),
             info: None,
             answers: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             put_results: Vec::new(),
             puts_failed: None,
             next_turn: Time::default(),
@@ -149,6 +152,18 @@ impl Driver {
             }
         }
         Ok(tickets.iter().map(|ticket| self.answers.remove(ticket).expect("it was just there")).collect())
+    }
+
+    /// The answer to a request, once it is there.
+    pub(crate) fn take_answer(&mut self, ticket: Ticket) -> Option<Result<Answer, SessionError>> {
+        self.answers.remove(&ticket)
+    }
+
+    /// Nobody wants the answer to this request any more.
+    pub(crate) fn forget(&mut self, ticket: Ticket) {
+        if self.answers.remove(&ticket).is_none() {
+            self.forgotten.insert(ticket);
+        }
     }
 
     /// Keeps the connections going for `time`.
@@ -292,10 +307,10 @@ impl Driver {
             match event {
                 SessionEvent::Greeted(reply) => self.info = Some(ServerInfo::from(&reply)),
                 SessionEvent::Answer { request, answer } => {
-                    self.answers.insert(Ticket(index, request), Ok(answer));
+                    answered(&mut self.answers, &mut self.forgotten, Ticket(index, request), Ok(answer));
                 }
                 SessionEvent::Failed { request, error } => {
-                    self.answers.insert(Ticket(index, request), Err(error));
+                    answered(&mut self.answers, &mut self.forgotten, Ticket(index, request), Err(error));
                 }
                 SessionEvent::PutsFailed { puts, error } => {
                     let failed = self.puts_failed.get_or_insert((0, error));
@@ -303,6 +318,18 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+/// Keeps an answer for whoever wants it.
+fn answered(
+    answers: &mut BTreeMap<Ticket, Result<Answer, SessionError>>,
+    forgotten: &mut BTreeSet<Ticket>,
+    ticket: Ticket,
+    answer: Result<Answer, SessionError>,
+) {
+    if !forgotten.remove(&ticket) {
+        answers.insert(ticket, answer);
     }
 }
 

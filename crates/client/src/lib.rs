@@ -4,7 +4,7 @@
 //! when it is needed. [`Session`] is the machine underneath, one for each connection: it batches puts,
 //! keeps what is unanswered and decides when to send it again. It has no clock, no sockets and no
 //! randomness, so that tests and simulators can drive it through every cut and delay. What one call makes of
-//! several lanes is in [`spread`], without sockets too.
+//! several lanes is in [`spread`], without sockets too. [`files`] is a layer on top for those who want paths and bytes.
 //!
 //! ```no_run
 //! use forebay_client::{Client, ClientConfig};
@@ -26,7 +26,8 @@
 //! # What it promises
 //! - A put is reported exactly once by [`Client::take_put_results`], as what the server last said of it.
 //! - Every call survives a restart of the server: it connects again and repeats what was not answered,
-//!   under the same request id, until its deadline. Repeating is safe: all requests are idempotent.
+//!   under the same request id, until its deadline. Repeating is safe: all requests are idempotent, but for a write to a file of which the
+//!   server chooses the place; that one is not repeated, and is told as unknown.
 //! - Bytes that are read have the checksum that their writer computed, or the call says that they do not.
 //!
 //! # What it does not do
@@ -43,6 +44,7 @@ mod config;
 )]
 mod driver;
 mod error;
+pub mod files;
 mod session;
 pub mod spread;
 

@@ -31,12 +31,15 @@ fn read(start: u64, bytes: u32) -> Request {
 
 /// What became of the requests so far.
 fn ends(world: &World) -> Vec<(u64, Result<&Answer, &SessionError>)> {
-    let end = |event| match event {
-        &SessionEvent::Answer { request, ref answer } => Some((request, Ok(answer))),
-        &SessionEvent::Failed { request, ref error } => Some((request, Err(error))),
-        _ => None,
-    };
-    world.events.iter().filter_map(end).collect()
+    let mut ends = Vec::new();
+    for event in &world.events {
+        match event {
+            SessionEvent::Answer { request, answer } => ends.push((*request, Ok(answer))),
+            SessionEvent::Failed { request, error } => ends.push((*request, Err(error))),
+            _ => {}
+        }
+    }
+    ends
 }
 
 /// Asks, has it sent, and gives its number.

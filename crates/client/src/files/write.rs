@@ -1,0 +1,395 @@
+//! A file that is written behind, as a machine: what was written is cut into pieces, of which a bounded number of bytes has no answer, and what is refused for now is
+//! sent again.
+
+mod config;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use forebay_protocol::{FileOpen, FileReply, FileWrite, Opener};
+use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
+use forebay_types::{FileOutcome, Time, crc32c};
+
+pub use config::{WriteConfig, WriteFailure};
+
+use super::patience::{Patience, may_change};
+use crate::session::{Request, SessionError};
+
+/// Pieces without an answer, however short.
+const PIECES_MAX: usize = 1024;
+
+/// Openings in a row without a write that was taken, before the next one waits as after a refusal.
+const OPENINGS_MAX: u32 = 2;
+
+struct Piece {
+    /// Which: they are sent in this order, as far as nothing is refused.
+    number: u64,
+    start: Option<u64>,
+    bytes: Bytes,
+    crc: u32,
+}
+
+impl Piece {
+    fn range(&self) -> Option<(u64, u64)> {
+        self.start.map(|start| (start, start + self.bytes.len() as u64))
+    }
+}
+
+/// Whether the file is open as far as is known.
+enum State {
+    Open,
+    /// It is to be opened, under a number that is asked for.
+    Closed,
+    /// It is to be opened so.
+    Opening,
+    /// The request of this number opens it.
+    Asked(u64),
+}
+
+/// A file that is written. Who drives it:
+/// - gives it bytes ([`WriteBehind::offer`]), and says when what was given is to leave though a piece is not full ([`WriteBehind::end_piece`]);
+/// - asks what [`WriteBehind::next_request`] gives and says the answers, in any order ([`WriteBehind::answered`]), and asks again at [`WriteBehind::next_due`];
+/// - gives it a number for another opening when it wants one ([`WriteBehind::wants_opening`]);
+/// - looks for what failed ([`WriteBehind::take_failure`]): until that is taken nothing more is asked.
+pub struct WriteBehind {
+    config: WriteConfig,
+    state: State,
+    /// The piece that fills: where it begins, and its bytes.
+    filling_start: u64,
+    filling: BytesMut,
+    /// Pieces so far, and the bytes of the last.
+    pieces: u64,
+    usual_bytes: usize,
+    ready: VecDeque<Piece>,
+    asked: BTreeMap<u64, (Piece, Opener)>,
+    /// Bytes of pieces that are ready or asked, and where they lie: begin and end.
+    unanswered_bytes: usize,
+    ranges: BTreeMap<u64, u64>,
+    next_request: u64,
+    patience: Patience,
+    /// Nothing is asked before.
+    hold_until: Time,
+    /// Openings since the last write that was taken.
+    openings: u32,
+    acknowledged_bytes: u64,
+    /// Behind the last byte that was taken.
+    end: u64,
+    failure: Option<WriteFailure>,
+    /// The failure stays.
+    is_over: bool,
+    /// Memory of pieces that were answered.
+    spare: Vec<BytesMut>,
+}
+
+impl WriteBehind {
+    /// Nothing is written yet.
+    ///
+    /// # Panics
+    /// When a piece may have no bytes.
+    pub fn new(config: WriteConfig) -> WriteBehind {
+        assert!(config.piece_bytes_max > 0, "a piece has bytes");
+        let patience = Patience::new(config.patience, config.seed);
+        let config = WriteConfig { piece_bytes_max: config.piece_bytes_max.min(PIECE_BYTES_MAX), ..config };
+        WriteBehind {
+            config,
+            state: State::Open,
+            filling_start: 0,
+            filling: BytesMut::new(),
+            pieces: 0,
+            usual_bytes: 0,
+            ready: VecDeque::new(),
+            asked: BTreeMap::new(),
+            unanswered_bytes: 0,
+            ranges: BTreeMap::new(),
+            next_request: 0,
+            patience,
+            hold_until: Time::default(),
+            openings: 0,
+            acknowledged_bytes: 0,
+            end: 0,
+            failure: None,
+            is_over: false,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Bytes that the server answered to be durable.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.acknowledged_bytes
+    }
+
+    /// Bytes that were taken and are not answered.
+    pub fn unanswered_bytes(&self) -> usize {
+        self.unanswered_bytes + self.filling.len()
+    }
+
+    /// Behind the last byte of the file that was taken or appended here; 0 before.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The file was made as long as that; nothing of it is on its way.
+    pub fn was_cut(&mut self, length: u64) {
+        self.end = length;
+    }
+
+    /// Whether all that was taken is answered.
+    pub fn is_idle(&self) -> bool {
+        self.unanswered_bytes() == 0
+    }
+
+    /// Whether there is something to ask, now or later.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes bytes that belong behind `offset`, as many as there is room for; none while some of them overlap what is not answered. Of what is appended the offset means
+    /// nothing, and no piece has a part of it if it fits one.
+    ///
+    /// # Errors
+    /// [`FileOutcome::TooLarge`] for what no file is so long for.
+    pub fn offer(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, FileOutcome> {
+        if self.config.append {
+            return Ok(self.offer_append(bytes));
+        }
+        offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX).ok_or(FileOutcome::TooLarge)?;
+        let filling_end = self.filling_start + self.filling.len() as u64;
+        if !self.filling.is_empty() && (self.filling_start..filling_end).contains(&offset) {
+            // It was not sent yet.
+            let at = (offset - self.filling_start) as usize;
+            let count = bytes.len().min(self.filling.len() - at);
+            self.filling[at..at + count].copy_from_slice(&bytes[..count]);
+            return Ok(count);
+        }
+        if !self.filling.is_empty() && filling_end != offset {
+            self.end_piece();
+        }
+        let room = self.room();
+        let count = bytes.len().min(room);
+        if count == 0 || self.overlaps(offset, offset + count as u64) {
+            return Ok(0);
+        }
+        if self.filling.is_empty() {
+            self.filling_start = offset;
+        }
+        self.fill(&bytes[..count]);
+        self.end = self.end.max(offset + count as u64);
+        Ok(count)
+    }
+
+    fn offer_append(&mut self, bytes: &[u8]) -> usize {
+        let is_split = self.filling.len() + bytes.len() > self.config.piece_bytes_max;
+        if is_split && !self.filling.is_empty() && bytes.len() <= self.config.piece_bytes_max {
+            self.end_piece();
+        }
+        let count = bytes.len().min(self.room());
+        if count < bytes.len() && bytes.len() <= self.config.piece_bytes_max {
+            return 0;
+        }
+        self.fill(&bytes[..count]);
+        count
+    }
+
+    /// How many bytes may be added to the piece that fills.
+    fn room(&self) -> usize {
+        let is_full = self.unanswered_bytes >= self.config.unanswered_bytes_max
+            || self.ready.len() + self.asked.len() >= PIECES_MAX;
+        if self.filling.is_empty() && is_full { 0 } else { self.config.piece_bytes_max - self.filling.len() }
+    }
+
+    fn fill(&mut self, bytes: &[u8]) {
+        if self.filling.capacity() == 0 {
+            let usual = self.usual_bytes.max(bytes.len());
+            self.filling = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(usual));
+        }
+        self.filling.extend_from_slice(bytes);
+        if self.filling.len() == self.config.piece_bytes_max {
+            self.end_piece();
+        }
+    }
+
+    /// Whether some of these bytes lie where something has no answer.
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.ranges.range(..end).next_back().is_some_and(|(_, before_end)| *before_end > start)
+    }
+
+    /// What was taken leaves, though it fills no piece.
+    pub fn end_piece(&mut self) {
+        if self.filling.is_empty() {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.filling).freeze();
+        let start = (!self.config.append).then_some(self.filling_start);
+        self.pieces += 1;
+        let piece = Piece { number: self.pieces, start, crc: crc32c(&bytes), bytes };
+        self.usual_bytes = piece.bytes.len();
+        self.unanswered_bytes += piece.bytes.len();
+        self.ranges.extend(piece.range());
+        self.ready.push_back(piece);
+    }
+
+    /// Whether it needs a number for another opening ([`WriteBehind::open_as`]).
+    pub fn wants_opening(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// The number of the next opening: higher than that of the last one.
+    pub fn open_as(&mut self, opener: Opener) {
+        if self.wants_opening() {
+            (self.config.opener, self.state) = (opener, State::Opening);
+        }
+    }
+
+    /// Who has the file open.
+    pub fn opener(&self) -> Opener {
+        self.config.opener
+    }
+
+    /// What to ask next, with the number under which to say the answer; nothing before [`WriteBehind::next_due`] when there is such, or before something else is answered.
+    pub fn next_request(&mut self, now: Time) -> Option<(u64, Request)> {
+        if self.failure.is_some() || now < self.hold_until {
+            return None;
+        }
+        let by = self.config.opener;
+        match self.state {
+            State::Closed | State::Asked(_) => None,
+            State::Opening => {
+                let number = self.take_number();
+                self.state = State::Asked(number);
+                Some((number, Request::FileOpen(FileOpen { file: self.config.file, by, write: true })))
+            }
+            State::Open => {
+                // What was refused is tried with one piece first.
+                let one_by_one = self.config.append || self.patience.is_tried();
+                if one_by_one && !self.asked.is_empty() {
+                    return None;
+                }
+                let piece = self.ready.pop_front()?;
+                let Piece { start, ref bytes, crc, .. } = piece;
+                let write = FileWrite { file: self.config.file, by, start, bytes: bytes.len() as u32, crc };
+                let request = Request::FileWrite(write, bytes.clone());
+                let number = self.take_number();
+                self.asked.insert(number, (piece, by));
+                Some((number, request))
+            }
+        }
+    }
+
+    fn take_number(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request
+    }
+
+    /// When [`WriteBehind::next_request`] may have something again that it has not now.
+    pub fn next_due(&self, now: Time) -> Option<Time> {
+        let has_more = !self.ready.is_empty() || matches!(self.state, State::Opening);
+        (self.failure.is_none() && has_more && self.hold_until > now).then_some(self.hold_until)
+    }
+
+    /// The answer to a request. Those to requests that nobody knows are ignored.
+    pub fn answered(&mut self, now: Time, number: u64, answer: Result<FileReply, SessionError>) {
+        if matches!(self.state, State::Asked(asked) if asked == number) {
+            return self.opened(now, answer);
+        }
+        let Some((piece, by)) = self.asked.remove(&number) else { return };
+        match answer {
+            Ok(FileReply { outcome: FileOutcome::Done, start }) => self.is_durable(piece, start),
+            Ok(FileReply { outcome: FileOutcome::NotOpen, .. }) => {
+                let is_news = by == self.config.opener && matches!(self.state, State::Open);
+                self.keep(piece);
+                if is_news {
+                    self.state = State::Closed;
+                    self.openings += 1;
+                    if self.openings > OPENINGS_MAX {
+                        self.refused(now, FileOutcome::NotOpen);
+                    }
+                }
+            }
+            Ok(FileReply { outcome, .. }) if may_change(outcome) => {
+                self.keep(piece);
+                self.refused(now, outcome);
+            }
+            Ok(FileReply { outcome, .. }) => {
+                let (start, bytes) = (piece.start, piece.bytes.len() as u64);
+                self.keep(piece);
+                self.end_with(WriteFailure::Refused { outcome, start, bytes });
+            }
+            Err(SessionError::Unknown { last, .. } | SessionError::Deadline { last, .. }) if piece.start.is_none() => {
+                let bytes = piece.bytes.len() as u64;
+                self.unanswered_bytes -= piece.bytes.len();
+                self.fail(WriteFailure::AppendUnknown { bytes, last });
+            }
+            Err(error) => {
+                self.keep(piece);
+                self.session_failed(error);
+            }
+        }
+    }
+
+    fn session_failed(&mut self, error: SessionError) {
+        match error {
+            SessionError::Deadline { .. } => self.fail(WriteFailure::Session(error)),
+            error => self.end_with(WriteFailure::Session(error)),
+        }
+    }
+
+    fn opened(&mut self, now: Time, answer: Result<FileReply, SessionError>) {
+        self.state = State::Closed;
+        match answer.map(|reply| reply.outcome) {
+            Ok(FileOutcome::Done) => self.state = State::Open,
+            Ok(outcome) if may_change(outcome) || outcome == FileOutcome::NotOpen => self.refused(now, outcome),
+            Ok(outcome) => self.end_with(WriteFailure::Refused { outcome, start: None, bytes: 0 }),
+            Err(error) => self.session_failed(error),
+        }
+    }
+
+    fn is_durable(&mut self, piece: Piece, start: u64) {
+        let bytes = piece.bytes.len();
+        self.acknowledged_bytes += bytes as u64;
+        self.end = self.end.max(start + bytes as u64);
+        self.unanswered_bytes -= bytes;
+        if let Some(start) = piece.start {
+            self.ranges.remove(&start);
+        }
+        self.patience.went_well();
+        self.openings = 0;
+        if let Ok(mut memory) = piece.bytes.try_into_mut() {
+            memory.clear();
+            if self.spare.len() < PIECES_MAX && memory.capacity() >= self.config.piece_bytes_max / 2 {
+                self.spare.push(memory);
+            }
+        }
+    }
+
+    /// It is to be asked again, before those that came after it.
+    fn keep(&mut self, piece: Piece) {
+        let place = self.ready.partition_point(|ready| ready.number < piece.number);
+        self.ready.insert(place, piece);
+    }
+
+    fn refused(&mut self, now: Time, outcome: FileOutcome) {
+        match self.patience.refused(now) {
+            Some(again) => self.hold_until = self.hold_until.max(again),
+            None => {
+                let (start, bytes) = self.ready.front().map_or((None, 0), |piece| (piece.start, piece.bytes.len()));
+                self.fail(WriteFailure::Refused { outcome, start, bytes: bytes as u64 });
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: WriteFailure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Nothing more is written.
+    fn end_with(&mut self, failure: WriteFailure) {
+        if !self.is_over {
+            (self.failure, self.is_over) = (Some(failure), true);
+        }
+    }
+
+    /// What failed, if something did. What may succeed later is told once, and tried again from then on; else nothing more is written, and that is told each time.
+    pub fn take_failure(&mut self) -> Option<WriteFailure> {
+        if self.is_over { self.failure.clone() } else { self.failure.take() }
+    }
+}
