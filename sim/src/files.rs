@@ -162,10 +162,10 @@ impl FileClient {
             return if self.is_fenced { self.list(now) } else { self.fence(now) };
         }
         if self.ends {
-            return match self.names.keys().next().cloned() {
-                Some(name) => self.remove(now, name),
-                None => {}
-            };
+            if let Some(name) = self.names.keys().next().cloned() {
+                self.remove(now, name);
+            }
+            return;
         }
         match self.random.below(100) {
             0..10 => self.make(now),

@@ -27,9 +27,9 @@ pub struct Play {
     /// So many filters at the most.
     #[arg(long)]
     pub filters: Option<usize>,
-    /// Leave out the clients that write files.
+    /// With clients that write files; not in the second mode.
     #[arg(long)]
-    pub no_files: bool,
+    pub files: bool,
     /// Nothing goes wrong after so many milliseconds.
     #[arg(long, value_name = "MILLISECONDS")]
     pub trouble_ms: Option<u64>,
@@ -65,7 +65,7 @@ impl Play {
 impl fmt::Display for Play {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--seed {}{}", self.seed, if self.beyond { " --beyond" } else { "" })?;
-        f.write_str(if self.no_files { " --no-files" } else { "" })?;
+        f.write_str(if self.files { " --files" } else { "" })?;
         self.without.iter().try_for_each(|fault| write!(f, " --without {}", fault.option()))?;
         let numbers = [
             ("events", self.events),
@@ -91,13 +91,13 @@ mod tests {
             filters: Some(2),
             trouble_ms: Some(40),
             beyond: true,
-            no_files: true,
+            files: true,
             ..Play::of(7)
         };
         let text = play.to_string();
         assert_eq!(
             text,
-            "--seed 7 --beyond --no-files --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
+            "--seed 7 --beyond --files --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
         );
         assert_eq!(Play::from_options(&text).unwrap(), play);
         assert!(Play::from_options("--without nonsense").is_err());

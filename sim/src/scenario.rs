@@ -59,6 +59,8 @@ pub(crate) struct Scenario {
     /// So long writers wait at the most between two events.
     pub(crate) pace_micros: u64,
     pub(crate) faults: BTreeSet<Fault>,
+    /// Clients write files, too.
+    pub(crate) files: bool,
     /// Until then drives do what they should.
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
@@ -119,6 +121,7 @@ impl Scenario {
             events: random.within(100..if faults.contains(&Fault::FullStore) { 500 } else { 1200 }),
             pace_micros: *random.one_of(&[1500, 8000, 30_000]).expect("there are some"),
             faults,
+            files: false,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
@@ -130,6 +133,7 @@ impl Scenario {
 
     /// Leaves out what is not to be played.
     pub(crate) fn leave_out(&mut self, play: &Play, random: &mut Random) {
+        self.files = play.files && !play.beyond;
         self.faults.retain(|fault| !play.without.contains(fault));
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.

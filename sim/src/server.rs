@@ -303,7 +303,7 @@ impl Process {
                 lane,
                 fragment_bytes_max: config.geometry.fragment_bytes_max,
                 read_only: false,
-                has_files: true,
+                has_files: scenario.files,
                 staging_bytes: 1 << 20,
                 out_buffer_bytes: 256 << 10,
                 credit_bytes: 1 << 20,

@@ -154,8 +154,7 @@ impl World {
         let monitor = Monitor::new(&scenario, random.fork(), now);
         // Of its own stream, too.
         let mut of_files = Random::new(play.seed.rotate_left(17));
-        let file_clients =
-            if play.no_files || play.beyond { 0 } else { of_files.below(CLIENTS_MAX + 2).saturating_sub(1) };
+        let file_clients = if scenario.files { of_files.within(1..CLIENTS_MAX + 1) } else { 0 };
         let file_clients = (0..file_clients).map(|n| FileClient::new(n, &scenario, of_files.fork(), now)).collect();
         let mut world = World {
             random,

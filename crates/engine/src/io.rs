@@ -228,6 +228,11 @@ impl Io {
         self.0.borrow_mut().results.insert(finished.id, (finished.result, finished.buffer));
     }
 
+    /// Whether writes of a task are on their way.
+    pub(crate) fn is_writing_for(&self, task: usize) -> bool {
+        self.0.borrow().in_flight.values().any(|op| op.owner == Owner::TaskWrite(task))
+    }
+
     /// Drops results and interest of a task that ended.
     pub(crate) fn forget_task(&self, task: usize) {
         let mut queue = self.0.borrow_mut();

@@ -190,7 +190,8 @@ impl Core {
         let mut patience = Patience::new(self.client.deadline(), client);
         loop {
             // One that was refused is another one the next time: the server remembers what it answered.
-            let change = ChangeName { client, change: self.next_change, what: what.clone() };
+            let change =
+                ChangeName { client, change: self.next_change, waits_from: self.next_change, what: what.clone() };
             self.next_change += 1;
             let epoch = self.client.info().epoch;
             let reply = match self.ask(&escape(path), NAMES_LANE, Request::ChangeName(change))? {
@@ -232,7 +233,7 @@ impl Core {
         if node.view.kind == NodeKind::File
             && let Some(written_unix_ns) = of_name.written_unix_ns.take()
         {
-            let set = FileSet { file: node.number, length: None, written_unix_ns: Some(written_unix_ns) };
+            let set = FileSet { file: node.number, by: None, length: None, written_unix_ns: Some(written_unix_ns) };
             self.ask_file(&escape(path), node.number, &Request::FileSet(set), None)?;
         }
         if of_name == SetAttributes::default() {
@@ -243,7 +244,7 @@ impl Core {
 
     /// Seals a file of which a writer wrote so many bytes.
     pub(super) fn seal(&mut self, path: &str, file: FileNumber, acknowledged: Option<u64>) -> Result<(), FileError> {
-        match self.ask_file(path, file, &Request::FileSeal(FileSeal { file }), acknowledged) {
+        match self.ask_file(path, file, &Request::FileSeal(FileSeal { file, by: None }), acknowledged) {
             // Perhaps by this very request, which was sent again.
             Err(FileError::Sealed { .. }) => Ok(()),
             sealed => sealed,

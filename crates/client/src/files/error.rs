@@ -164,6 +164,7 @@ impl FileError {
             NameOutcome::IndexFull => FileError::IndexFull { path, acknowledged },
             NameOutcome::Unavailable => FileError::Unavailable { path, acknowledged },
             NameOutcome::ReadOnly => FileError::ReadOnly { path },
+            NameOutcome::Stale => FileError::ChangeUnknown { path, outcome },
         })
     }
 

@@ -240,6 +240,15 @@ impl WriteBehind {
         }
     }
 
+    /// The file was opened again while nothing was on its way.
+    ///
+    /// # Panics
+    /// When something is.
+    pub fn was_opened_as(&mut self, opener: Opener) {
+        assert!(self.is_idle(), "what is on its way is asked under the opening that it began with");
+        (self.config.opener, self.state) = (opener, State::Open);
+    }
+
     /// Who has the file open.
     pub fn opener(&self) -> Opener {
         self.config.opener

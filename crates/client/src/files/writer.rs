@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use forebay_protocol::{FileClose, FileOpen, FileSet, Node, Opener};
+use forebay_protocol::{FileClose, FileOpen, FileSeal, FileSet, Node, Opener};
 use forebay_types::NodeKind;
 use forebay_types::limits::PIECE_BYTES_MAX;
 
@@ -263,9 +263,10 @@ impl FileWriter {
     /// Why it was not done.
     pub fn set_length(&mut self, length: u64) -> Result<(), FileError> {
         self.sync()?;
-        let set = Request::FileSet(FileSet { file: self.node.number, length: Some(length), written_unix_ns: None });
-        let acknowledged = Some(self.acknowledged_bytes());
-        self.files.lock().ask_file(&self.path, self.node.number, &set, acknowledged)?;
+        let file = self.node.number;
+        self.change(|by| {
+            Request::FileSet(FileSet { file, by: Some(by), length: Some(length), written_unix_ns: None })
+        })?;
         self.length = length;
         self.machine.was_cut(length);
         Ok(())
@@ -280,10 +281,15 @@ impl FileWriter {
             return Ok(());
         }
         self.sync()?;
-        let mut core = self.files.lock();
         if self.options.seal {
-            core.seal(&self.path, self.node.number, Some(self.machine.acknowledged_bytes()))?;
+            let file = self.node.number;
+            match self.change(|by| Request::FileSeal(FileSeal { file, by: Some(by) })) {
+                // Perhaps by this very request, which was sent again.
+                Ok(()) | Err(FileError::Sealed { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        let mut core = self.files.lock();
         let (file, by) = (self.node.number, self.machine.opener());
         match core.ask(&self.path, self.lane, Request::FileClose(FileClose { file, by }))? {
             // A server that knows nothing of it has nothing to close.
@@ -293,6 +299,22 @@ impl FileWriter {
         drop(core);
         self.release(by);
         Ok(())
+    }
+
+    /// Has the file changed as the one who has it open, and opens it again when the server knows nothing of that any more. Nothing may be on its way.
+    fn change(&mut self, request: impl Fn(Opener) -> Request) -> Result<(), FileError> {
+        let (file, acknowledged) = (self.node.number, Some(self.acknowledged_bytes()));
+        let mut core = self.files.lock();
+        match core.ask_file(&self.path, file, &request(self.machine.opener()), acknowledged) {
+            Err(FileError::NotOpen { .. }) => {
+                let by = core.openings.again(self.machine.opener());
+                let open = Request::FileOpen(FileOpen { file, by, write: true });
+                core.ask_file(&self.path, file, &open, acknowledged)?;
+                self.machine.was_opened_as(by);
+                core.ask_file(&self.path, file, &request(by), acknowledged)
+            }
+            changed => changed,
+        }
     }
 
     /// Nothing more goes out under this opening.

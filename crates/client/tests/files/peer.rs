@@ -317,7 +317,7 @@ impl State {
                 ListReply { outcome: NameOutcome::Done, more, entries }.encode(request, out);
             }
             Kind::ChangeName => {
-                let ChangeName { client, change, what } = ChangeName::decode(table, payload)?;
+                let ChangeName { client, change, what, .. } = ChangeName::decode(table, payload)?;
                 let reply = match self.changes.get(&(client, change)) {
                     Some(reply) => reply.clone(),
                     None => {

@@ -12,7 +12,7 @@ use crate::flush::NewRecord;
 use crate::index::EventFlags;
 use crate::io::Failure;
 use crate::planted::{Planted, planted};
-use crate::recovery::decode_table;
+use crate::recovery::{RECOVERY_TASK, decode_table};
 use crate::segments::SegmentIndex;
 
 /// A drive is out when so many reads of it fail and none comes back well in between.
@@ -142,8 +142,8 @@ impl Lane {
         match self.state {
             State::Unavailable(_) | State::Stopped => return,
             State::Recovering(_) | State::Preparing if self.width().is_some() => {
-                // Checkpoints that are on their way come back first.
-                if !self.checkpointer.is_writing() {
+                // What is on its way comes back first: it may fail, and must not land on what the next one writes.
+                if !self.checkpointer.is_writing() && !self.io.is_writing_for(RECOVERY_TASK) {
                     self.start_over();
                 }
                 return;

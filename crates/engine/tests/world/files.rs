@@ -253,8 +253,7 @@ impl World {
             return;
         }
         let token = self.token();
-        let write =
-            FileWrite { file, at, crc: crc32c(&payload), writer: WriterNumber(writer as u64), may_take_last: false };
+        let write = FileWrite { file, at, crc: crc32c(&payload), writer: WriterNumber(writer), may_take_last: false };
         let admission = self.lane().write_file(token, &write, &payload);
         let model = self.files.files.get_mut(&file).expect("a file of the model");
         let all = model.with_pending();
@@ -283,7 +282,7 @@ impl World {
 
     /// Has a writer open a file; whether it may write.
     fn opens(&mut self, file: FileNumber, writer: u64) -> bool {
-        let outcome = self.lane().open_file(file, WriterNumber(writer as u64), false);
+        let outcome = self.lane().open_file(file, WriterNumber(writer), false);
         let model = self.files.files.get_mut(&file).expect("a file of the model");
         let sealing = model.pending.iter().any(|(_, change)| matches!(change, Change::Seal));
         match outcome {
@@ -306,7 +305,7 @@ impl World {
     }
 
     fn close_writer(&mut self, file: FileNumber, writer: u64) {
-        self.lane().close_file(file, WriterNumber(writer as u64));
+        self.lane().close_file(file, WriterNumber(writer));
         let model = self.files.files.get_mut(&file).expect("a file of the model");
         model.writers.remove(&writer);
         model.owners.retain(|_, owner| *owner != writer);

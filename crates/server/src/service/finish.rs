@@ -69,7 +69,7 @@ impl Service {
                 1
             }
             (Reply::ReadFile { outcome, payload, .. }, _) => {
-                self.core.take_file_read(request, connection.as_deref_mut(), outcome, payload);
+                self.core.take_file_read(request, connection, outcome, payload);
                 1
             }
             (Reply::Traced { trace, .. }, Body::Trace(body)) => {
