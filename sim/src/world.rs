@@ -291,7 +291,8 @@ impl World {
             match told {
                 Told::DriveFailed { drive, reason } => {
                     self.trace.note(self.now, &[2, u64::from(drive.0)], || format!("drive {drive} failed: {reason}"));
-                    let may = self.drives.is_victim(drive) || self.scenario.beyond_after_events.is_some() && self.calm;
+                    let is_sound = !self.drives.is_victim(drive) && !self.drives.is_dead(drive);
+                    let may = !is_sound || self.scenario.beyond_after_events.is_some() && self.calm;
                     assert!(may, "drive {drive} is sound and was taken out: {reason}");
                 }
                 Told::Pressed { step } => self.pressed[step as usize] += 1,
