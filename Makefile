@@ -37,8 +37,9 @@ soak: rust ## play seeds of the simulator on all cores; goes on where it ended (
 	@mkdir -p $(dir $(SOAK_FILE))
 	cargo run $(LOCKED) --release -p forebay-sim -- --soak $(SOAK_FILE) $(if $(SOAK_SECONDS),--seconds $(SOAK_SECONDS))
 
-deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), a nightly compiler
+deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), two crates, a nightly compiler
 	tools/install-packages.sh
+	tools/install-crates.sh
 	tools/install-nightly.sh
 
 bench: rust ## measure against fio and iperf3 (after `make deps`); results go to bench/ (BENCH="engine" for one)

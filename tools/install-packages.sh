@@ -10,7 +10,9 @@ packages=(
     e2fsprogs       # mkfs.ext2, for drives that hold a file system
     util-linux      # fsfreeze, for drives that hang
     mount           # losetup and mount, for block devices over files
-    fuse3           # fusermount3, for drives that lose what was not flushed (root mounts without it)
+    fuse3           # fusermount3, for the mount and for drives that lose what was not flushed (root mounts without it)
+    rsync           # a tool that the mount must be good for
+    dbench          # what office programs do to a file server, on the mount
     iproute2        # what the benchmarks say of the network
     fio             # the baseline of the drives
     iperf3          # the baseline of the network

@@ -11,7 +11,22 @@ colour=never
 
 passed=0 failed=0 ignored=0 binaries=0
 declare -A skipped=()
-failures=() binary="" in_failures=
+failures=() binary="" in_failures= output_of="" output_lines=0
+
+# Of each test that failed, so much of what it printed about it stands in the summary too: of a run on another machine often nothing else is kept.
+TOLD_LINES=12
+TOLD_CHARACTERS=600
+
+# From the first panic on: what a test prints before it is long, and stands above.
+tell_output() {
+    if [[ $output_lines == -1 && $1 == *" panicked at "* ]]; then
+        output_lines=0
+    fi
+    if ((output_lines >= 0 && output_lines < TOLD_LINES)) && [[ -n $1 ]]; then
+        failures+=("$output_of: ${1:0:TOLD_CHARACTERS}")
+        ((output_lines += 1))
+    fi
+}
 
 count() {
     local line=$1
@@ -20,7 +35,11 @@ count() {
     elif [[ $line =~ Doc-tests[^\ ]*\ ([a-z_]+) ]]; then
         binary="documentation of ${BASH_REMATCH[1]}"
     elif [[ $line == "failures:" ]]; then
-        in_failures=1
+        in_failures=1 output_of=""
+    elif [[ -n $in_failures && $line =~ ^"---- "(.*)" stdout ----"$ ]]; then
+        output_of=${BASH_REMATCH[1]} output_lines=-1
+    elif [[ -n $output_of ]]; then
+        tell_output "$line"
     elif [[ -n $in_failures && $line == "    "[^[:space:]]* ]]; then
         failures+=("${line#    } ($binary)")
     elif [[ $line =~ ^\ +\`(-.*)\`$ ]]; then

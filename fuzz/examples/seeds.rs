@@ -134,8 +134,20 @@ fn wire() {
     seed("greeting", "other", &[&[255, 3][..], named("Ping")].concat());
 
     let requests = [
-        "Put", "Get", "GetEvent", "Delete", "Decide", "Release", "Lease", "Accepted", "Streams", "Runs", "Status",
-        "Trace", "Losses",
+        "Put",
+        "Get",
+        "GetEvent",
+        "Delete",
+        "Decide",
+        "Release",
+        "Lease",
+        "Accepted",
+        "Streams",
+        "Runs",
+        "Status",
+        "Trace",
+        "Losses",
+        "Subscribe",
     ];
     let frames_of = |names: &[&str], what: u8| -> Vec<u8> {
         names.iter().flat_map(|name| [vec![what], piece(named(name))].concat()).collect()
@@ -157,7 +169,7 @@ fn wire() {
 
     // Connects by asking for something; then the greeting, and answers to what was asked.
     let greeted = [&[0, 11][..], &[4], &piece(&control_greeting(named("HelloReply")))].concat();
-    let ask_all: Vec<u8> = (0..15).flat_map(|what| [0, what]).collect();
+    let ask_all: Vec<u8> = (0..16).flat_map(|what| [0, what]).collect();
     for (name, asked) in [
         ("GetReply", 0),
         ("GetEventReply", 1),
@@ -168,6 +180,7 @@ fn wire() {
         ("RunsReply", 9),
         ("StatusReply", 10),
         ("Done", 11),
+        ("SubscribeReply", 15),
         ("Error", 0),
     ] {
         let steps = [&greeted[..], &[0, asked, 4], &piece(named(name))].concat();

@@ -140,6 +140,7 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::NameLookup) => message::<NameLookup>(frame),
         Some(Kind::NameList) => message::<NameList>(frame),
         Some(Kind::ChangeName) => message::<ChangeName>(frame),
+        Some(Kind::Subscribe) => message::<Subscribe>(frame),
         Some(Kind::HelloReply) => message::<HelloReply>(frame),
         Some(Kind::PutReply) => message::<PutReply>(frame),
         Some(Kind::DecideReply) => message::<DecideReply>(frame),
@@ -153,6 +154,7 @@ fn check(frame: &Frame<'_>) {
         Some(Kind::FileStatReply) => message::<FileStatReply>(frame),
         Some(Kind::NodeReply) => message::<NodeReply>(frame),
         Some(Kind::ListReply) => message::<ListReply>(frame),
+        Some(Kind::SubscribeReply) => message::<SubscribeReply>(frame),
         Some(Kind::Error) => message::<ErrorReply>(frame),
     }
 }

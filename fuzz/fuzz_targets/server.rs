@@ -156,6 +156,12 @@ impl Case {
         }
         let ids: Vec<u64> = self.sent.keys().copied().collect();
         ids.into_iter().for_each(|id| self.leave(id));
+        // Then what its clients had open is given up, each in its time.
+        while let Some(at) = self.world.service.next_retry() {
+            assert!(at > self.world.now, "what is due is done");
+            self.world.now = at;
+            self.world.run();
+        }
         assert!(self.world.lane.next_reply().is_none());
         assert_eq!((self.world.service.staging_bytes(), self.world.service.requests_pending()), (0, 0));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_client::{Class, Request, Session, SessionConfig, SessionEvent};
 use forebay_fuzz::{Parts, bounded, mend_frame};
 use forebay_protocol::*;
-use forebay_types::{DriveNumber, EventKey, FragmentId, SourceId, Time, crc32c};
+use forebay_types::{Cursor, DriveNumber, EventKey, Fraction, FragmentId, SourceId, Time, crc32c};
 use libfuzzer_sys::fuzz_target;
 
 const STEPS_MAX: usize = 300;
@@ -35,7 +35,7 @@ fn request(what: u8) -> Request {
     let events = vec![key, EventKey::new(0x1921, 0x1112_1314)];
     let source = SourceId(0x0001_2345);
     let stream = "physics".parse().expect("a name");
-    match what % 15 {
+    match what % 16 {
         0 => Request::Get(Get { ids: vec![key.fragment(source), FragmentId::new(0x1922, 0x2122_2324, 0x2345)] }),
         1 => Request::GetEvent(GetEvent { events, sources: None }),
         2 => Request::GetEvent(GetEvent { events, sources: Some(vec![source]) }),
@@ -50,7 +50,11 @@ fn request(what: u8) -> Request {
         11 => Request::Ping(Ping),
         12 => Request::Trace(Trace { key }),
         13 => Request::Losses(Losses { from: 0, max: 2 }),
-        _ => Request::InjectFault(InjectFault { drive: DriveNumber(3) }),
+        14 => Request::InjectFault(InjectFault { drive: DriveNumber(3) }),
+        _ => {
+            let after = Some(Cursor { start: 0x18, sequence: 0xF1E0 });
+            Request::Subscribe(Subscribe { max: 2, fraction: Fraction::ALL, run: None, after, stream: None })
+        }
     }
 }
 

@@ -2,7 +2,12 @@
 //! file that all such clients share.
 
 mod answers;
+mod appender;
+mod changes;
 mod content;
+mod cutter;
+mod one;
+mod plays;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +15,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use forebay_client::{Class, Request};
 use forebay_protocol::{
-    ChangeName, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat, FileWrite, NameChange, NameList,
+    ChangeName, Changer, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat, FileWrite, NameChange, NameList,
     NameLookup, Opener,
 };
 use forebay_types::placement::lane_of;
@@ -19,7 +24,52 @@ use forebay_types::{FileNumber, NewNode, NodeKind, SetAttributes, Time, crc32c};
 use crate::links::Links;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use appender::Appender;
 use content::{Content, Sealed};
+use cutter::Cutter;
+
+/// A client that uses files.
+pub(crate) trait UsesFiles {
+    fn links(&mut self) -> &mut Links;
+
+    fn next_at(&self) -> Option<Time>;
+
+    fn act(&mut self, now: Time);
+
+    /// Nothing more is made, and what there is goes.
+    fn end(&mut self);
+
+    /// Nothing is left that it made, but what all share and its directory.
+    fn is_done(&self) -> bool;
+
+    /// Operations that were answered.
+    fn operations(&self) -> u64;
+
+    /// What it does, for people.
+    fn where_it_is(&self) -> String;
+
+    /// Whether so much of what it asked is on its way now that a crash should come.
+    fn wants_crash(&self) -> bool {
+        false
+    }
+}
+
+/// The clients of a scenario. What they choose moves nothing of what others do, nor those of one kind what those of another do.
+pub(crate) fn clients(seed: u64, scenario: &Scenario, now: Time) -> Vec<Box<dyn UsesFiles>> {
+    let mut clients: Vec<Box<dyn UsesFiles>> = Vec::new();
+    if scenario.files {
+        let mut random = Random::new(seed.rotate_left(17));
+        let count = random.within(1..CLIENTS_MAX + 1);
+        clients.extend((0..count).map(|n| Box::new(FileClient::new(n, scenario, random.fork(), now)) as _));
+    }
+    if scenario.appends {
+        let mut random = Random::new(seed.rotate_left(23));
+        let (appenders, cutters) = (random.within(1..4), random.within(1..6));
+        clients.extend((0..appenders).map(|n| Box::new(Appender::new(n, scenario, random.fork(), now)) as _));
+        clients.extend((0..cutters).map(|n| Box::new(Cutter::new(n, scenario, random.fork(), now)) as _));
+    }
+    clients
+}
 
 /// The longest file.
 const FILE_BYTES_MAX: u64 = 20_000;
@@ -32,7 +82,7 @@ const ASKED_MAX: usize = 8;
 /// Names that a client uses.
 const NAMES: u64 = 6;
 /// Clients tell their bytes apart by this.
-pub(crate) const CLIENTS_MAX: u64 = 3;
+const CLIENTS_MAX: u64 = 3;
 /// Bytes of the shared file that belong to one client, in turn.
 const STRIPE_BYTES: u64 = 1000;
 
@@ -53,11 +103,18 @@ enum Asked {
     List,
     Open(FileNumber, u32),
     Close(FileNumber),
-    Write(FileNumber, Range<usize>, u8),
+    /// Under its number in [`Known::writes`].
+    Write(FileNumber, u64, Range<usize>, u8),
     Cut(FileNumber, usize),
     Seal(FileNumber),
     Read(FileNumber, usize, usize),
     Stat(FileNumber),
+}
+
+/// A write that was asked.
+struct Written {
+    range: Range<usize>,
+    is_answered: bool,
 }
 
 /// A file as its client knows it.
@@ -67,14 +124,14 @@ struct Known {
     /// The newest opening, and whether it stands.
     opening: u32,
     is_open: bool,
-    /// Writes on their way; while anything else is, nothing more is asked.
-    writes: Vec<Range<usize>>,
+    /// Writes on their way, and those that were answered while an earlier one was not; while anything else is on its way, nothing more is asked.
+    writes: BTreeMap<u64, Written>,
     waits: bool,
     /// All stripes of others are theirs.
     shared: bool,
 }
 
-pub(crate) struct FileClient {
+struct FileClient {
     links: Links,
     random: Random,
     number: u64,
@@ -82,6 +139,8 @@ pub(crate) struct FileClient {
     next_at: Time,
     pace_micros: u64,
     change: u64,
+    /// Changes of files.
+    file_change: u64,
     serial: u64,
     directory: Option<FileNumber>,
     shared: Option<FileNumber>,
@@ -94,12 +153,11 @@ pub(crate) struct FileClient {
     files: BTreeMap<FileNumber, Known>,
     asked: BTreeMap<(usize, u64), Asked>,
     ends: bool,
-    /// Operations that were answered.
-    pub(crate) operations: u64,
+    operations: u64,
 }
 
 impl FileClient {
-    pub(crate) fn new(number: u64, scenario: &Scenario, mut random: Random, now: Time) -> FileClient {
+    fn new(number: u64, scenario: &Scenario, mut random: Random, now: Time) -> FileClient {
         let deadline = Some(random.millis(1000..6000));
         let links =
             Links::new(scenario.lanes, Class::Readout, &format!("files {number}"), deadline, random.next(), now);
@@ -111,6 +169,7 @@ impl FileClient {
             next_at: now,
             pace_micros: scenario.pace_micros,
             change: 0,
+            file_change: 0,
             serial: 0,
             directory: None,
             shared: None,
@@ -122,58 +181,6 @@ impl FileClient {
             asked: BTreeMap::new(),
             ends: false,
             operations: 0,
-        }
-    }
-
-    pub(crate) fn links(&mut self) -> &mut Links {
-        &mut self.links
-    }
-
-    pub(crate) fn next_at(&self) -> Option<Time> {
-        let own = (!self.is_done() && self.asked.len() < ASKED_MAX).then_some(self.next_at);
-        [own, self.links.next_deadline()].into_iter().flatten().min()
-    }
-
-    /// Nothing more is made, and what there is goes.
-    pub(crate) fn end(&mut self) {
-        self.ends = true;
-    }
-
-    /// Nothing is left that it made, but the shared file and its directory.
-    pub(crate) fn is_done(&self) -> bool {
-        self.ends && self.names.is_empty() && self.doubt.is_none() && self.asked.is_empty()
-    }
-
-    pub(crate) fn act(&mut self, now: Time) {
-        self.take_answers(now);
-        if now < self.next_at || self.asked.len() >= ASKED_MAX || self.is_done() {
-            return;
-        }
-        self.next_at = now + self.random.micros(0..self.pace_micros);
-        if self.is_naming {
-            return self.use_a_file(now);
-        }
-        if self.directory.is_none() || self.shared.is_none() {
-            let name = if self.directory.is_none() { DIRECTORIES[self.number as usize] } else { SHARED };
-            return self.make_known(now, name);
-        }
-        if self.doubt.is_some() {
-            // What was given up is not done any more when this is answered.
-            return if self.is_fenced { self.list(now) } else { self.fence(now) };
-        }
-        if self.ends {
-            if let Some(name) = self.names.keys().next().cloned() {
-                self.remove(now, name);
-            }
-            return;
-        }
-        match self.random.below(100) {
-            0..10 => self.make(now),
-            10..14 => self.rename(now),
-            14..18 => self.remove_one(now),
-            18..20 => self.link(now),
-            20..25 => self.list(now),
-            _ => self.use_a_file(now),
         }
     }
 
@@ -315,6 +322,14 @@ impl FileClient {
         Opener { client: self.client, opening: self.files[&file].opening }
     }
 
+    /// Who makes the next change of a file.
+    fn changer(&mut self, file: FileNumber) -> Changer {
+        self.file_change += 1;
+        let change = self.file_change;
+        let waits_from = self.files[&file].writes.keys().next().map_or(change, |first| *first);
+        Changer { opener: self.by(file), change, waits_from }
+    }
+
     fn write(&mut self, now: Time, file: FileNumber) {
         let known = self.files.get_mut(&file).expect("it is known");
         let end = known.content.longest() as u64;
@@ -328,23 +343,25 @@ impl FileClient {
             bytes = bytes.min((own + 1) * STRIPE_BYTES - start);
         }
         let range = start as usize..(start + bytes).min(FILE_BYTES_MAX) as usize;
-        let overlaps = |other: &Range<usize>| other.start < range.end && range.start < other.end;
-        if range.is_empty() || known.writes.len() >= WRITES_MAX || known.writes.iter().any(overlaps) {
+        let overlaps = |other: &Written| other.range.start < range.end && range.start < other.range.end;
+        if range.is_empty() || known.writes.len() >= WRITES_MAX || known.writes.values().any(overlaps) {
             return;
         }
         self.serial += 1;
         let value = value_of(self.serial, self.number);
         known.content.write_asked(range.clone(), value);
-        known.writes.push(range.clone());
+        let by = self.changer(file);
+        let known = self.files.get_mut(&file).expect("it is known");
+        known.writes.insert(by.change, Written { range: range.clone(), is_answered: false });
         let payload = vec![value; range.len()];
-        let write = FileWrite {
+        let write =
+            FileWrite { file, by, start: Some(range.start as u64), bytes: payload.len() as u32, crc: crc32c(&payload) };
+        self.ask_file(
+            now,
             file,
-            by: self.by(file),
-            start: Some(range.start as u64),
-            bytes: payload.len() as u32,
-            crc: crc32c(&payload),
-        };
-        self.ask_file(now, file, Request::FileWrite(write, Bytes::from(payload)), Asked::Write(file, range, value));
+            Request::FileWrite(write, Bytes::from(payload)),
+            Asked::Write(file, by.change, range, value),
+        );
     }
 
     fn cut(&mut self, now: Time, file: FileNumber) {
@@ -352,7 +369,7 @@ impl FileClient {
         let length = self.random.below(known.content.longest() as u64 + 300) as usize;
         known.content.cut_asked(length);
         known.waits = true;
-        let set = FileSet { file, by: Some(self.by(file)), length: Some(length as u64), written_unix_ns: None };
+        let set = FileSet { file, by: Some(self.changer(file)), length: Some(length as u64), written_unix_ns: None };
         self.ask_file(now, file, Request::FileSet(set), Asked::Cut(file, length));
     }
 
@@ -360,7 +377,7 @@ impl FileClient {
         let known = self.files.get_mut(&file).expect("it is known");
         known.content.seal_asked();
         known.waits = true;
-        let seal = FileSeal { file, by: Some(self.by(file)) };
+        let seal = FileSeal { file, by: Some(self.changer(file)), unless_written: false };
         self.ask_file(now, file, Request::FileSeal(seal), Asked::Seal(file));
     }
 
@@ -378,6 +395,66 @@ impl FileClient {
         let bytes = self.random.within(1..FILE_BYTES_MAX);
         let read = FileRead { file, start, bytes: bytes as u32 };
         self.ask_file(now, file, Request::FileRead(read), Asked::Read(file, start as usize, bytes as usize));
+    }
+}
+
+impl UsesFiles for FileClient {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+
+    fn next_at(&self) -> Option<Time> {
+        let own = (!self.is_done() && self.asked.len() < ASKED_MAX).then_some(self.next_at);
+        [own, self.links.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn end(&mut self) {
+        self.ends = true;
+    }
+
+    fn is_done(&self) -> bool {
+        self.ends && self.names.is_empty() && self.doubt.is_none() && self.asked.is_empty()
+    }
+
+    fn act(&mut self, now: Time) {
+        self.take_answers(now);
+        if now < self.next_at || self.asked.len() >= ASKED_MAX || self.is_done() {
+            return;
+        }
+        self.next_at = now + self.random.micros(0..self.pace_micros);
+        if self.is_naming {
+            return self.use_a_file(now);
+        }
+        if self.directory.is_none() || self.shared.is_none() {
+            let name = if self.directory.is_none() { DIRECTORIES[self.number as usize] } else { SHARED };
+            return self.make_known(now, name);
+        }
+        if self.doubt.is_some() {
+            // What was given up is not done any more when this is answered.
+            return if self.is_fenced { self.list(now) } else { self.fence(now) };
+        }
+        if self.ends {
+            if let Some(name) = self.names.keys().next().cloned() {
+                self.remove(now, name);
+            }
+            return;
+        }
+        match self.random.below(100) {
+            0..10 => self.make(now),
+            10..14 => self.rename(now),
+            14..18 => self.remove_one(now),
+            18..20 => self.link(now),
+            20..25 => self.list(now),
+            _ => self.use_a_file(now),
+        }
+    }
+
+    fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    fn where_it_is(&self) -> String {
+        format!("{} names of client {}, and {} requests on their way", self.names.len(), self.number, self.asked.len())
     }
 }
 

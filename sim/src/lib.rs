@@ -33,6 +33,7 @@ mod search;
 mod server;
 mod shrink;
 mod store;
+mod subscriber;
 mod trace;
 mod truth;
 mod world;

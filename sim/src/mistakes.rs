@@ -33,6 +33,22 @@ impl Mistake {
         matches!(self, Mistake::Engine(planted) if lost.contains(&planted) || left.contains(&planted))
     }
 
+    /// Whether it is one with files: it is looked for with clients that write some.
+    pub fn is_of_files(self) -> bool {
+        matches!(self, Mistake::Engine(Planted::CopyOutranksWrite | Planted::PieceByArrival))
+    }
+
+    /// Whether it is one that only those see who look on: it is looked for with some.
+    pub fn is_of_subscribers(self) -> bool {
+        matches!(self, Mistake::Engine(Planted::ToldBeforeDurable | Planted::DropsUncounted))
+    }
+
+    /// Whether it is one with appends and cuts: it is looked for with clients that have many on their way.
+    pub fn is_of_appends(self) -> bool {
+        use Planted::{HolesLeftOut, LengthOvertakes};
+        matches!(self, Mistake::Engine(HolesLeftOut | LengthOvertakes))
+    }
+
     /// The one with this name.
     pub fn named(name: &str) -> Option<Mistake> {
         Mistake::all().find(|mistake| mistake.name() == name)

@@ -2,6 +2,7 @@
 //! breaks a promise.
 
 mod recorded;
+mod told;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,12 +133,14 @@ pub struct Answers {
     pub traces: u64,
     /// What clients of files were answered.
     pub files: u64,
+    /// Events of which those who look on were told.
+    pub told: u64,
 }
 
 impl Answers {
     /// All of them.
     pub fn operations(&self) -> u64 {
-        self.puts + self.reads + self.decisions + self.releases + self.leases + self.traces + self.files
+        self.puts + self.reads + self.decisions + self.releases + self.leases + self.traces + self.files + self.told
     }
 
     pub(crate) fn add(&mut self, other: &Answers) {
@@ -151,6 +154,7 @@ impl Answers {
         self.leases += other.leases;
         self.traces += other.traces;
         self.files += other.files;
+        self.told += other.told;
     }
 }
 
@@ -263,7 +267,7 @@ impl Model {
                 assert!(fragment.durable != Some(variant), "{id} conflicts with itself");
             }
             PutOutcome::NoSpace | PutOutcome::Unavailable | PutOutcome::IndexFull => {}
-            PutOutcome::ChecksumMismatch | PutOutcome::TooLarge | PutOutcome::ReadOnly => {
+            PutOutcome::ChecksumMismatch | PutOutcome::TooLarge | PutOutcome::ReadOnly | PutOutcome::KeptRun => {
                 panic!("a put of {id} came to {outcome:?}")
             }
         }

@@ -30,6 +30,12 @@ pub struct Play {
     /// With clients that write files; not in the second mode.
     #[arg(long)]
     pub files: bool,
+    /// With some who look on; not in the second mode.
+    #[arg(long)]
+    pub subscribers: bool,
+    /// With clients that append to files and cut them, with much of that on its way at once; not in the second mode.
+    #[arg(long)]
+    pub appends: bool,
     /// Nothing goes wrong after so many milliseconds.
     #[arg(long, value_name = "MILLISECONDS")]
     pub trouble_ms: Option<u64>,
@@ -66,6 +72,8 @@ impl fmt::Display for Play {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--seed {}{}", self.seed, if self.beyond { " --beyond" } else { "" })?;
         f.write_str(if self.files { " --files" } else { "" })?;
+        f.write_str(if self.subscribers { " --subscribers" } else { "" })?;
+        f.write_str(if self.appends { " --appends" } else { "" })?;
         self.without.iter().try_for_each(|fault| write!(f, " --without {}", fault.option()))?;
         let numbers = [
             ("events", self.events),
@@ -92,12 +100,14 @@ mod tests {
             trouble_ms: Some(40),
             beyond: true,
             files: true,
+            subscribers: true,
+            appends: true,
             ..Play::of(7)
         };
         let text = play.to_string();
         assert_eq!(
             text,
-            "--seed 7 --beyond --files --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
+            "--seed 7 --beyond --files --subscribers --appends --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
         );
         assert_eq!(Play::from_options(&text).unwrap(), play);
         assert!(Play::from_options("--without nonsense").is_err());

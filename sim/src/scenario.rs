@@ -61,6 +61,12 @@ pub(crate) struct Scenario {
     pub(crate) faults: BTreeSet<Fault>,
     /// Clients write files, too.
     pub(crate) files: bool,
+    /// Some look on, too.
+    pub(crate) subscribers: bool,
+    /// What happened to so many events is remembered for those who look on.
+    pub(crate) told_events: usize,
+    /// Clients append to files and cut them, with much of that on its way at once.
+    pub(crate) appends: bool,
     /// Until then drives do what they should.
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
@@ -122,6 +128,9 @@ impl Scenario {
             pace_micros: *random.one_of(&[1500, 8000, 30_000]).expect("there are some"),
             faults,
             files: false,
+            subscribers: false,
+            told_events: 64,
+            appends: false,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
@@ -134,6 +143,8 @@ impl Scenario {
     /// Leaves out what is not to be played.
     pub(crate) fn leave_out(&mut self, play: &Play, random: &mut Random) {
         self.files = play.files && !play.beyond;
+        self.subscribers = play.subscribers && !play.beyond;
+        self.appends = play.appends && !play.beyond;
         self.faults.retain(|fault| !play.without.contains(fault));
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.

@@ -303,7 +303,7 @@ impl Process {
                 lane,
                 fragment_bytes_max: config.geometry.fragment_bytes_max,
                 read_only: false,
-                has_files: scenario.files,
+                has_files: config.has_files,
                 staging_bytes: 1 << 20,
                 out_buffer_bytes: 256 << 10,
                 credit_bytes: 1 << 20,
@@ -572,6 +572,8 @@ pub(crate) fn lane_config(
         scrub_period: scenario.scrub_period,
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,
+        told_events: scenario.told_events,
         read_only: false,
+        has_files: superblock.has_files(),
     }
 }

@@ -20,6 +20,29 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 
 /// Of so many seeds one is played in the second mode.
 const BEYOND_EVERY: u64 = 5;
+
+/// Of so many seeds in one clients write files; it is never one of the second mode.
+const FILES_EVERY: u64 = 5;
+const FILES_FROM: u64 = 3;
+
+/// Of so many seeds in one somebody looks on; it is one of neither.
+const SUBSCRIBERS_EVERY: u64 = 5;
+const SUBSCRIBERS_FROM: u64 = 2;
+
+/// Of so many seeds in one clients append and cut with much on its way at once; it is one of none of these.
+const APPENDS_EVERY: u64 = 5;
+const APPENDS_FROM: u64 = 4;
+
+/// How a seed of a soak is played.
+fn play_of(seed: u64, options: &Play) -> Play {
+    let beyond = options.beyond || seed.is_multiple_of(BEYOND_EVERY);
+    let files = options.files || seed % FILES_EVERY == FILES_FROM;
+    let subscribers = options.subscribers || seed % SUBSCRIBERS_EVERY == SUBSCRIBERS_FROM;
+    let appends = options.appends || seed % APPENDS_EVERY == APPENDS_FROM;
+    let (files, appends, subscribers) = (files && !beyond, appends && !beyond, subscribers && !beyond);
+    Play { seed, beyond, files, appends, subscribers, ..options.clone() }
+}
+
 /// Seeds that are known to fail, each with what is known of it.
 const OPEN_FINDINGS: &str = include_str!("../open-findings.txt");
 
@@ -92,7 +115,7 @@ fn play_seeds(
         if done.contains(&seed) {
             continue;
         }
-        let play = Play { seed, beyond: options.beyond || seed.is_multiple_of(BEYOND_EVERY), ..options.clone() };
+        let play = play_of(seed, options);
         let result = try_play(&play, None);
         results.send((play, result)).expect("results are received to the end");
     }
@@ -101,8 +124,7 @@ fn play_seeds(
 /// What is known of a seed that fails, played as it is.
 fn open_finding(play: &Play) -> Option<&'static str> {
     let known = OPEN_FINDINGS.lines().filter_map(|line| line.split_once(" | "));
-    let is_as_it_is =
-        *play == Play { seed: play.seed, beyond: play.seed.is_multiple_of(BEYOND_EVERY), ..Play::default() };
+    let is_as_it_is = *play == play_of(play.seed, &Play::default());
     let mut of_it = known.filter(|(seed, _)| is_as_it_is && seed.parse() == Ok(play.seed));
     of_it.next().map(|(_, finding)| finding)
 }
@@ -176,6 +198,7 @@ impl Record {
             leases: number(answers, "leases"),
             traces: number(answers, "traces"),
             files: number(answers, "files"),
+            told: number(answers, "told"),
         };
         for fault in Fault::ALL {
             let counts = &value["faults"][fault.option()];
@@ -212,6 +235,7 @@ impl Record {
                 "leases": answers.leases,
                 "traces": answers.traces,
                 "files": answers.files,
+                "told": answers.told,
             },
             "faults": faults,
             "failed": self.failed,

@@ -1,8 +1,8 @@
 //! Making the store that a seed begins with.
 
 use forebay_format::{
-    CheckpointBody, CheckpointHeader, DriveEntry, DriveLayout, DriveState, FORMAT_VERSION, ProgramVersion, Start,
-    Superblock, encode_checkpoint, place_of,
+    CheckpointBody, CheckpointHeader, DriveEntry, DriveLayout, DriveState, FORMAT_VERSION, FORMAT_VERSION_OLDEST,
+    ProgramVersion, Start, Superblock, encode_checkpoint, place_of,
 };
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
 
@@ -56,7 +56,8 @@ pub(crate) fn make(drives: &mut Drives, scenario: &Scenario) {
 
 fn superblock(own: &DriveEntry, entries: &[DriveEntry], generation: u64, scenario: &Scenario) -> Superblock {
     Superblock {
-        format_version: FORMAT_VERSION,
+        // Seeds of stores without files are older than stores that have some.
+        format_version: if scenario.files || scenario.appends { FORMAT_VERSION } else { FORMAT_VERSION_OLDEST },
         program: ProgramVersion::OWN,
         store: STORE,
         drive: own.uuid,

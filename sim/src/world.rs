@@ -14,7 +14,7 @@ use crate::calendar::Calendar;
 use crate::census::Asker;
 use crate::drives::Drives;
 use crate::faults::{Fault, FaultCounts};
-use crate::files::{CLIENTS_MAX, FileClient};
+use crate::files::{self, UsesFiles};
 use crate::filter::{Filter, STREAMS, ServerTime, stream};
 use crate::links::Links;
 use crate::mistakes::Mistake;
@@ -28,6 +28,7 @@ use crate::recorder::Recorder;
 use crate::scenario::Scenario;
 use crate::server::{Process, Told};
 use crate::store;
+use crate::subscriber::{SUBSCRIBERS_MAX, Subscriber};
 use crate::trace::Trace;
 use crate::writer::Writer;
 use crash::CrashWhen;
@@ -93,7 +94,8 @@ pub(crate) struct World {
     filters: Vec<Filter>,
     recorders: Vec<Recorder>,
     monitor: Monitor,
-    file_clients: Vec<FileClient>,
+    file_clients: Vec<Box<dyn UsesFiles>>,
+    subscribers: Vec<Subscriber>,
     next_crash: Option<Time>,
     next_fault: Option<Time>,
     crash_when: CrashWhen,
@@ -152,10 +154,11 @@ impl World {
             .map(|names| Recorder::new(names.iter().map(|name| stream(name)).collect(), &scenario, random.fork(), now))
             .collect();
         let monitor = Monitor::new(&scenario, random.fork(), now);
+        let file_clients = files::clients(play.seed, &scenario, now);
         // Of its own stream, too.
-        let mut of_files = Random::new(play.seed.rotate_left(17));
-        let file_clients = if scenario.files { of_files.within(1..CLIENTS_MAX + 1) } else { 0 };
-        let file_clients = (0..file_clients).map(|n| FileClient::new(n, &scenario, of_files.fork(), now)).collect();
+        let mut of_subscribers = Random::new(play.seed.rotate_left(41));
+        let subscribers = if scenario.subscribers { of_subscribers.within(1..SUBSCRIBERS_MAX + 1) } else { 0 };
+        let subscribers = (0..subscribers).map(|n| Subscriber::new(n, &scenario, of_subscribers.fork(), now)).collect();
         let mut world = World {
             random,
             now,
@@ -175,6 +178,7 @@ impl World {
             recorders,
             monitor,
             file_clients,
+            subscribers,
             next_crash: None,
             next_fault: None,
             crash_when: CrashWhen::AtOnce,
@@ -216,14 +220,16 @@ impl World {
     fn where_it_is(&self) -> String {
         let writing = self.writers.iter().filter(|writer| !writer.is_done()).count();
         let status = self.process.as_ref().map(Process::status);
-        format!("{writing} writers write, {} events are not over, lanes: {status:?}", self.model.unfinished())
+        let files = self.file_clients.iter().map(|client| client.where_it_is()).collect::<Vec<_>>().join("; ");
+        let unfinished = self.model.unfinished();
+        format!("{writing} writers write, {unfinished} events are not over, files: {files}, lanes: {status:?}")
     }
 
     fn is_over(&self) -> bool {
         self.calm
             && self.mending_since.is_none()
             && self.writers.iter().all(Writer::is_done)
-            && self.file_clients.iter().all(FileClient::is_done)
+            && self.file_clients.iter().all(|client| client.is_done())
             && self.model.unfinished() == 0
     }
 
@@ -260,7 +266,7 @@ impl World {
             .chain(self.filters.iter().map(|filter| self.when_filters_act(filter.next_at())))
             .chain(self.recorders.iter().map(|recorder| recorder.next_at().filter(|_| self.mending_since.is_none())));
         let files = self.file_clients.iter().map(|client| client.next_at().filter(|_| self.mending_since.is_none()));
-        let clients = clients.chain(files);
+        let clients = clients.chain(files).chain(self.subscribers.iter().map(Subscriber::next_at));
         let world =
             [self.crash_comes_at(), self.next_fault, self.drives.next_due(), self.network.next_due(self.now), process];
         let next = match at_last {
@@ -344,6 +350,7 @@ impl World {
         self.recorders.iter_mut().for_each(|recorder| drive(recorder.links()));
         drive(self.monitor.links());
         self.file_clients.iter_mut().for_each(|client| drive(client.links()));
+        self.subscribers.iter_mut().for_each(|subscriber| drive(subscriber.links()));
         for writer in &mut self.writers {
             writer.act(self.now, &mut self.model, &mut self.counts);
         }
@@ -361,10 +368,16 @@ impl World {
             }
             client.act(self.now);
         }
+        for subscriber in &mut self.subscribers {
+            subscriber.act(self.now, &mut self.model);
+        }
+        if self.file_clients.iter().any(|client| client.wants_crash()) {
+            self.crash_soon(6);
+        }
         let newest = self.writers.iter().map(Writer::next_event).max().unwrap_or(0);
         self.monitor.act(self.now, newest, &mut self.model, &mut self.counts);
         self.trace.mix(self.model.answers.operations());
-        self.model.answers.files = self.file_clients.iter().map(|client| client.operations).sum();
+        self.model.answers.files = self.file_clients.iter().map(|client| client.operations()).sum();
         if newest == self.scenario.events && self.written_at.is_none() {
             self.written_at = Some(self.now);
         }

@@ -15,6 +15,47 @@ fn a_seed_plays_the_same_each_time() {
     }
 }
 
+/// Seeds with clients of files that are played always, of each kind.
+const WITH_FILES: u64 = 6;
+
+fn end_well_and_the_same_each_time(kind: &Play) {
+    let of = |seed| Play { seed, ..kind.clone() };
+    let (first, second) = (play(&of(1), false), play(&of(1), false));
+    assert!(first == second, "seed 1 went {first:?}, then {second:?}");
+    let mut totals = Totals::default();
+    for seed in 0..WITH_FILES {
+        let of_seed = try_play(&of(seed), None);
+        totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim {} --trace: {what}", of(seed))));
+    }
+    assert!(totals.answers.files > 500 * WITH_FILES, "files were used: {:?}", totals.answers);
+}
+
+/// Seeds with some who look on that are played always.
+const WITH_SUBSCRIBERS: u64 = 6;
+
+#[test]
+fn who_looks_on_is_told_what_happened_and_how_much_was_missed() {
+    let with_subscribers = |seed| Play { subscribers: true, ..Play::of(seed) };
+    let (first, second) = (play(&with_subscribers(1), false), play(&with_subscribers(1), false));
+    assert!(first == second, "seed 1 went {first:?}, then {second:?}");
+    let mut totals = Totals::default();
+    for seed in 0..WITH_SUBSCRIBERS {
+        let of_seed = try_play(&with_subscribers(seed), None);
+        totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim --seed {seed} --subscribers --trace: {what}")));
+    }
+    assert!(totals.answers.told > 100 * WITH_SUBSCRIBERS, "events were told: {:?}", totals.answers);
+}
+
+#[test]
+fn seeds_with_files_end_well_and_the_same_each_time() {
+    end_well_and_the_same_each_time(&Play { files: true, ..Play::default() });
+}
+
+#[test]
+fn seeds_with_appends_and_cuts_end_well_and_the_same_each_time() {
+    end_well_and_the_same_each_time(&Play { appends: true, ..Play::default() });
+}
+
 /// Seeds of the second mode that are played always: each asks after everything again and again.
 const BEYOND: u64 = 40;
 

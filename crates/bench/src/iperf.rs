@@ -8,18 +8,23 @@ use std::process::{Command, Stdio};
 /// # Panics
 /// When iperf3 is missing or fails: a benchmark without its baseline says nothing.
 pub fn bytes_per_s(seconds: u32) -> f64 {
+    bytes_per_s_of(seconds, 1)
+}
+
+/// The same in so many streams at once.
+pub fn bytes_per_s_of(seconds: u32, streams: usize) -> f64 {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port().to_string();
     let mut server = Command::new("iperf3")
         .args(["-s", "-1", "-B", "127.0.0.1", "-p", &port])
         .stdout(Stdio::null())
         .spawn()
         .expect("needs iperf3: `make deps` installs it");
-    let seconds = seconds.to_string();
+    let (seconds, streams) = (seconds.to_string(), streams.to_string());
     let mut report = serde_json::Value::Null;
     for _ in 0..50 {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let output = Command::new("iperf3")
-            .args(["-c", "127.0.0.1", "-p", &port, "-l", "128K", "-t", &seconds, "-J"])
+            .args(["-c", "127.0.0.1", "-p", &port, "-l", "128K", "-t", &seconds, "-P", &streams, "-J"])
             .output()
             .expect("needs iperf3: `make deps` installs it");
         report = serde_json::from_slice(&output.stdout).unwrap_or_default();

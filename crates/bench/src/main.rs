@@ -8,11 +8,16 @@ mod degraded;
 mod disks;
 mod endurance;
 mod engine;
+mod files;
 mod fio;
 mod iperf;
+mod many_connections;
+mod many_files;
+mod many_writers;
 mod measure;
 mod memory;
 mod occupancy;
+mod open_files;
 mod process;
 mod rebuild;
 mod recovery;
@@ -80,6 +85,51 @@ enum What {
         #[arg(long, default_value_t = 1 << 30)]
         payload_bytes: u64,
     },
+    /// Files of a GiB in all, written and read natively beside iperf3, and through a mount: in 1 and 8 streams.
+    Files {
+        /// Bytes of all files.
+        #[arg(long, default_value_t = 1 << 30)]
+        total_bytes: u64,
+    },
+    /// Names: a large directory, and small files made, looked at and removed, beside ext4.
+    Names {
+        /// Names in the large directory.
+        #[arg(long, default_value_t = 100_000)]
+        large: usize,
+        /// Small files of each client.
+        #[arg(long, default_value_t = 1000)]
+        count: usize,
+    },
+    /// Slow writers of files beside four fast readers, against these readers alone.
+    ManyWriters {
+        /// Writers, each appending 32 kB a second to a file of its own.
+        #[arg(long, default_value_t = 1000)]
+        writers: usize,
+        /// Seconds of each half of a pair.
+        #[arg(long, default_value_t = 5.0)]
+        seconds: f64,
+    },
+    /// Memory of a server for each open connection: idle, and having written a little.
+    ManyConnections {
+        /// Connections.
+        #[arg(long, default_value_t = 10_000)]
+        connections: usize,
+    },
+    /// Memory of a server for each file, a start with very many of them, and listing them.
+    ManyFiles {
+        /// Files.
+        #[arg(long, default_value_t = 1_000_000)]
+        files: usize,
+        /// Of these, in one directory.
+        #[arg(long, default_value_t = 100_000)]
+        directory_files: usize,
+        /// Bytes of each.
+        #[arg(long, default_value_t = 4096)]
+        file_bytes: usize,
+        /// Bytes of each of the five drives.
+        #[arg(long, default_value_t = 2 << 30)]
+        drive_bytes: u64,
+    },
     /// Puts at full rate, and how long their acknowledgements take, from 10 to 95 % occupancy.
     Occupancy,
     /// Memory of a server over an hour of puts, reads and deletions at 60 % occupancy, with fragments of all sizes.
@@ -135,6 +185,11 @@ fn main() {
         What::Server,
         What::Memory,
         What::Occupancy,
+        What::Files { total_bytes: 1 << 30 },
+        What::Names { large: 100_000, count: 1000 },
+        What::ManyWriters { writers: 1000, seconds: 5.0 },
+        What::ManyConnections { connections: 10_000 },
+        What::ManyFiles { files: 1_000_000, directory_files: 100_000, file_bytes: 4096, drive_bytes: 2 << 30 },
         What::Curves,
         What::Disks {
             drives: 60,
@@ -179,6 +234,14 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         What::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores, ref only } => {
             let options = disks::Disks { drives, data, parity, payload_bytes, fragment_bytes, cores };
             disks::disks(options, only.as_deref())
+        }
+        What::Files { total_bytes } => files::files(directory, pairs.min(5), total_bytes),
+        What::Names { large, count } => files::names(directory, pairs.min(3), large, count),
+        What::ManyWriters { writers, seconds } => many_writers::many_writers(directory, pairs, writers, seconds),
+        What::ManyConnections { connections } => many_connections::many_connections(directory, connections),
+        What::ManyFiles { files, directory_files, file_bytes, drive_bytes } => {
+            let shape = many_files::ManyFiles { files, directory_files, file_bytes, drive_bytes };
+            many_files::many_files(directory, pairs.min(3), shape)
         }
         What::Server => server::throughput(directory, pairs),
         What::Occupancy => occupancy::occupancy(directory, pairs.min(3)),

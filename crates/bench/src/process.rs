@@ -19,6 +19,11 @@ pub struct Drives {
     paths: Vec<PathBuf>,
 }
 
+/// The program that is measured, built beside this one.
+pub fn binary() -> PathBuf {
+    std::env::current_exe().expect("this program has a path").with_file_name("forebay")
+}
+
 /// Times that room is waited for.
 const ROOM_TRIES: u32 = 100;
 
@@ -41,9 +46,18 @@ impl Drives {
 
     /// The same with slots of a size that is not chosen by that of the drives.
     pub fn with_slots(directory: &Path, drive_bytes: u64, lanes: u16, slot_bytes: Option<u64>) -> Self {
+        Drives::with(directory, (DATA, PARITY), drive_bytes, lanes, slot_bytes)
+    }
+
+    /// The same of another width: data and parity shards.
+    pub fn of_width(directory: &Path, width: (u8, u8), drive_bytes: u64, lanes: u16) -> Self {
+        Drives::with(directory, width, drive_bytes, lanes, None)
+    }
+
+    fn with(directory: &Path, (data, parity): (u8, u8), drive_bytes: u64, lanes: u16, slot_bytes: Option<u64>) -> Self {
         let directory = tempfile::TempDir::new_in(directory).expect("a directory can be made");
-        let paths: Vec<PathBuf> = (0..DATA + PARITY).map(|n| directory.path().join(format!("drive{n}"))).collect();
-        let mut options = InitOptions::new(DATA, PARITY);
+        let paths: Vec<PathBuf> = (0..data + parity).map(|n| directory.path().join(format!("drive{n}"))).collect();
+        let mut options = InitOptions::new(data, parity);
         options.drive_bytes = Some(drive_bytes);
         options.lanes = Some(lanes);
         options.slot_bytes = slot_bytes;
@@ -63,7 +77,7 @@ impl Drives {
         std::fs::write(&config, text).expect("the configuration can be written");
         let ready = self.directory.path().join("ready");
         let _ = std::fs::remove_file(&ready);
-        let binary = std::env::current_exe().expect("this program has a path").with_file_name("forebay");
+        let binary = binary();
         let mut child = Command::new(&binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
             .arg(&ready)
@@ -101,6 +115,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        self.address.clone()
+    }
+
     /// A client of it.
     pub fn client(&self) -> Client {
         Client::connect(ClientConfig::new(self.address.clone(), "bench")).expect("the server answers")

@@ -3,7 +3,10 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{delete, demo, doctor, drive, filter, get, init, lost, put, readout, record, serve, status, trace};
+use crate::{
+    delete, demo, doctor, drive, file, filter, get, init, lost, mount, put, readout, record, serve, status, subscribe,
+    trace, upgrade,
+};
 
 /// The environment variable that says what is logged.
 pub const LOG_VARIABLE: &str = "FOREBAY_LOG";
@@ -36,7 +39,7 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Print one JSON object on one line of stdout and nothing else there [default: words]
+    /// Print one JSON object on one line of stdout and nothing else there (`subscribe`: one a line) [default: words]
     #[arg(long, global = true, help_heading = "Output")]
     pub json: bool,
 
@@ -97,12 +100,18 @@ pub enum Command {
     Get(get::GetCommand),
     /// Delete an event with all of its fragments
     Delete(delete::DeleteCommand),
+    /// List, copy, rename and remove the files of a store
+    File(file::FileCommand),
+    /// Print the end of a file, and follow it while it is written
+    Tail(file::TailCommand),
     /// Write events as a detector's read-out does (emulator)
     Readout(Box<readout::ReadoutCommand>),
     /// Read, verify and decide events as an event filter does (emulator)
     Filter(Box<filter::FilterCommand>),
     /// Write accepted events into verified files, stream by stream, and let the store forget them
     Record(record::RecordCommand),
+    /// Look on at some events while they arrive, best effort
+    Subscribe(subscribe::SubscribeCommand),
     /// Show the whole path on this machine: events in, a drive dies, verified files out, nothing lost
     Demo(demo::DemoCommand),
     /// Say how a server and its store are
@@ -111,16 +120,20 @@ pub enum Command {
     Trace(trace::TraceCommand),
     /// Say exactly what is lost, and why
     Lost(lost::LostCommand),
+    /// Show the files of a store as a directory (FUSE)
+    Mount(mount::MountCommand),
     /// List a server's drives, and take them out of use or put new ones in while it serves
     Drive(drive::DriveCommand),
     /// Say what lies on the drives of a stopped server, and write what can be read into files
     Doctor(doctor::DoctorCommand),
+    /// Give a stopped store the newest format version, which has files
+    Upgrade(upgrade::UpgradeCommand),
 }
 
 impl Command {
     /// Whether it is one that runs until it is stopped and is watched by its log.
     pub fn runs_long(&self) -> bool {
-        matches!(self, Command::Serve(_) | Command::Record(_))
+        matches!(self, Command::Serve(_) | Command::Record(_) | Command::Mount(_))
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use forebay_client::files::Files;
 use forebay_client::{Class, Client, ClientConfig};
 
 use crate::arguments::DEFAULT_ADDRESS;
@@ -35,11 +36,41 @@ impl AskOptions {
     /// # Errors
     /// When no server answers.
     pub fn connect(&self, class: Class) -> Result<Client, Failure> {
-        let mut config = ClientConfig::new(&self.server.server, "forebay").class(class).deadline(Some(self.timeout));
-        config.connect_timeout = config.connect_timeout.min(self.timeout);
-        config.must_listen = true;
-        Ok(Client::connect(config)?)
+        connect(&self.server, self.timeout, class)
     }
+}
+
+/// The options of commands that work with files, which go on when the server is started anew meanwhile.
+#[derive(Clone, Debug, Args)]
+pub struct FilesOptions {
+    /// Where they lie.
+    #[command(flatten)]
+    pub server: ServerOptions,
+
+    /// Give up after so many seconds without an answer, or without room; where nothing listens at first, at once
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_positive_seconds, global = true)]
+    pub timeout: Duration,
+}
+
+impl FilesOptions {
+    /// The files of the store, of a client that gives up after the timeout.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub fn connect(&self, class: Class) -> Result<Files, Failure> {
+        Ok(Files::new(connect(&self.server, self.timeout, class)?)?)
+    }
+}
+
+/// A client of this class that gives up after `timeout`.
+///
+/// # Errors
+/// When no server answers.
+pub fn connect(server: &ServerOptions, timeout: Duration, class: Class) -> Result<Client, Failure> {
+    let mut config = ClientConfig::new(&server.server, "forebay").class(class).deadline(Some(timeout));
+    config.connect_timeout = config.connect_timeout.min(timeout);
+    config.must_listen = true;
+    Ok(Client::connect(config)?)
 }
 
 /// Threads or connections of one command: at least one, and not so many that they only stand in each other's way.

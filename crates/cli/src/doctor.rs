@@ -2,6 +2,7 @@
 
 mod drives;
 mod export;
+mod files;
 mod lane;
 mod report;
 mod screen;
@@ -212,12 +213,16 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
         0 => String::new(),
         places => format!(", and of {} no table tells what they held", counted(places as u64, "place")),
     };
+    let files = match readable.files_lost + readable.files_unavailable {
+        0 => String::new(),
+        files => format!(", nor all of {}", counted(files, "file")),
+    };
     let exported = match &report.export {
         Some(_) => ". What can be read was exported",
         None => ". With --export what can be read is written into files",
     };
     Some(Failure::data(format!(
-        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives{unknown}. Nothing was written to the \
+        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives{files}{unknown}. Nothing was written to the \
          drives{exported}",
         readable.fragments
     )))
@@ -243,9 +248,9 @@ impl Report {
         };
         self.verdict = if self.store.is_none() {
             Verdict::NoStore
-        } else if readable.fragments_lost > 0 || unknown("lost") || lost > 0 {
+        } else if readable.fragments_lost + readable.files_lost > 0 || unknown("lost") || lost > 0 {
             Verdict::Lost
-        } else if readable.fragments_unavailable > 0
+        } else if readable.fragments_unavailable + readable.files_unavailable > 0
             || missing > 0
             || unknown("unavailable")
             || !readable.possibly_acknowledged.is_empty()

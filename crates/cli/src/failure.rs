@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::{fmt, io};
 
+use forebay_client::files::FileError;
 use forebay_client::{ClientError, ErrorCode};
 use forebay_types::{DecideOutcome, PutOutcome, ReadOutcome};
 
@@ -53,7 +54,7 @@ impl Failure {
     pub fn put(id: impl fmt::Display, outcome: PutOutcome) -> Failure {
         let message = format!("fragment {id} was not stored: {outcome}");
         match outcome {
-            PutOutcome::TooLarge | PutOutcome::ReadOnly => Failure::usage(message),
+            PutOutcome::TooLarge | PutOutcome::ReadOnly | PutOutcome::KeptRun => Failure::usage(message),
             outcome if outcome.is_retryable() => Failure::retry(message),
             _ => Failure::data(message),
         }
@@ -98,9 +99,28 @@ impl From<ClientError> for Failure {
             }
             error if error.is_retryable() => Failure::retry(message),
             ClientError::Read { outcome: ReadOutcome::Unavailable, .. } => Failure::retry(message),
-            ClientError::Refused { code: ErrorCode::ReadOnly | ErrorCode::Refused | ErrorCode::Version, .. }
+            ClientError::Refused {
+                code: ErrorCode::ReadOnly | ErrorCode::Refused | ErrorCode::Version | ErrorCode::UnknownKind,
+                ..
+            }
             | ClientError::Protocol { .. } => Failure::usage(message),
             _ => Failure::data(message),
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Failure {
+        let message = error.to_string();
+        match error {
+            FileError::Client { error, .. } => Failure { message, ..Failure::from(error) },
+            error if error.is_retryable() => Failure::retry(message),
+            FileError::NotFound { .. }
+            | FileError::Removed { .. }
+            | FileError::Lost { .. }
+            | FileError::AppendUnknown { .. }
+            | FileError::ChangeUnknown { .. } => Failure::data(message),
+            _ => Failure::usage(message),
         }
     }
 }
@@ -115,12 +135,27 @@ mod tests {
         assert_eq!(exit(PutOutcome::NoSpace), Exit::Retry);
         assert_eq!(exit(PutOutcome::Conflict), Exit::Data);
         assert_eq!(exit(PutOutcome::ReadOnly), Exit::Usage);
+        assert_eq!(exit(PutOutcome::KeptRun), Exit::Usage);
         let exit =
             |outcome| Failure::from(ClientError::Read { id: forebay_types::FragmentId::new(1, 2, 3), outcome }).exit;
         assert_eq!(exit(ReadOutcome::Lost), Exit::Data);
         assert_eq!(exit(ReadOutcome::Deleted), Exit::Data);
         assert_eq!(exit(ReadOutcome::NotFound), Exit::Data);
         assert_eq!(exit(ReadOutcome::Unavailable), Exit::Retry);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_ends_with_2_one_that_is_not_there_with_1_and_a_full_store_with_3() {
+        let path = || "/a".to_owned();
+        let exit = |error: FileError| Failure::from(error).exit;
+        assert_eq!(exit(FileError::Exists { path: path() }), Exit::Usage);
+        assert_eq!(exit(FileError::NotFound { path: path() }), Exit::Data);
+        assert_eq!(exit(FileError::Lost { path: path(), offset: 0 }), Exit::Data);
+        assert_eq!(exit(FileError::NoSpace { path: path(), acknowledged: None }), Exit::Retry);
+        assert_eq!(exit(FileError::OutOfReach { path: path(), offset: 0 }), Exit::Retry);
+        let nobody = ClientError::NobodyListens { address: "here:1".to_owned() };
+        let failure = Failure::from(FileError::Client { path: path(), error: nobody });
+        assert_eq!((failure.exit, failure.message.starts_with("/a: ")), (Exit::Retry, true));
     }
 
     #[test]

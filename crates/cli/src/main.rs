@@ -11,11 +11,13 @@ mod demo;
 mod doctor;
 mod drive;
 mod failure;
+mod file;
 mod filter;
 mod get;
 mod init;
 mod interrupt;
 mod lost;
+mod mount;
 mod output;
 mod put;
 mod readout;
@@ -23,7 +25,9 @@ mod record;
 mod serve;
 mod size;
 mod status;
+mod subscribe;
 mod trace;
+mod upgrade;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -59,11 +63,16 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Filter(options) => filter::run(options, output),
         Command::Record(options) => record::run(options, output),
         Command::Demo(options) => demo::run(options, output),
+        Command::File(options) => file::run(options, output),
+        Command::Tail(options) => file::tail(options, output),
+        Command::Subscribe(options) => subscribe::run(options, output),
         Command::Status(options) => status::run(options, output),
         Command::Trace(options) => trace::run(options, output),
         Command::Lost(options) => lost::run(options, output),
+        Command::Mount(options) => mount::run(options, output),
         Command::Drive(options) => drive::run(options, output),
         Command::Doctor(options) => doctor::run(options, output),
+        Command::Upgrade(options) => upgrade::run(options, output),
     }
 }
 

@@ -214,7 +214,8 @@ pub fn start_logging(arguments: &Arguments) {
             let _ = writeln!(io::stderr(), "forebay: {LOG_VARIABLE} is ignored: {error}");
             EnvFilter::new(level)
         }
-        None => EnvFilter::new(level),
+        // What mounts says again, in its own words, what is told here.
+        None => EnvFilter::new(format!("{level},fuser=error")),
     };
     let colours = io::stderr().is_terminal();
     tracing_subscriber::fmt()

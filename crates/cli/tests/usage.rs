@@ -6,7 +6,7 @@ use common::{forebay, forebay_with};
 
 #[test]
 fn usage_errors_end_with_2() {
-    let wrong: [&[&str]; 29] = [
+    let wrong: [&[&str]; 34] = [
         &[],
         &["fly"],
         &["init", "--data", "4"],
@@ -37,6 +37,11 @@ fn usage_errors_end_with_2() {
         &["filter", "--events", "0"],
         &["filter", "--early", "0.5"],
         &["filter", "--steps", "25%", "--early", "-0.5"],
+        &["mount", "127.0.0.1:7420"],
+        &["subscribe", "--fraction", "0"],
+        &["subscribe", "--fraction", "1.5"],
+        &["subscribe", "--count", "0"],
+        &["mount", "--patience-s", "0", "127.0.0.1:7420", "/mnt"],
     ];
     for words in wrong {
         let ran = forebay(words);
@@ -78,7 +83,22 @@ fn help_and_version_are_no_errors_and_have_examples() {
     let help = forebay(["--help"]).expect(0);
     let help = String::from_utf8(help.stdout).expect("UTF-8");
     assert!(help.contains("Exit codes") && help.contains("forebay demo"), "{help}");
-    for command in ["init", "serve", "put", "get", "delete", "readout", "filter", "record", "status", "demo"] {
+    for command in [
+        "init",
+        "serve",
+        "put",
+        "get",
+        "delete",
+        "readout",
+        "filter",
+        "record",
+        "status",
+        "demo",
+        "file",
+        "tail",
+        "subscribe",
+        "upgrade",
+    ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is listed");
         let own = forebay([command, "--help"]).expect(0);
         let own = String::from_utf8(own.stdout).expect("UTF-8");
@@ -88,13 +108,14 @@ fn help_and_version_are_no_errors_and_have_examples() {
 
 #[test]
 fn a_server_that_is_not_there_means_try_again() {
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &["put", "1/2/3", "-"],
         &["get", "1/2/3", "-"],
         &["delete", "1/2"],
         &["status"],
         &["readout", "--generate", "faser"],
         &["filter", "--until-idle", "1"],
+        &["subscribe"],
         &["record", "--out", "/nonexistent/out", "--once"],
     ];
     for words in commands {

@@ -3,6 +3,7 @@
 mod calls;
 mod events;
 pub(crate) mod scatter;
+mod subscribe;
 
 use std::io;
 use std::time::Duration;
@@ -319,10 +320,6 @@ impl Client {
         }
     }
 
-    pub(crate) fn turn(&mut self, wait: Wait) -> Result<(), ClientError> {
-        self.driver.turn(wait).map_err(|error| self.system(error))
-    }
-
     pub(crate) fn address(&self) -> String {
         self.driver.config().address.clone()
     }
@@ -335,7 +332,8 @@ impl Client {
         }
     }
 
-    pub(crate) fn error(&self, error: SessionError) -> ClientError {
+    /// What a caller is told when a session gave something up.
+    pub fn error(&self, error: SessionError) -> ClientError {
         let address = self.address();
         match error {
             SessionError::Deadline { request, waited, last } => {

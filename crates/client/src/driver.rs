@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_protocol::LANE_CONTROL;
 use forebay_types::{FragmentId, PutOutcome, Time};
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};
@@ -27,6 +28,9 @@ const WRITE_PIECES: usize = 256;
 /// A connection on which answers are awaited and nothing moves for so long is opened anew.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What wakes a turn that waits; no link has it.
+const WAKER: Token = Token(usize::MAX);
+
 /// The connections of a client: the control connection and one for each lane that was needed.
 pub(crate) struct Driver {
     config: ClientConfig,
@@ -43,15 +47,31 @@ pub(crate) struct Driver {
     puts_failed: Option<(usize, SessionError)>,
     /// When a session has something to do.
     next_turn: Time,
+    /// Kept so that what woke a turn last is not lost with whoever woke it.
+    waker: Option<TurnWaker>,
 }
 
-/// A request that was made: connection and number.
+/// A request that was made ([`crate::Client::start`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(usize, u64);
+pub struct Ticket(usize, u64); // connection and number
+
+/// Ends the wait of the turn that a client is in, or is in next, from any thread.
+#[derive(Clone, Debug)]
+pub struct TurnWaker(Arc<Waker>);
+
+impl TurnWaker {
+    /// Ends it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn wake(&self) -> io::Result<()> {
+        self.0.wake()
+    }
+}
 
 /// How long a turn may wait for the sockets.
-#[derive(Clone, Copy)]
-pub(crate) enum Wait {
+#[derive(Clone, Copy, Debug)]
+pub enum Wait {
     /// Not at all.
     No,
     /// Until something happens or is due.
@@ -83,6 +103,7 @@ impl Driver {
             put_results: Vec::new(),
             puts_failed: None,
             next_turn: Time::default(),
+            waker: None,
             config,
         };
         driver.add_link(LANE_CONTROL);
@@ -152,6 +173,19 @@ impl Driver {
             }
         }
         Ok(tickets.iter().map(|ticket| self.answers.remove(ticket).expect("it was just there")).collect())
+    }
+
+    /// What ends the wait of a turn.
+    pub(crate) fn waker(&mut self) -> io::Result<TurnWaker> {
+        if self.waker.is_none() {
+            self.waker = Some(TurnWaker(Arc::new(Waker::new(self.poll.registry(), WAKER)?)));
+        }
+        Ok(self.waker.clone().expect("made above"))
+    }
+
+    /// The answer to one of the requests, if any is there.
+    pub(crate) fn next_answer(&mut self) -> Option<(Ticket, Result<Answer, SessionError>)> {
+        self.answers.pop_first()
     }
 
     /// The answer to a request, once it is there.
@@ -261,7 +295,7 @@ impl Driver {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
-        for event in &self.ready {
+        for event in self.ready.iter().filter(|event| event.token() != WAKER) {
             let link = &mut self.links[event.token().0];
             link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
             link.writable |= event.is_writable() || event.is_write_closed() || event.is_error();

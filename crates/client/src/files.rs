@@ -46,10 +46,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_protocol::lane_of;
 use forebay_types::FileNumber;
 
+pub use forebay_protocol::{FileInfo, Node};
+
 pub use error::FileError;
 pub use escape::escape;
 pub use list::{Detail, ListedName, Listing};
-pub use look::FileStatus;
+pub use look::{FileStatus, length_of};
 pub use read::{ReadAhead, ReadFailure, Taken};
 pub use reader::{FileReader, ReadOptions};
 pub use walk::{LINKS_MAX, Walk, WalkError, WalkStep};

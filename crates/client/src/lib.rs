@@ -4,7 +4,9 @@
 //! when it is needed. [`Session`] is the machine underneath, one for each connection: it batches puts,
 //! keeps what is unanswered and decides when to send it again. It has no clock, no sockets and no
 //! randomness, so that tests and simulators can drive it through every cut and delay. What one call makes of
-//! several lanes is in [`spread`], without sockets too. [`files`] is a layer on top for those who want paths and bytes.
+//! several lanes is in [`spread`], without sockets too. [`files`] is a layer on top for those who want paths and bytes. Who keeps many requests of
+//! its own on their way, and takes work from other threads meanwhile, starts them ([`Client::start`]), takes turns ([`Client::turn`], [`Client::turn_waker`])
+//! and takes the answers as they come ([`Client::next_answer`]).
 //!
 //! ```no_run
 //! use forebay_client::{Client, ClientConfig};
@@ -35,6 +37,7 @@
 //! rarely calls [`Client::take_put_results`] or [`Client::flush`] now and then.
 
 mod answer;
+mod chunks;
 mod client;
 mod config;
 #[expect(
@@ -47,13 +50,18 @@ mod error;
 pub mod files;
 mod session;
 pub mod spread;
+mod subscription;
 
 pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, PutResult};
+pub use chunks::Chunks;
 pub use client::Client;
 pub use config::{ClientConfig, ServerInfo};
+pub use driver::{Ticket, TurnWaker, Wait};
 pub use error::ClientError;
 pub use session::{Answer, Part, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
 
+pub use subscription::{Subscription, SubscriptionCounts};
+
 pub use forebay_protocol::{
-    AcceptedEvent, ChangeDrive, Class, DriveChange, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo,
+    AcceptedEvent, ChangeDrive, Class, DriveChange, ErrorCode, EventState, LeasedEvent, RunInfo, StreamInfo, ToldEvent,
 };

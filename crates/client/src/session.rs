@@ -28,6 +28,7 @@ use std::time::Duration;
 use forebay_protocol::{
     Class, FrameBuffer, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION, decode_header,
 };
+use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::{FragmentId, PutOutcome, StoreUuid, Time};
 
 pub use answer::Answer;
@@ -39,6 +40,8 @@ pub use payload::PutBytes;
 use puts::Puts;
 pub(crate) use random::{Backoff, SplitMix64};
 pub use request::Request;
+
+use crate::chunks::Chunks;
 
 use crate::answer::PutResult;
 
@@ -56,6 +59,9 @@ const RECONNECT: Backoff = Backoff { min: Duration::from_millis(10), max: Durati
 
 /// The waits before a request is sent again that the server could not serve for now.
 const RESEND: Backoff = Backoff { min: Duration::from_millis(20), max: Duration::from_secs(2) };
+
+/// Chunks of bytes that were read that are kept, to be used again: more than reading ahead usually has.
+const CHUNKS_MAX: usize = 16;
 
 /// Memory for answers that a session keeps while it waits for none.
 const RECEIVE_KEPT_BYTES: usize = 4 << 20;
@@ -152,6 +158,8 @@ pub struct Session {
     link: Link,
     greeting: Option<HelloReply>,
     received: FrameBuffer,
+    /// Bytes of files that were read.
+    chunks: Chunks,
     outbox: Outbox,
     next_request: u64,
     puts: Puts,
@@ -174,6 +182,7 @@ impl Session {
             link: Link::Down { retry_at: now },
             greeting: None,
             received: FrameBuffer::new(),
+            chunks: Chunks::new(PIECE_BYTES_MAX, CHUNKS_MAX),
             outbox: Outbox::default(),
             next_request: 1,
             puts: Puts::new(config.batch_bytes, config.batch_delay, config.deadline),
@@ -394,6 +403,7 @@ impl Session {
         self.pump(now);
         if self.calls.is_empty() {
             self.received.shrink(RECEIVE_KEPT_BYTES);
+            self.chunks.shrink(1);
         }
     }
 

@@ -15,13 +15,14 @@ use script::{World, config};
 
 const FILE: FileNumber = FileNumber(7);
 const BY: Opener = Opener { client: 5, opening: 1 };
+const CHANGER: Changer = Changer { opener: BY, change: 1, waits_from: 1 };
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 fn write(start: Option<u64>, bytes: &'static [u8]) -> Request {
-    let write = FileWrite { file: FILE, by: BY, start, bytes: bytes.len() as u32, crc: crc32c(bytes) };
+    let write = FileWrite { file: FILE, by: CHANGER, start, bytes: bytes.len() as u32, crc: crc32c(bytes) };
     Request::FileWrite(write, Bytes::from_static(bytes))
 }
 
@@ -74,7 +75,10 @@ fn a_write_has_its_bytes_and_is_sent_again_as_it_was() {
     let number = ask(&mut world, write(Some(9), payload));
     let first = world.script.files_asked.clone();
     let read = FileWrite::read_table(&first[0].table, payload.len()).expect("a write");
-    assert_eq!((read.start, read.by, read.crc, &first[0].payload[..]), (Some(9), BY, crc32c(payload), &payload[..]));
+    assert_eq!(
+        (read.start, read.by, read.crc, &first[0].payload[..]),
+        (Some(9), CHANGER, crc32c(payload), &payload[..])
+    );
     world.cut();
     world.advance(ms(10));
     world.run();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use forebay_format::{DecisionSet, TableEntry};
 use forebay_types::limits::STREAMS_MAX;
+use forebay_types::memory::{allocated_bytes, tree_bytes};
 use forebay_types::{EventKey, StreamName};
 use thin_vec::ThinVec;
 
-use crate::index::{allocated_bytes, tree_bytes};
 use crate::segments::SegmentIndex;
 
 /// The number of a stream in this lane.
@@ -168,6 +168,11 @@ impl AcceptedEvents {
     /// The smallest event: it waits for one of its streams.
     pub(crate) fn first(&self) -> Option<EventKey> {
         self.events.first_key_value().map(|(key, _)| *key)
+    }
+
+    /// The largest event.
+    pub(crate) fn last(&self) -> Option<EventKey> {
+        self.events.last_key_value().map(|(key, _)| *key)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EventKey, &Accepted)> + '_ {

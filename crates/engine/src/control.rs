@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_format::{DriveEntry, DriveState, HISTORY_MAX, ProgramVersion, Start, Superblock, place_of};
+use forebay_format::{
+    DriveEntry, DriveState, FORMAT_VERSION, HISTORY_MAX, ProgramVersion, Start, Superblock, place_of,
+};
 use forebay_media::{AlignedBuffer, Completion, Operation, OperationId};
 use forebay_types::limits::DRIVES_MAX;
 use forebay_types::{DriveNumber, DriveUuid, Time};
@@ -76,18 +78,22 @@ impl Control {
     /// Begins a writable start: the members that were not found leave the list, the start gets its number and `nonce`. Lanes go on
     /// writing as long as there are drives for `parity_min` parities.
     pub fn start(plan: &OpenPlan, nonce: u64, parity_min: u8) -> Control {
-        let durable = plan.superblock.clone();
-        let mut next = durable.clone();
-        next.generation += 1;
-        next.epoch += 1;
-        next.nonce = nonce;
-        next.program = ProgramVersion::OWN;
+        let mut next = next_start(plan, nonce);
         next.clean = false;
-        next.history.push(Start { epoch: next.epoch, nonce });
-        if next.history.len() > HISTORY_MAX {
-            next.history.remove(0);
-        }
-        take_out(&mut next, &plan.absent_members.iter().copied().collect());
+        Control::begin(plan, next, parity_min)
+    }
+
+    /// Begins a start that gives the store the newest format version and does nothing else: no lane begins, so the store stays as clean as it was. The version
+    /// comes with the start's own superblock: until that is durable the store is of the old version or of the new one, and whoever starts it next finds which.
+    /// Whoever calls this has looked at every lane ([`crate::Lane::kept_run`]).
+    pub fn upgrade(plan: &OpenPlan, nonce: u64) -> Control {
+        let mut next = next_start(plan, nonce);
+        next.format_version = FORMAT_VERSION;
+        Control::begin(plan, next, plan.superblock.geometry.parity_shards)
+    }
+
+    fn begin(plan: &OpenPlan, next: Superblock, parity_min: u8) -> Control {
+        let durable = plan.superblock.clone();
         let present = plan.drives.iter().filter(|d| d.present).map(|d| d.number).collect();
         let mut control = Control {
             next: durable.clone(),
@@ -387,7 +393,8 @@ impl Control {
         let base = if purpose == Purpose::Start { &self.next } else { &self.durable };
         let mut next = base.clone();
         next.generation = generation;
-        next.clean = purpose == Purpose::Clean;
+        // A start says itself whether lanes begin by it.
+        next.clean = purpose == Purpose::Clean || purpose == Purpose::Start && base.clean;
         bring_in(&mut next, &self.joining);
         (self.renew_wanted, self.look_wanted) = (false, false);
         self.write_next(next, purpose);
@@ -453,6 +460,21 @@ impl Control {
         }
         pending
     }
+}
+
+/// What a start writes: its number and `nonce`, without the members that were not found.
+fn next_start(plan: &OpenPlan, nonce: u64) -> Superblock {
+    let mut next = plan.superblock.clone();
+    next.generation += 1;
+    next.epoch += 1;
+    next.nonce = nonce;
+    next.program = ProgramVersion::OWN;
+    next.history.push(Start { epoch: next.epoch, nonce });
+    if next.history.len() > HISTORY_MAX {
+        next.history.remove(0);
+    }
+    take_out(&mut next, &plan.absent_members.iter().copied().collect());
+    next
 }
 
 fn members(superblock: &Superblock) -> Vec<DriveNumber> {

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use forebay_types::memory::tree_bytes;
 use forebay_types::placement::lane_ordinal;
 use forebay_types::{EventKey, RunId};
 use serde::Serialize;
-
-use crate::index::tree_bytes;
 
 /// Of the memory of the index such a part is for how events ended.
 const INDEX_SHARE: usize = 64;

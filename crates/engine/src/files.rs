@@ -19,7 +19,7 @@ use extents::Extents;
 pub use writing::WriterNumber;
 pub(crate) use writing::{RunningSums, Writing};
 
-use crate::index::tree_bytes;
+use crate::planted::{Planted, planted};
 use crate::segments::{SegmentIndex, Segments};
 
 /// Where a record of a file lies.
@@ -60,7 +60,6 @@ const CUT_STEP_BYTES: u64 = 1 << 20;
 /// A file. There may be very many: what it takes is counted.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    length: u64,
     written_unix_ns: i64,
     extents: Extents,
     /// Of the newest state; `state_version` is 0 when there is none.
@@ -78,11 +77,11 @@ pub(crate) struct File {
     has_sums: bool,
 }
 
-const _: () = assert!(size_of::<File>() <= 88);
+const _: () = assert!(size_of::<File>() <= 80);
 
 impl File {
     pub(crate) fn length(&self) -> u64 {
-        self.length
+        self.extents.end().max(self.state_length)
     }
 
     pub(crate) fn written_unix_ns(&self) -> i64 {
@@ -216,7 +215,6 @@ impl File {
             self.written_unix_ns = place.written_unix_ns;
         }
         self.version = self.version.max(version);
-        self.length = self.extents.end().max(self.stated_length());
         cut
     }
 
@@ -281,6 +279,7 @@ impl File {
 #[derive(Default)]
 pub(crate) struct Files {
     files: NumberMap<File>,
+    sealed: usize,
     extents: u64,
     /// Bytes that pieces give.
     piece_bytes: u64,
@@ -302,12 +301,14 @@ impl Files {
         self.files.len()
     }
 
+    /// Of these, those that nobody writes any more.
+    pub(crate) fn sealed(&self) -> usize {
+        self.sealed
+    }
+
     /// Memory in use, never less than it is.
     pub(crate) fn bytes(&self) -> usize {
-        let (groups, places) = self.files.groups_and_places();
-        // An allocation may take so much more than what it was asked for.
-        let groups_bytes = tree_bytes(groups, NumberMap::<File>::GROUP_BYTES) + groups * 32;
-        self.heap_bytes + groups_bytes + places * size_of::<File>()
+        self.heap_bytes + self.files.bytes()
     }
 
     /// Bytes that pieces give, of all files.
@@ -341,7 +342,8 @@ impl Files {
         let version = record.version;
         let keeps = |segments: &Segments, known: SegmentIndex| known != place.segment && !prefers(segments, known);
         let stays = |segments: &Segments, known: &Extent| {
-            known.version > version || known.version == version && keeps(segments, known.segment)
+            let is_newer = known.version > version && !planted(Planted::PieceByArrival);
+            is_newer || known.version == version && keeps(segments, known.segment)
         };
         if let FileChange::State { length, .. } = record.change {
             let known = self.files.get(record.file).and_then(File::state);
@@ -355,11 +357,12 @@ impl Files {
         }
         let file = self.files.get_or_insert_with(record.file, File::default);
         let before = (file.extents.heap_bytes(), file.extents.len() as u64, segments.live_bytes());
+        let was_sealed = file.is_sealed;
         let mut cut = file.take(record, place, stays, segments);
+        self.sealed = self.sealed + usize::from(file.is_sealed) - usize::from(was_sealed);
         if let Some(older) = self.older_states.get(&record.file) {
             let outrank = older.iter().filter(|(at, _)| *at > version);
             cut.extend(outrank.flat_map(|(at, length)| file.cut_at(*length, *at, segments)));
-            file.length = file.extents.end().max(file.stated_length());
         }
         if !self.is_settled && !cut.is_empty() {
             self.cut_off.entry(record.file).or_default().extend(cut);
@@ -374,6 +377,7 @@ impl Files {
         self.older_states.remove(&number);
         self.cut_off.remove(&number);
         let Some(file) = self.files.remove(number) else { return false };
+        self.sealed -= usize::from(file.is_sealed);
         self.heap_bytes -= file.extents.heap_bytes();
         self.extents -= file.extents.len() as u64;
         let before = segments.live_bytes();
@@ -415,7 +419,6 @@ impl Files {
             }
             FileChange::Piece { .. } | FileChange::Sums { .. } => {}
         }
-        file.length = file.extents.end().max(file.stated_length());
         self.heap_bytes = self.heap_bytes + file.extents.heap_bytes() - before.0;
         self.extents = self.extents + file.extents.len() as u64 - before.1;
         self.piece_bytes = self.piece_bytes + segments.live_bytes() - before.2;

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use forebay_format::{FinishedRun, OrdinalRange};
+use forebay_types::memory::tree_bytes;
 use forebay_types::placement::lane_ordinal;
 use forebay_types::{EventKey, RunId};
-
-use crate::index::tree_bytes;
 
 /// The finished events of a lane.
 #[derive(Clone)]
@@ -70,6 +69,10 @@ impl Finished {
 
     pub(crate) fn events(&self) -> u64 {
         self.events
+    }
+
+    pub(crate) fn events_of(&self, run: RunId) -> u64 {
+        self.runs.get(&run).map_or(0, |set| set.events)
     }
 
     pub(crate) fn events_by_run(&self) -> impl Iterator<Item = (RunId, u64)> + '_ {

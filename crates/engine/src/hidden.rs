@@ -16,6 +16,12 @@ struct Range {
     events: (EventId, EventId),
 }
 
+impl Range {
+    fn may_hold_run(&self, run: RunId) -> bool {
+        (self.runs.0..=self.runs.1).contains(&run)
+    }
+}
+
 /// Ids that flushes may hold whose tables cannot be read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hidden {
@@ -72,10 +78,18 @@ impl Hidden {
         if planted(Planted::LossUnreported) {
             return None;
         }
-        let holds = |range: &&Range| {
-            (range.runs.0..=range.runs.1).contains(&key.run) && (range.events.0..=range.events.1).contains(&key.event)
-        };
-        let outcomes = self.ranges.iter().filter(holds).map(|range| range.outcome);
+        self.outcome_where(|range| {
+            range.may_hold_run(key.run) && (range.events.0..=range.events.1).contains(&key.event)
+        })
+    }
+
+    /// Whether any event of a run may be hidden, and how.
+    pub(crate) fn outcome_of_run(&self, run: RunId) -> Option<ReadOutcome> {
+        self.outcome_where(|range| range.may_hold_run(run))
+    }
+
+    fn outcome_where(&self, holds: impl Fn(&Range) -> bool) -> Option<ReadOutcome> {
+        let outcomes = self.ranges.iter().filter(|range| holds(range)).map(|range| range.outcome);
         outcomes.max_by_key(|outcome| *outcome == ReadOutcome::Unavailable)
     }
 }
@@ -96,11 +110,14 @@ mod tests {
         assert_eq!(hidden.outcome_of(EventKey::new(1, 4)), Some(ReadOutcome::Lost));
         assert_eq!(hidden.outcome_of(EventKey::new(1, 5)), None);
         assert_eq!(hidden.outcome_of(EventKey::new(2, 4)), None);
+        let of_run = |hidden: &Hidden, run| hidden.outcome_of_run(RunId(run));
+        assert_eq!((of_run(&hidden, 1), of_run(&hidden, u32::MAX)), (Some(ReadOutcome::Lost), None));
         hidden.add_range(range(1));
         assert_eq!(hidden.outcome_of(EventKey::new(1, 5)), Some(ReadOutcome::Lost));
         hidden.add_range(Range { outcome: ReadOutcome::Unavailable, ..range(5) });
         assert_eq!(hidden.outcome_of(EventKey::new(1, 5)), Some(ReadOutcome::Unavailable));
         assert_eq!(hidden.outcome_of(EventKey::new(2, 6)), Some(ReadOutcome::Lost));
+        assert_eq!(of_run(&hidden, u32::MAX), Some(ReadOutcome::Lost));
         (0..2 * RANGES_MAX as u64).for_each(|event| hidden.add_range(range(event * 2)));
         assert_eq!(
             hidden.outcome_of(EventKey::new(1, 5)),

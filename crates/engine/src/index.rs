@@ -8,7 +8,6 @@
 //! is dropped in one step.
 
 mod event;
-mod memory;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -17,12 +16,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use forebay_types::memory::{allocated_bytes, tree_bytes};
 use forebay_types::{EventId, EventKey, RunId, SourceId};
 
 use crate::lease::{Offers, Tick};
 use crate::planted::{Planted, planted};
 pub(crate) use event::{EventEntry, EventFlags, FragmentEntry};
-pub(crate) use memory::{allocated_bytes, tree_bytes};
 use page::{MERGED_EVENTS_MAX, Page};
 
 /// What is known of a run.

@@ -22,6 +22,7 @@ mod scrub;
 mod space;
 mod start;
 mod status;
+mod subscribe;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -60,11 +61,13 @@ use background::{Background, Step};
 use carry::Carried;
 pub(crate) use carry::decided_events;
 use checkpoint::Checkpointer;
+pub use files::KeptRun;
 use files::{FileRead, FileReading, OpenFiles, Summing};
 use losses::KnownLosses;
 pub use request::DEBUG_STREAM;
+use subscribe::Happened;
 use survey::Survey;
-pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFragment, StoredSegment, StoredWhole};
+pub use survey::{Looked, SegmentHandle, StoredEvent, StoredFile, StoredFragment, StoredSegment, StoredWhole};
 use trace::LatePuts;
 pub use trace::{
     EventTrace, FlushTrace, FragmentTrace, LatePut, RunTrace, ShardState, ShardTrace, StreamTrace, TraceState,
@@ -169,6 +172,7 @@ pub struct Lane {
     survey: Survey,
     losses: KnownLosses,
     late_puts: LatePuts,
+    happened: Happened,
     background: Background,
     counters: LaneCounters,
 }

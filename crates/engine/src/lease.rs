@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use forebay_types::memory::tree_bytes;
 use forebay_types::{EventId, EventKey, RunId, Time};
-
-use crate::index::tree_bytes;
 
 /// A moment of the lane's time, in units of 2^26 ns (67 ms) since the store was opened: 9 years fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -47,6 +47,7 @@ mod segments;
 mod slots;
 mod survey;
 mod task;
+mod told;
 mod units;
 mod whole;
 
@@ -54,7 +55,7 @@ pub use api::{
     AcceptedEvent, AcceptedPage, Admission, CompactionStatus, DriveHealth, DriveInfo, EventFragments, EventPart,
     EventView, Fetch, FetchEvent, FetchFile, FileAdmission, FileView, FileWrite, LaneConfig, LaneCounters, LaneEvent,
     LaneStatus, LeasedEvent, Membership, OutOfReach, Put, RebuildStatus, Reply, RunView, ScrubStatus, StreamView,
-    Token, WriteAt,
+    Subscription, Token, ToldEvent, ToldPage, WriteAt,
 };
 pub use check::{FlushCheck, HeaderCheck, ShardCheck, UnitsWrong};
 pub use control::{Control, LOOK_AFTER};
@@ -63,8 +64,9 @@ pub use files::WriterNumber;
 pub use forebay_format::EventFragment;
 pub use io::Failure;
 pub use lane::{
-    DEBUG_STREAM, EventTrace, FlushTrace, FragmentTrace, Lane, LatePut, Looked, RunTrace, SegmentHandle, ShardState,
-    ShardTrace, StoredEvent, StoredFragment, StoredSegment, StoredWhole, StreamTrace, TraceState,
+    DEBUG_STREAM, EventTrace, FlushTrace, FragmentTrace, KeptRun, Lane, LatePut, Looked, RunTrace, SegmentHandle,
+    ShardState, ShardTrace, StoredEvent, StoredFile, StoredFragment, StoredSegment, StoredWhole, StreamTrace,
+    TraceState,
 };
 pub use losses::{FoundBy, Loss, LossKind, LossPage, LostPart};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, members_needed, plan_open};

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use crate::index::allocated_bytes;
+use forebay_types::memory::allocated_bytes;
 
 thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };

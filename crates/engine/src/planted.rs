@@ -109,6 +109,18 @@ mistakes!(
     IdleUnwatched = "idle-unwatched",
     /// A retry of a put whose first attempt is on its way is acknowledged at once.
     RepeatAcknowledged = "repeat-acknowledged",
+    /// Of two records of the same bytes of a file the one that is met later counts, whatever their versions are.
+    PieceByArrival = "piece-by-arrival",
+    /// A copy of a piece outranks what was written over it since.
+    CopyOutranksWrite = "copy-outranks-write",
+    /// Somebody is told of an event before its last fragment is durable.
+    ToldBeforeDurable = "told-before-durable",
+    /// Events that were forgotten before a subscriber looked are not counted.
+    DropsUncounted = "drops-uncounted",
+    /// A state that says how long a file is waits for nothing that is on its way.
+    LengthOvertakes = "length-overtakes",
+    /// Before a file becomes longer no holes are written where it was cut.
+    HolesLeftOut = "holes-left-out",
 );
 
 #[cfg(feature = "planted")]

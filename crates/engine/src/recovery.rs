@@ -273,6 +273,7 @@ impl Recovery {
             misses_below,
             scrub_at: forebay_types::Time::default(),
             scrub_round: 0,
+            is_packed: false,
         })
     }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use forebay_format::SegmentState;
 use forebay_format::{RowGeometry, SegmentEntry, SegmentId, ShardPlace};
 use forebay_types::limits::SHARDS_MAX;
+use forebay_types::memory::allocated_bytes;
 use forebay_types::{DriveNumber, Time, WallTime};
 
-use crate::index::allocated_bytes;
 use crate::planted::{Planted, planted};
 
 /// Positions in a segment's data are counted in units of so many bytes.
@@ -76,11 +76,21 @@ pub(crate) struct Segment {
     pub(crate) scrub_at: Time,
     /// The round in which every byte of it was looked at, or in which it was written.
     pub(crate) scrub_round: u32,
+    /// All that was written to it are copies, put together as closely as that goes; not known of what an earlier start wrote.
+    pub(crate) is_packed: bool,
 }
 
 impl Segment {
     pub(crate) fn first_sequence(&self) -> u64 {
         self.flushes.first().map_or(0, |f| f.first_sequence)
+    }
+
+    /// Records of all its flushes, which were numbered one after the other: with those of flushes between that are gone.
+    pub(crate) fn records(&self) -> usize {
+        let end =
+            self.flushes.last().map_or(0, |last| last.first_sequence.saturating_add(u64::from(last.record_count)));
+        // Drives say these numbers.
+        end.saturating_sub(self.first_sequence()).min(u64::from(u32::MAX)) as usize
     }
 
     /// The flush that holds a position.
@@ -351,6 +361,7 @@ mod tests {
             misses_below: 0,
             scrub_at: Time::default(),
             scrub_round: 0,
+            is_packed: false,
         }
     }
 

@@ -10,11 +10,15 @@ const SHAPES: [Shape; 5] =
 
 /// Runs a story with many seeds; a failure says which.
 fn with_seeds(story: impl Fn(&mut World) + std::panic::RefUnwindSafe) {
+    with_seeds_on(|seed| 2 + seed % 3, story);
+}
+
+fn with_seeds_on(drive_mib: impl Fn(u64) -> u64, story: impl Fn(&mut World) + std::panic::RefUnwindSafe) {
     let one = std::env::var("FOREBAY_MODEL_SEED").ok().map(|seed| seed.parse::<u64>().expect("a seed"));
     let many = std::env::var("FOREBAY_MODEL_SEEDS").ok().map_or(30, |n| n.parse().expect("a number of seeds"));
     for seed in one.map_or(0..many, |seed| seed..seed + 1) {
         let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];
-        let setup = Setup { drive_bytes: (2 + seed % 3) << 20, ..PATIENT };
+        let setup = Setup { drive_bytes: drive_mib(seed) << 20, ..PATIENT };
         let told = std::panic::catch_unwind(|| {
             let mut world = World::new(seed, shape, setup);
             story(&mut world);
@@ -80,7 +84,7 @@ fn a_lane_that_was_emptied_takes_puts_again() {
 
 #[test]
 fn a_full_lane_in_which_nothing_dies_comes_to_rest() {
-    for bytes in [1, 40, 256, 3_000, 40_000] {
+    for bytes in [1, 40, 256, 3_000, 40_000, 50_000, 59_000] {
         with_seeds(|world| {
             world.fill_up_with(bytes);
             world.rest();
@@ -91,6 +95,29 @@ fn a_full_lane_in_which_nothing_dies_comes_to_rest() {
             world.decide_everything();
         });
     }
+}
+
+#[test]
+fn what_came_slowly_takes_less_room_when_there_is_none() {
+    // Smaller lanes keep no segment for copies.
+    with_seeds_on(
+        |seed| 4 + seed % 3,
+        |world| {
+            world.fill_up_slowly();
+            world.rest();
+            world.rest();
+            world.fill_up_slowly();
+            let status = world.lane().status();
+            // A header and a block each, on each drive.
+            let alone = status.capacity_bytes / (u64::from(world.shape.data) * 8192);
+            assert!(
+                status.fragments > 3 * alone,
+                "{} fragments, and each in a flush of its own {alone}",
+                status.fragments
+            );
+            world.decide_everything();
+        },
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::FormatError;
 use crate::error::{ensure, within};
 use crate::field::{Kind, check_width, header_layout, layout, only_known};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
-use crate::version::FORMAT_VERSION;
+use crate::version::LAYOUT_VERSION;
 
 /// Bytes of a checkpoint's header; its body follows.
 pub const CHECKPOINT_HEADER_BYTES: usize = BLOCK_BYTES;
@@ -221,7 +221,7 @@ impl CheckpointHeader {
         field::SEQUENCE.put(block, self.sequence);
         field::BODY_BYTES.put(block, self.body_bytes);
         field::BODY_CRC.put(block, self.body_crc);
-        KIND.seal(block, FORMAT_VERSION, 0);
+        KIND.seal(block, LAYOUT_VERSION, 0);
     }
 }
 

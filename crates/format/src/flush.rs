@@ -10,7 +10,7 @@ use crate::field::{FLAGS_REQUIRED, Kind, Stored, check_width, header_layout, lay
 use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
 use crate::segment::{SegmentId, ShardPlace, check_places, shard_place};
-use crate::version::FORMAT_VERSION;
+use crate::version::LAYOUT_VERSION;
 
 /// Flag: this is the closing flush of its segment; its data are the table of the whole segment.
 pub const FLUSH_CLOSING: u32 = 1;
@@ -260,7 +260,7 @@ impl FlushHeader {
         space.copy_from_slice(table);
         rest.fill(0);
         prefix::ROOM.put(block, [0; 2]);
-        KIND.seal(block, FORMAT_VERSION, self.flags);
+        KIND.seal(block, LAYOUT_VERSION, self.flags);
     }
 
     /// Reads from the first block of a header how long the whole is. Nothing but magic, version and

@@ -51,4 +51,4 @@ pub use record::{
 pub use segment::{SegmentId, ShardPlace};
 pub use superblock::{DriveEntry, DriveState, Geometry, HISTORY_MAX, Start, Superblock, UNIT_BYTES_MAX};
 pub use table::{FlushEntry, SegmentTable};
-pub use version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST, ProgramVersion};
+pub use version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST, FORMAT_VERSION_WITH_FILES, ProgramVersion};

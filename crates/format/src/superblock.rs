@@ -7,7 +7,7 @@ use crate::FormatError;
 use crate::error::{ensure, within};
 use crate::field::{Kind, check_width, header_layout, layout, prefix};
 use crate::layout::{DriveLayout, SUPERBLOCK_BYTES};
-use crate::version::{self, FORMAT_VERSION, ProgramVersion};
+use crate::version::{self, FORMAT_VERSION, FORMAT_VERSION_WITH_FILES, ProgramVersion};
 
 /// Starts that a superblock remembers.
 pub const HISTORY_MAX: usize = 32;
@@ -245,6 +245,11 @@ impl Superblock {
         };
         superblock.check()?;
         Ok(superblock)
+    }
+
+    /// Whether the store has files, and so takes no fragments of the run that is kept for them.
+    pub fn has_files(&self) -> bool {
+        self.format_version >= FORMAT_VERSION_WITH_FILES
     }
 
     /// The drive that the superblock lies on.

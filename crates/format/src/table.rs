@@ -7,7 +7,7 @@ use crate::error::{ensure, within};
 use crate::field::{check_width, layout, only_known};
 use crate::geometry::RowGeometry;
 use crate::record::{TABLE_ENTRY_BYTES, TableEntry};
-use crate::version::{self, FORMAT_VERSION, ProgramVersion};
+use crate::version::{self, LAYOUT_VERSION, ProgramVersion};
 
 const WHAT: &str = "table of a segment";
 
@@ -77,7 +77,7 @@ impl SegmentTable {
         }
         let mut bytes = vec![0; Self::encoded_bytes(self.flushes.len(), self.records.len())];
         let (head, rest) = bytes.split_at_mut(segment_table::BYTES);
-        segment_table::VERSION.put(head, FORMAT_VERSION);
+        segment_table::VERSION.put(head, LAYOUT_VERSION);
         segment_table::FLUSH_COUNT.put(head, self.flushes.len() as u32);
         segment_table::RECORD_COUNT.put(head, self.records.len() as u32);
         let (flushes, records) = rest.split_at_mut(self.flushes.len() * flush_entry::BYTES);

@@ -3,14 +3,21 @@
 use std::fmt;
 
 /// The newest format version that this program reads and writes. It counts for a store as a whole: it stands in the superblock, and no
-/// structure on the store's drives has a higher one. A store keeps the version that it has: whoever raises this number sees to it that
-/// checkpoints and flushes are still written in the store's own version, as its superblock is.
-pub const FORMAT_VERSION: u16 = 1;
+/// structure on the store's drives has a higher one. A store keeps the version that it has.
+pub const FORMAT_VERSION: u16 = 2;
+
+/// Stores of this version, and of later ones, have files, and take no fragments of the run that is kept for them.
+pub const FORMAT_VERSION_WITH_FILES: u16 = 2;
+
+/// What checkpoints, flushes and tables of segments say of their version: that since which they are laid out as they are. Whoever lays one of them out
+/// anew sees to it that stores of older versions get what they always got.
+pub(crate) const LAYOUT_VERSION: u16 = 1;
 
 /// The oldest format version that this program reads.
 pub const FORMAT_VERSION_OLDEST: u16 = 1;
 
 const _: () = assert!(FORMAT_VERSION_OLDEST >= 1 && FORMAT_VERSION_OLDEST <= FORMAT_VERSION);
+const _: () = assert!(LAYOUT_VERSION <= FORMAT_VERSION_OLDEST, "no structure is newer than its store");
 
 /// Whether this program reads a version.
 pub(crate) fn is_read(version: u16) -> bool {

@@ -55,8 +55,12 @@ fn stored(name: &str, encoded: &[u8]) -> Vec<u8> {
 
 #[test]
 fn superblock_is_the_stored_one() {
-    let bytes = stored("superblock", &superblock().encode());
-    assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+    // Of each version: a program writes a store in the version that the store has.
+    for (format_version, name) in [(1, "superblock"), (2, "superblock_version_2")] {
+        let superblock = Superblock { format_version, ..superblock() };
+        let bytes = stored(name, &superblock.encode());
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+    }
 }
 
 #[test]

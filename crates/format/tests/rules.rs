@@ -153,7 +153,7 @@ fn segment_tables() {
     let bytes = segment_table().encode();
     let record = 16 + 3 * 40;
     let cases: [(Patch<'_>, &str); 9] = [
-        (&[(0, &[2])], "format version 2"),
+        (&[(0, &[3])], "format version 3"),
         (&[(2, &[1])], "flags 0x1"),
         (&[(4, &[0xFF; 4])], "needs 171798691976 bytes"),
         (&[(8, &[0xFF; 4])], "needs 137438953576 bytes"),
@@ -372,4 +372,20 @@ fn encoding_refuses_what_decoding_would() {
     let mut overlong = segment_table();
     overlong.records.pop();
     assert!(refused(move || drop(overlong.encode())));
+}
+
+#[test]
+fn stores_have_files_from_version_2_on() {
+    let has_files = |format_version| Superblock { format_version, ..superblock() }.has_files();
+    assert_eq!([1, 2].map(has_files), [false, true]);
+}
+
+#[test]
+fn a_program_that_knows_less_is_told_who_wrote_a_superblock() {
+    // As this program writes it, but for a version that it does not know itself.
+    let mut bytes = superblock().encode();
+    bytes[8] = FORMAT_VERSION as u8 + 1;
+    let program = superblock().program;
+    let found = FORMAT_VERSION + 1;
+    assert_eq!(Superblock::decode(&bytes), Err(FormatError::Version { what: "superblock", found, program }));
 }

@@ -8,6 +8,7 @@
 //! files, how long they are and when they were written, are the lanes'.
 
 mod change;
+mod entries;
 mod error;
 mod load;
 mod names;

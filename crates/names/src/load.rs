@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_types::{Attributes, FileNumber, NodeKind, NumberMap};
+use forebay_types::{FileNumber, NodeKind, NumberMap};
 
 use crate::change::{JournalError, Part, decode_frame};
-use crate::names::{Names, entry_bytes};
-use crate::node::{Content, Node};
+use crate::entries::Entries;
+use crate::names::Names;
+use crate::node::{Content, Directory, Node, Other};
 use crate::numbers::{Numbers, journal_number, root_number};
 
 /// Something that does not fit together: a part of a snapshot or a journal is missing, or a program was wrong.
@@ -30,17 +31,11 @@ pub enum Loss {
     },
 }
 
-struct RawNode {
-    kind: NodeKind,
-    attributes: Attributes,
-    device: u64,
-    target: Box<[u8]>,
-}
-
 /// Takes a snapshot and journals in, in their order, and makes names of them.
 pub struct Loader {
-    nodes: BTreeMap<FileNumber, RawNode>,
-    entries: BTreeMap<(FileNumber, Box<[u8]>), FileNumber>,
+    /// Directories without their entries, which may come before them.
+    nodes: NumberMap<Node>,
+    entries: BTreeMap<FileNumber, Entries>,
     numbers: Numbers,
     generation: u64,
     /// Parts of the snapshot so far; none when it does not begin with its head.
@@ -57,7 +52,7 @@ impl Loader {
     pub fn new(lanes: u16) -> Loader {
         assert!(lanes > 0, "a store has at least one lane");
         Loader {
-            nodes: BTreeMap::new(),
+            nodes: NumberMap::default(),
             entries: BTreeMap::new(),
             numbers: Numbers::new(lanes),
             generation: 0,
@@ -95,14 +90,26 @@ impl Loader {
         match part {
             Part::Node { number, kind, attributes, device, target } => {
                 self.numbers.was_given(number);
-                self.nodes.insert(number, RawNode { kind, attributes, device, target });
+                let content = match kind {
+                    NodeKind::File => Content::File,
+                    NodeKind::Directory => Other::Directory(Directory::default()).into(),
+                    NodeKind::Link => Other::Link(target).into(),
+                    kind => Other::Special(kind, device).into(),
+                };
+                *self.nodes.get_or_insert_with(number, Node::default) = Node { attributes, names: 0, content };
             }
             Part::NoNode { number } => {
                 self.numbers.was_given(number);
-                self.nodes.remove(&number);
+                self.nodes.remove(number);
             }
-            Part::Entry { directory, name, number } => drop(self.entries.insert((directory, name), number)),
-            Part::NoEntry { directory, name } => drop(self.entries.remove(&(directory, name))),
+            Part::Entry { directory, name, number } => {
+                self.entries.entry(directory).or_default().insert(&name, number);
+            }
+            Part::NoEntry { directory, name } => {
+                if let Some(entries) = self.entries.get_mut(&directory) {
+                    entries.remove(&name);
+                }
+            }
             Part::Numbers { lane, next } => self.numbers.begin_at(usize::from(lane), next),
             Part::Begins { generation, lanes }
                 if lanes == self.numbers.lanes() && journal_number(generation, lanes).is_some() =>
@@ -128,10 +135,7 @@ impl Loader {
         let mut losses = Vec::new();
         let lanes = self.numbers.lanes();
         let root = root_number(lanes);
-        let mut nodes = NumberMap::default();
-        for (number, raw) in self.nodes {
-            nodes.get_or_insert_with(number, || raw.into_node());
-        }
+        let mut nodes = self.nodes;
         let new_root = || Names::new(lanes).nodes.remove(root).expect("it has a root");
         let there = nodes.get_or_insert_with(root, new_root);
         if there.kind() != NodeKind::Directory {
@@ -140,34 +144,40 @@ impl Loader {
         }
         there.directory_mut().expect("made sure of above").parent = root;
         there.names = 1;
-        let mut entries_bytes = 0;
-        for ((directory, name), number) in self.entries {
-            let of = nodes.get(number).map(|node| (node.kind() == NodeKind::Directory, node.names));
-            let into = nodes.get_mut(directory).and_then(|node| node.directory_mut().ok());
-            let (Some((is_directory, others)), Some(into)) = (of, into) else {
-                losses.push(Loss::Entry { directory, name, number });
-                continue;
-            };
-            if is_directory && others > 0 {
-                losses.push(Loss::Entry { directory, name, number });
-                continue;
-            }
-            into.directories += u32::from(is_directory);
-            entries_bytes += entry_bytes(&name);
-            into.entries.insert(name, number);
-            let node = nodes.get_mut(number).expect("looked up above");
-            node.names += 1;
-            if let Ok(of) = node.directory_mut() {
-                of.parent = directory;
-            }
+        for (directory, entries) in self.entries {
+            enter(&mut nodes, directory, entries, &mut losses);
         }
         let reached = reached_from(&nodes, root);
         let lost = nodes.iter().filter(|(number, _)| !reached.contains(number));
         losses.extend(lost.map(|(number, node)| Loss::Nameless { number, kind: node.kind() }));
         let mut names = Names::with(nodes, self.numbers, generation.max(self.generation));
-        names.entry_bytes = entries_bytes;
         names.journal_bytes = self.read_bytes;
         (names, losses)
+    }
+}
+
+/// A directory gets its entries, as far as they fit what is there.
+fn enter(nodes: &mut NumberMap<Node>, directory: FileNumber, mut entries: Entries, losses: &mut Vec<Loss>) {
+    let is_there = nodes.get(directory).is_some_and(|node| node.kind() == NodeKind::Directory);
+    let (mut directories, mut bad) = (0, Vec::new());
+    for (name, number) in entries.behind(None) {
+        let of = nodes.get_mut(number).filter(|_| is_there);
+        let Some(of) = of.filter(|of| of.kind() != NodeKind::Directory || of.names == 0) else {
+            bad.push((Box::from(name), number));
+            continue;
+        };
+        of.names += 1;
+        if let Ok(of) = of.directory_mut() {
+            of.parent = directory;
+            directories += 1;
+        }
+    }
+    for (name, number) in bad {
+        entries.remove(&name);
+        losses.push(Loss::Entry { directory, name, number });
+    }
+    if let Some(Ok(into)) = nodes.get_mut(directory).map(Node::directory_mut) {
+        (into.entries, into.directories) = (entries, directories);
     }
 }
 
@@ -177,24 +187,11 @@ fn reached_from(nodes: &NumberMap<Node>, root: FileNumber) -> BTreeSet<FileNumbe
     let mut directories = vec![root];
     while let Some(directory) = directories.pop() {
         let Some(Ok(directory)) = nodes.get(directory).map(Node::directory) else { continue };
-        for number in directory.entries.values() {
-            if reached.insert(*number) {
-                directories.push(*number);
+        for (_, number) in directory.entries.behind(None) {
+            if reached.insert(number) {
+                directories.push(number);
             }
         }
     }
     reached
-}
-
-impl RawNode {
-    fn into_node(self) -> Node {
-        let RawNode { kind, attributes, device, target } = self;
-        let content = match kind {
-            NodeKind::File => Content::File,
-            NodeKind::Directory => Content::Directory(Box::default()),
-            NodeKind::Link => Content::Link(target),
-            kind => Content::Special(kind, device),
-        };
-        Node { attributes, names: 0, content }
-    }
 }

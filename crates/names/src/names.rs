@@ -1,15 +1,20 @@
 //! What is asked of names.
 
+mod adopt;
+mod rename;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 
 use forebay_types::{Attributes, FileNumber, NewNode, NodeKind, NodeView, NumberMap, SetAttributes, TARGET_BYTES_MAX};
 
 use crate::NamesError;
 use crate::change::{Part, encode_frame};
-use crate::node::{Content, Directory, Node, check_name};
+use crate::entries::Entries;
+use crate::node::{Content, Directory, Node, Other, check_name};
 use crate::numbers::{Numbers, root_number};
 use crate::snapshot::Walk;
+
+pub use rename::Rename;
 
 /// Bytes that are to be written, in the order in which they come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,29 +75,6 @@ pub struct Entry {
     pub kind: NodeKind,
 }
 
-/// A name that becomes another one.
-#[derive(Clone, Copy, Debug)]
-pub struct Rename<'a> {
-    /// Where it is.
-    pub from_directory: FileNumber,
-    /// Its name there.
-    pub from: &'a [u8],
-    /// Where it goes.
-    pub to_directory: FileNumber,
-    /// Its name there.
-    pub to: &'a [u8],
-    /// What has that name already gives way.
-    pub replace: bool,
-}
-
-/// Where files are whose names were lost.
-const LOST_AND_FOUND: &[u8] = b"lost+found";
-
-/// What an entry of a directory takes of memory, about: its place in a tree that is half full, and its name.
-pub(crate) fn entry_bytes(name: &[u8]) -> usize {
-    2 * size_of::<(Box<[u8]>, FileNumber)>() + name.len() + 16
-}
-
 /// The name space of a store.
 pub struct Names {
     pub(crate) nodes: NumberMap<Node>,
@@ -105,8 +87,10 @@ pub struct Names {
     undurable: BTreeMap<FileNumber, u64>,
     outgoing: VecDeque<Output>,
     pub(crate) snapshot: Option<Walk>,
-    /// Memory of the entries of all directories, about.
-    pub(crate) entry_bytes: usize,
+    /// Memory of all nodes outside of their values.
+    heap_bytes: usize,
+    /// Entries of all directories.
+    entries: u64,
     /// Bytes of the journal of this generation, and of its snapshot.
     pub(crate) journal_bytes: u64,
     pub(crate) snapshot_bytes: u64,
@@ -122,14 +106,17 @@ impl Names {
         let root = root_number(lanes);
         let directory = Directory { parent: root, ..Directory::default() };
         let attributes = Attributes { mode: 0o755, ..Attributes::default() };
-        let node = Node { attributes, names: 1, content: Content::Directory(Box::new(directory)) };
+        let node = Node { attributes, names: 1, content: Other::Directory(directory).into() };
         let mut nodes = NumberMap::default();
         nodes.get_or_insert_with(root, || node);
         Names::with(nodes, Numbers::new(lanes), 0)
     }
 
     pub(crate) fn with(nodes: NumberMap<Node>, numbers: Numbers, generation: u64) -> Names {
+        let entries = nodes.iter().filter_map(|(_, node)| node.directory().ok());
         Names {
+            heap_bytes: nodes.iter().map(|(_, node)| node.heap_bytes()).sum(),
+            entries: entries.map(|directory| directory.entries.len() as u64).sum(),
             nodes,
             root: root_number(numbers.lanes()),
             numbers,
@@ -139,7 +126,6 @@ impl Names {
             undurable: BTreeMap::new(),
             outgoing: VecDeque::new(),
             snapshot: None,
-            entry_bytes: 0,
             journal_bytes: 0,
             snapshot_bytes: 0,
         }
@@ -232,7 +218,7 @@ impl Names {
     }
 
     fn entry(&self, directory: FileNumber, name: &[u8]) -> Result<FileNumber, NamesError> {
-        self.directory(directory, name)?.entries.get(name).copied().ok_or(NamesError::NotFound)
+        self.directory(directory, name)?.entries.get(name).ok_or(NamesError::NotFound)
     }
 
     pub(crate) fn part_of(&self, number: FileNumber) -> Part {
@@ -279,12 +265,11 @@ impl Names {
         after: Option<&[u8]>,
         entries_max: usize,
     ) -> Result<Found<Vec<Entry>>, NamesError> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = self.get(directory)?.directory()?.entries.range::<[u8], _>((from, Bound::Unbounded));
+        let entries = self.get(directory)?.directory()?.entries.behind(after);
         let found = entries.take(entries_max).map(|(name, number)| Entry {
-            name: name.clone(),
-            number: *number,
-            kind: self.node_of(*number).kind(),
+            name: name.into(),
+            number,
+            kind: self.node_of(number).kind(),
         });
         Ok(Found { found: found.collect(), stable_at: self.stable_at(&[directory]) })
     }
@@ -302,7 +287,7 @@ impl Names {
         new: &NewNode,
         now_unix_ns: i64,
     ) -> Result<Made, NamesError> {
-        if self.directory(directory, name)?.entries.contains_key(name) {
+        if self.directory(directory, name)?.entries.get(name).is_some() {
             return Err(NamesError::Exists);
         }
         if new.target.len() > TARGET_BYTES_MAX {
@@ -313,10 +298,10 @@ impl Names {
             NodeKind::File => Content::File,
             NodeKind::Directory => {
                 self.count_directory(directory)?;
-                Content::Directory(Box::new(Directory { parent: directory, ..Directory::default() }))
+                Other::Directory(Directory { parent: directory, ..Directory::default() }).into()
             }
-            NodeKind::Link => Content::Link(new.target.as_slice().into()),
-            kind => Content::Special(kind, new.device),
+            NodeKind::Link => Other::Link(new.target.as_slice().into()).into(),
+            kind => Other::Special(kind, new.device).into(),
         };
         self.numbers.was_given(number);
         let attributes = Attributes {
@@ -327,7 +312,9 @@ impl Names {
             written_unix_ns: now_unix_ns,
             accessed_unix_ns: now_unix_ns,
         };
-        self.nodes.get_or_insert_with(number, || Node { attributes, names: 1, content });
+        let node = Node { attributes, names: 1, content };
+        self.heap_bytes += node.heap_bytes();
+        self.nodes.get_or_insert_with(number, || node);
         self.enter(directory, name, number, now_unix_ns);
         let entry = Part::Entry { directory, name: name.into(), number };
         let parts = [self.part_of(number), entry, self.part_of(directory)];
@@ -343,23 +330,30 @@ impl Names {
     }
 
     fn enter(&mut self, directory: FileNumber, name: &[u8], number: FileNumber, now_unix_ns: i64) {
-        if self.entries(directory, now_unix_ns).insert(name.into(), number).is_none() {
-            self.entry_bytes += entry_bytes(name);
-        }
+        let is_new = self.change_entries(directory, now_unix_ns, |entries| entries.insert(name, number));
+        self.entries += u64::from(is_new);
     }
 
     /// A name is not there any more.
     fn leave(&mut self, directory: FileNumber, name: &[u8], now_unix_ns: i64) {
-        if self.entries(directory, now_unix_ns).remove(name).is_some() {
-            self.entry_bytes -= entry_bytes(name);
-        }
+        let was_there = self.change_entries(directory, now_unix_ns, |entries| entries.remove(name));
+        self.entries -= u64::from(was_there);
     }
 
-    /// The entries of a directory, to change them.
-    fn entries(&mut self, directory: FileNumber, now_unix_ns: i64) -> &mut BTreeMap<Box<[u8]>, FileNumber> {
+    fn change_entries(
+        &mut self,
+        directory: FileNumber,
+        now_unix_ns: i64,
+        change: impl FnOnce(&mut Entries) -> bool,
+    ) -> bool {
         let node = self.get_mut(directory);
         (node.attributes.changed_unix_ns, node.attributes.written_unix_ns) = (now_unix_ns, now_unix_ns);
-        &mut node.directory_mut().expect("looked up before").entries
+        let entries = &mut node.directory_mut().expect("looked up before").entries;
+        let before = entries.heap_bytes();
+        let changed = change(entries);
+        let after = entries.heap_bytes();
+        self.heap_bytes = self.heap_bytes + after - before;
+        changed
     }
 
     /// Gives something that is no directory one name more.
@@ -377,7 +371,7 @@ impl Names {
         if node.kind() == NodeKind::Directory {
             return Err(NamesError::IsDirectory);
         }
-        if self.directory(directory, name)?.entries.contains_key(name) {
+        if self.directory(directory, name)?.entries.get(name).is_some() {
             return Err(NamesError::Exists);
         }
         if node.names == 0 {
@@ -441,81 +435,6 @@ impl Names {
         Ok(Done { position, unnamed })
     }
 
-    /// Gives something another name, in one step: whoever looks finds it under one of both, and under the new one what was there or this. Of two names of one
-    /// file nothing changes.
-    ///
-    /// # Errors
-    /// [`NamesError::Exists`] when something has the name and is not to give way; [`NamesError::IsDirectory`], [`NamesError::NotDirectory`] and
-    /// [`NamesError::NotEmpty`] when it cannot; [`NamesError::IntoItself`]; and those of [`Names::lookup`].
-    pub fn rename(&mut self, rename: Rename<'_>, now_unix_ns: i64) -> Result<Done, NamesError> {
-        let Rename { from_directory, from, to_directory, to, replace } = rename;
-        let number = self.entry(from_directory, from)?;
-        let there = self.directory(to_directory, to)?.entries.get(to).copied();
-        let is_directory = self.node_of(number).kind() == NodeKind::Directory;
-        if is_directory && self.is_in(to_directory, number) {
-            return Err(NamesError::IntoItself);
-        }
-        if let Some(there) = there {
-            if !replace {
-                return Err(NamesError::Exists);
-            }
-            if there == number {
-                return Ok(Done { position: self.stable_at(&[number]), unnamed: None });
-            }
-            self.may_give_way(there, is_directory)?;
-        }
-        let replaces_directory = there.is_some_and(|there| self.node_of(there).kind() == NodeKind::Directory);
-        if is_directory {
-            if !replaces_directory {
-                self.count_directory(to_directory)?;
-            }
-            self.get_mut(from_directory).directory_mut()?.directories -= 1;
-            self.get_mut(number).directory_mut()?.parent = to_directory;
-        }
-        self.leave(from_directory, from, now_unix_ns);
-        self.enter(to_directory, to, number, now_unix_ns);
-        self.get_mut(number).attributes.changed_unix_ns = now_unix_ns;
-        let mut parts = vec![
-            Part::NoEntry { directory: from_directory, name: from.into() },
-            Part::Entry { directory: to_directory, name: to.into(), number },
-            self.part_of(number),
-            self.part_of(from_directory),
-            self.part_of(to_directory),
-        ];
-        let unnamed = there.and_then(|there| self.has_lost_a_name(there, now_unix_ns, &mut parts));
-        let mut touched = vec![from_directory, to_directory, number];
-        touched.extend(there);
-        let position = self.change(&parts, &touched);
-        Ok(Done { position, unnamed })
-    }
-
-    /// Whether a name may be taken from what has it, for a directory or for something else.
-    fn may_give_way(&self, there: FileNumber, to_directory: bool) -> Result<(), NamesError> {
-        let node = &self.node_of(there);
-        match (to_directory, node.directory()) {
-            (true, Ok(directory)) if !directory.entries.is_empty() => Err(NamesError::NotEmpty),
-            (true, Err(error)) => Err(error),
-            (false, Ok(_)) => Err(NamesError::IsDirectory),
-            (true, Ok(_)) | (false, Err(_)) => Ok(()),
-        }
-    }
-
-    /// Whether a directory is another one, or lies in it.
-    fn is_in(&self, directory: FileNumber, ancestor: FileNumber) -> bool {
-        let mut at = directory;
-        // What a damaged journal left may lie in a circle, apart from the root.
-        for _ in 0..self.nodes.len() {
-            if at == ancestor {
-                return true;
-            }
-            match self.parent(at) {
-                Ok(parent) if parent != at => at = parent,
-                _ => return false,
-            }
-        }
-        true
-    }
-
     /// Changes attributes.
     ///
     /// # Errors
@@ -540,59 +459,22 @@ impl Names {
         Ok(Done { position: self.change(&parts, &[number]), unnamed: None })
     }
 
-    /// Gives a file a name whose names were lost: its number, in a directory `lost+found` of the root, which is made if need be. Nothing happens when it has one.
-    ///
-    /// # Errors
-    /// As [`Names::make`].
-    pub fn adopt(&mut self, number: FileNumber, now_unix_ns: i64) -> Result<(), NamesError> {
-        if self.nodes.get(number).is_some_and(|node| node.names > 0) {
-            return Ok(());
-        }
-        let directory = match self.lookup(self.root, LOST_AND_FOUND) {
-            Ok(found) => found.found.0,
-            Err(_) => {
-                let new = NewNode {
-                    kind: NodeKind::Directory,
-                    mode: 0o755,
-                    owner: 0,
-                    group: 0,
-                    device: 0,
-                    target: Vec::new(),
-                };
-                self.make(self.root, LOST_AND_FOUND, &new, now_unix_ns)?.number
-            }
-        };
-        let name = number.0.to_string();
-        if self.directory(directory, name.as_bytes())?.entries.contains_key(name.as_bytes()) {
-            return Err(NamesError::Exists);
-        }
-        let attributes = Attributes {
-            mode: 0o600,
-            changed_unix_ns: now_unix_ns,
-            written_unix_ns: now_unix_ns,
-            accessed_unix_ns: now_unix_ns,
-            ..Attributes::default()
-        };
-        self.numbers.was_given(number);
-        let node = self.nodes.get_or_insert_with(number, || Node { attributes, names: 0, content: Content::File });
-        node.names = 1;
-        self.enter(directory, name.as_bytes(), number, now_unix_ns);
-        let entry = Part::Entry { directory, name: name.into_bytes().into(), number };
-        let parts = [self.part_of(number), entry, self.part_of(directory)];
-        self.change(&parts, &[directory, number]);
-        Ok(())
+    /// Memory in use, never less than it is.
+    pub fn bytes(&self) -> usize {
+        self.nodes.bytes() + self.heap_bytes
     }
 
-    /// Memory in use, about: never much less than it is.
-    pub fn bytes(&self) -> usize {
-        let (groups, places) = self.nodes.groups_and_places();
-        groups * (NumberMap::<Node>::GROUP_BYTES * 2 + 32) + places * size_of::<Node>() + self.entry_bytes
+    /// Names in all directories.
+    pub fn entries(&self) -> u64 {
+        self.entries
     }
 
     /// Nobody has a number open any more that has no name; nothing is known of it from now on.
     pub fn forget(&mut self, number: FileNumber) {
-        if self.nodes.get(number).is_some_and(|node| node.names == 0) {
-            self.nodes.remove(number);
+        if self.nodes.get(number).is_some_and(|node| node.names == 0)
+            && let Some(node) = self.nodes.remove(number)
+        {
+            self.heap_bytes -= node.heap_bytes();
         }
     }
 }

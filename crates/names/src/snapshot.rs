@@ -2,14 +2,10 @@
 //! after it; so it does no harm that slices are of different moments.
 
 use forebay_types::FileNumber;
-use std::ops::Bound;
 
 use crate::change::{FRAME_BYTES_MAX, Part, encode_frame};
 use crate::names::{Names, Output};
 use crate::numbers::journal_number;
-
-/// A snapshot is made when the journal has more bytes than the last one, and than this.
-const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 
 /// Parts of one frame; each is small beside a frame.
 const PARTS_PER_FRAME: usize = 8;
@@ -27,10 +23,10 @@ pub(crate) struct Walk {
 }
 
 impl Names {
-    /// Whether so much was written to the journal that a snapshot would make the next start shorter.
-    pub fn wants_snapshot(&self) -> bool {
+    /// Whether so much was written to the journal, more than `journal_bytes_min`, that a snapshot would make the next start shorter and give room back.
+    pub fn wants_snapshot(&self, journal_bytes_min: u64) -> bool {
         let has_number = journal_number(self.generation + 1, self.numbers.lanes()).is_some();
-        has_number && self.snapshot.is_none() && self.journal_bytes > self.snapshot_bytes.max(JOURNAL_BYTES_MIN)
+        has_number && self.snapshot.is_none() && self.journal_bytes > self.snapshot_bytes.max(journal_bytes_min)
     }
 
     /// Begins a snapshot, and with it a generation: what changes from now on goes to its journal. Gives the generation; `None` when there are no numbers left
@@ -95,14 +91,12 @@ impl Names {
                 walk.behind = Some(Box::default());
             }
             let behind = walk.behind.clone().unwrap_or_default();
-            let next = node.directory().ok().and_then(|directory| {
-                directory.entries.range::<[u8], _>((Bound::Excluded(&behind[..]), Bound::Unbounded)).next()
-            });
+            let next = node.directory().ok().and_then(|directory| directory.entries.behind(Some(&behind)).next());
             match next {
                 Some((name, of)) => {
-                    parts.push(Part::Entry { directory: number, name: name.clone(), number: *of });
+                    parts.push(Part::Entry { directory: number, name: name.into(), number: of });
                     walk.entries += 1;
-                    walk.behind = Some(name.clone());
+                    walk.behind = Some(name.into());
                 }
                 None => (walk.number, walk.behind) = (FileNumber(number.0 + 1), None),
             }

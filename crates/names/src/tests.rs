@@ -266,6 +266,9 @@ proptest! {
             }
             let named: Vec<FileNumber> = names.numbers().map(|(number, _)| number).collect();
             assert!(named.iter().eq(model.kinds.keys()));
+            assert_eq!(names.entries(), entries as u64);
+            let heap_bytes: usize = names.nodes.iter().map(|(_, node)| node.heap_bytes()).sum();
+            assert_eq!(names.bytes(), names.nodes.bytes() + heap_bytes);
         });
     }
 
@@ -285,6 +288,30 @@ proptest! {
                 known.push(made);
             }
         });
+    }
+}
+
+/// With what a lane knows of a file (`crates/engine/src/files`) these are the 200 bytes of `docs/files.md`, after a start, too.
+#[test]
+fn a_file_takes_little_beside_its_name() {
+    let mut names = Names::new(2);
+    let new = NewNode { kind: NodeKind::File, mode: 0o644, owner: 0, group: 0, device: 0, target: Vec::new() };
+    let directory = NewNode { kind: NodeKind::Directory, ..new.clone() };
+    let (count, mut written) = (40_000, Written::default());
+    let mut at = names.root();
+    for number in 0..count {
+        if number % 10_000 == 0 {
+            let name = format!("directory{number}");
+            at = names.make(names.root(), name.as_bytes(), &directory, 1).expect("made").number;
+        }
+        names.make(at, format!("{number:08}").as_bytes(), &new, 1).expect("made");
+    }
+    written.take(&mut names);
+    let (again, losses) = written.start(2);
+    assert_eq!((losses, again.entries()), (Vec::new(), names.entries()));
+    for names in [names, again] {
+        let bytes = names.bytes() / count - 8;
+        assert!(bytes < 90, "{bytes} bytes beside its name");
     }
 }
 

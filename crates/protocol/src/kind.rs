@@ -99,6 +99,8 @@ numbered!(
         NameList = 0x001B;
         /// Make, remove or rename something, or change its attributes.
         ChangeName = 0x001C;
+        /// Ask what happened to events.
+        Subscribe = 0x001D;
         /// Answers Hello.
         HelloReply = 0x8001;
         /// Answers Put.
@@ -131,6 +133,8 @@ numbered!(
         NodeReply = 0x801A;
         /// Answers NameList.
         ListReply = 0x801B;
+        /// Answers Subscribe.
+        SubscribeReply = 0x801D;
         /// Answers any request that could not be served as a whole; request 0 when it answers none.
         Error = 0xFFFF;
     }

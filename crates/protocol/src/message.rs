@@ -11,6 +11,7 @@ mod hand_out;
 mod list;
 mod name;
 mod put;
+mod subscribe;
 
 pub use control::{
     ChangeDrive, Done, DriveChange, ErrorReply, InjectFault, Losses, Ping, Scrub, Status, StatusReply, Trace,
@@ -19,8 +20,8 @@ pub use decide::{Decide, DecideEntry, DecideReply, Delete, Release, decide_from_
 pub use event::{EventLine, GetEvent, GetEventReply, SourceEntry, encode_get_event_reply, get_event_table};
 pub(crate) use file::FILE_INFO_BYTES;
 pub use file::{
-    FileClose, FileInfo, FileOpen, FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat, FileStatReply,
-    FileWrite, Opener,
+    Changer, FileClose, FileInfo, FileOpen, FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat,
+    FileStatReply, FileWrite, Opener,
 };
 pub use get::{Get, GetEntry, GetReply, encode_get_reply, get_reply_table};
 pub use greeting::{Hello, HelloReply};
@@ -31,6 +32,8 @@ pub use list::{RunInfo, Runs, RunsReply, StreamInfo, Streams, StreamsReply};
 pub use name::{ChangeName, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply};
 pub(crate) use put::PUT_ENTRY_BYTES;
 pub use put::{Put, PutEntry, PutReply, encode_put, put_table};
+pub(crate) use subscribe::TOLD_EVENT_BYTES;
+pub use subscribe::{Subscribe, SubscribeReply, ToldEvent};
 
 use crate::error::FrameError;
 use crate::frame::encode_frame;

@@ -238,10 +238,12 @@ fn expected(kind: Kind) -> Vec<String> {
         Kind::FileOpen => "file = 0x51525354|client = 0x7172737475767778|opening = 0x8182|bit 0 = 0x1".to_owned(),
         Kind::FileClose => "file = 0x51525354|client = 0x7172737475767778|opening = 0x8182".to_owned(),
         Kind::FileWrite => "file = 0x51525354|client = 0x7172737475767778|place = 0x91929394|opening = 0x8182\
-            |bytes in the payload = 0xc|CRC32C = 0x9b1a7b77"
+            |bytes in the payload = 0xc|CRC32C = 0x9b1a7b77|change of this client = 0x83848586|smallest change of this client that it waits for = 0x8788"
             .to_owned(),
-        Kind::FileSet => format!("file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182|bit 0 = 0x3|length = 0x100000001|written last = {:#x}", -2i64),
-        Kind::FileSeal => "file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182".to_owned(),
+        Kind::FileSet => format!("file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182|bit 0 = 0x3|length = 0x100000001|written last = {:#x}|change of this client = 0x83848586|smallest change of this client that it waits for = 0x8788", -2i64),
+        Kind::FileSeal => "file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182|bit 0 = 0x1\
+            |change of this client = 0x83848586|smallest change of this client that it waits for = 0x8788"
+            .to_owned(),
         Kind::FileRead => "file = 0x51525354|place = 0x91929394|at most so many bytes = 0x2122".to_owned(),
         Kind::FileStat => "files n = 0x2|file = 0x51525354|file = 0x6162636465666768".to_owned(),
         Kind::NameLookup => "directory = 0x6162636465666768|bytes of the name n = 0x8|name = data.raw".to_owned(),
@@ -271,6 +273,14 @@ fn expected(kind: Kind) -> Vec<String> {
         ),
         Kind::ListReply => "name outcome = 0x0|bit 0 = 0x1|names n = 0x2\
             |n times = 1364349780 1 data.raw, 7017280452245743464 2 runs"
+            .to_owned(),
+        Kind::Subscribe => "at most so many events = 0x64|so many of a million events = 0xc350|bit 0 = 0x3|bytes of the stream's name = 0x7\
+            |run = 0x1920|start = 0x17|sequence = 0xe1e2e3e4|stream = physics"
+            .to_owned(),
+        Kind::SubscribeReply => "events n = 0x2|bit 0 = 0x1|start = 0x18|sequence = 0xf1f2\
+            |events that were forgotten before they were looked at = 0x200000003|events that were wanted and are over = 0x5\
+            |ask again after so many ms = 0x32|run = 0x1920|run = 0x1921|fragments = 0x3|fragments = 0x4|event = 0x102030405060708\
+            |event = 0x11121314|bytes of the fragments = 0x2000|bytes of the fragments = 0x2328|bit 0 = 0x1|bit 0 = 0x0"
             .to_owned(),
         Kind::Error => "error code = 0x8|bit 0 = 0x1|bytes of the sentence = 0xa|what happened = Try again.".to_owned(),
         Kind::Streams | Kind::Runs | Kind::Status | Kind::Ping | Kind::Scrub | Kind::Done => return Vec::new(),

@@ -3,9 +3,9 @@
 use forebay_protocol::*;
 use forebay_types::limits::{FILE_BYTES_MAX, FRAGMENT_BYTES_MAX};
 use forebay_types::{
-    Attributes, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, FragmentId, NAME_BYTES_MAX,
-    NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, RunId, SetAttributes, SourceId, StoreUuid,
-    StreamName, Verdict, crc32c,
+    Attributes, Cursor, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, Fraction, FragmentId,
+    NAME_BYTES_MAX, NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, RunId, SetAttributes, SourceId,
+    StoreUuid, StreamName, Verdict, crc32c,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -39,6 +39,10 @@ fn directory() -> impl Strategy<Value = FileNumber> {
 
 fn by() -> impl Strategy<Value = Opener> {
     any::<(u64, u32)>().prop_map(|(client, opening)| Opener { client, opening })
+}
+
+fn changer() -> impl Strategy<Value = Changer> {
+    (by(), any::<(u64, u64)>()).prop_map(|(opener, (change, waits_from))| Changer { opener, change, waits_from })
 }
 
 /// A name, or what somebody takes for one.
@@ -150,6 +154,8 @@ fn decode_all(table: &[u8], payload: &[u8]) -> usize {
         sound::<ChangeName>,
         sound::<NodeReply>,
         sound::<ListReply>,
+        sound::<Subscribe>,
+        sound::<SubscribeReply>,
     ]
     .iter()
     .map(|decode| decode(table, payload))
@@ -260,8 +266,12 @@ proptest! {
         run in option::of(any::<u32>().prop_map(RunId))) {
         round_trip(&Delete { events: events.clone() })?;
         round_trip(&Release { stream: stream.clone(), events })?;
-        round_trip(&Accepted { stream, after, max })?;
+        round_trip(&Accepted { stream: stream.clone(), after, max })?;
         round_trip(&Lease { max_events: max, duration_ms, filter, run })?;
+        let fraction = Fraction::from_millionths(duration_ms % 1_000_001).expect("a part");
+        let cursor = after.map(|key| Cursor { start: filter, sequence: key.event.0 });
+        round_trip(&Subscribe { max, fraction, run, after: cursor, stream: None })?;
+        round_trip(&Subscribe { max, fraction, run, after: cursor, stream: Some(stream) })?;
     }
 
     #[test]
@@ -303,6 +313,13 @@ proptest! {
             key: *key, fragments: *fragments, bytes: *bytes, incomplete: *incomplete,
         });
         round_trip(&AcceptedReply { events: accepted.collect(), more, undecided_floor })?;
+        let told = items.iter().map(|(key, (fragments, _, _, bytes, incomplete))| ToldEvent {
+            key: *key, fragments: *fragments, bytes: *bytes, incomplete: *incomplete,
+        });
+        let next = Cursor { start: undecided, sequence: !undecided };
+        round_trip(&SubscribeReply {
+            events: told.collect(), next, restarted: more, dropped: undecided, gone: retry_after_ms, retry_after_ms,
+        })?;
         let runs = items.iter().map(|(key, (_, _, _, number, _))| RunInfo {
             run: key.run, events: *number, undecided, finished: *number, first_event: key.event, last_event: EventId(*number),
         });
@@ -338,20 +355,20 @@ proptest! {
     }
 
     #[test]
-    fn files(file in file(), by in by(), write: bool, length in option::of(any::<u64>()), written_unix_ns in option::of(any::<i64>()),
+    fn files(file in file(), by in by(), changer in changer(), write: bool, length in option::of(any::<u64>()), written_unix_ns in option::of(any::<i64>()),
         start: u64, bytes in 0..=FRAGMENT_BYTES_MAX as u32, files in vec(file(), 0..20)) {
         round_trip(&FileOpen { file, by, write })?;
         round_trip(&FileClose { file, by })?;
-        for by in [None, Some(by).filter(|by| by.client != 0)] {
+        for by in [None, Some(changer).filter(|by| by.opener.client != 0)] {
             round_trip(&FileSet { file, by, length, written_unix_ns })?;
-            round_trip(&FileSeal { file, by })?;
+            round_trip(&FileSeal { file, by, unless_written: write })?;
         }
         round_trip(&FileRead { file, start, bytes })?;
         round_trip(&FileStat { files })?;
     }
 
     #[test]
-    fn bytes_of_files(file in file(), by in by(), start in option::of(0..u64::MAX), payload in vec(any::<u8>(), 0..100), request: u64) {
+    fn bytes_of_files(file in file(), by in changer(), start in option::of(0..u64::MAX), payload in vec(any::<u8>(), 0..100), request: u64) {
         let (bytes, crc) = (payload.len() as u32, crc32c(&payload));
         let write = FileWrite { file, by, start, bytes, crc };
         let mut whole = Vec::new();

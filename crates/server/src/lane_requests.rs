@@ -4,7 +4,7 @@ mod files;
 
 use forebay_engine::{
     AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply,
-    RunView, StreamView, Token,
+    RunView, StreamView, Subscription, Token, ToldPage,
 };
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StreamName, Verdict};
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub trait LaneRequests: FileRequests {
     fn event(&self, key: EventKey) -> Option<EventView>;
     fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome;
     fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>);
+    fn told(&self, wanted: &Subscription, events_max: usize) -> ToldPage;
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage;
     fn streams(&self) -> Vec<StreamView>;
     fn runs(&self) -> Vec<RunView>;
@@ -68,6 +69,10 @@ impl LaneRequests for Lane {
 
     fn lease(&mut self, max_events: usize, duration: Duration, run: Option<RunId>, into: &mut Vec<LeasedEvent>) {
         Lane::lease(self, max_events, duration, run, into);
+    }
+
+    fn told(&self, wanted: &Subscription, events_max: usize) -> ToldPage {
+        Lane::told(self, wanted, events_max)
     }
 
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage {

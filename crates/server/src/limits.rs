@@ -126,6 +126,12 @@ pub const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// When a filter should ask again that got fewer events than it wanted.
 pub const LEASE_RETRY_MS: u32 = 20;
 
+/// Events that a subscriber is told of at once, those included that are over by then: each is looked up in the index.
+pub const TOLD_AT_ONCE: u32 = 1024;
+
+/// When a subscriber should ask again that was told all that there was.
+pub const TOLD_RETRY_MS: u32 = 50;
+
 /// Losses that are told in one answer.
 pub const LOSSES_AT_ONCE: u32 = 1000;
 

@@ -15,6 +15,7 @@ use forebay_types::placement::{lane_of, lane_ordinal};
 use forebay_types::{FileNumber, NodeKind, RunId};
 
 use crate::lane_requests::LaneRequests;
+use crate::status::NamesReport;
 use load::Loading;
 use recent::Recent;
 pub(crate) use serve::{NameAnswer, NameRequest};
@@ -98,6 +99,15 @@ impl Namespace {
     /// Names may take so much memory.
     pub(crate) fn may_take(&mut self, index_bytes_max: usize) {
         self.index_bytes_max = index_bytes_max;
+    }
+
+    /// How many there are, and what memory they take and may take.
+    pub(crate) fn report(&self) -> NamesReport {
+        let (names, bytes) = match &self.state {
+            State::Loaded(loaded) => (loaded.names.entries(), loaded.names.bytes() as u64),
+            State::Starting | State::Loading(_) | State::Failed(_) => (0, 0),
+        };
+        NamesReport { names, names_bytes: bytes, names_bytes_max: self.index_bytes_max as u64 }
     }
 
     /// Messages for other lanes, and for this one.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forebay_protocol::Opener;
+use forebay_protocol::{Changer, Opener};
 use forebay_types::{FileNumber, Time};
 
 use crate::limits::{OPENING_KEPT, OPENINGS_MAX};
@@ -11,7 +11,9 @@ use crate::limits::{OPENING_KEPT, OPENINGS_MAX};
 struct Opening {
     number: u32,
     write: bool,
-    /// The connection by which it was heard of last; `None`: that is gone, and since when.
+    /// The smallest change that its client still waits for.
+    waits_from: u64,
+    /// The connection by which it was heard of last; an error: that is gone, and since when.
     connection: Result<u64, Time>,
 }
 
@@ -48,6 +50,11 @@ pub(crate) struct Openings {
 }
 
 impl Openings {
+    /// Files that clients have open, each counted for each client.
+    pub(crate) fn len(&self) -> usize {
+        self.openings
+    }
+
     /// A client opens a file; whether it had it open for writing by an earlier opening, which ends.
     pub(crate) fn open(
         &mut self,
@@ -70,23 +77,32 @@ impl Openings {
             self.attach(file, by.client, connection);
             return Ok(None);
         }
-        let opening = Opening { number: by.opening, write, connection: Ok(connection) };
+        let opening = Opening { number: by.opening, write, waits_from: 0, connection: Ok(connection) };
         self.files.entry(file).or_default().insert(by.client, opening);
         self.openings += 1;
         self.by_connection.entry(connection).or_default().insert((file, by.client));
         Ok(before)
     }
 
-    /// Whether a client has a file open, for writing if that is asked, by this very opening. It was heard of by this connection.
-    pub(crate) fn is_open(&mut self, file: FileNumber, by: Opener, write: bool, connection: u64) -> bool {
-        let known = self.files.get(&file).and_then(|openers| openers.get(&by.client));
-        let Some(known) = known.filter(|known| known.number == by.opening && (known.write || !write)) else {
+    /// Whether a client has a file open for writing, by this very opening, and waits for this change. It was heard of by this connection.
+    pub(crate) fn takes_change(&mut self, file: FileNumber, by: Changer, connection: u64) -> bool {
+        let known = self.files.get_mut(&file).and_then(|openers| openers.get_mut(&by.opener.client));
+        let Some(known) = known.filter(|known| known.number == by.opener.opening && known.write) else {
             return false;
         };
+        known.waits_from = known.waits_from.max(by.waits_from);
+        let is_waited_for = by.change >= known.waits_from;
         if known.connection != Ok(connection) {
-            self.attach(file, by.client, connection);
+            self.attach(file, by.opener.client, connection);
         }
-        true
+        is_waited_for
+    }
+
+    /// A change was answered, or is being done, that must not be done again.
+    pub(crate) fn is_taken_once(&mut self, file: FileNumber, by: Changer) {
+        if let Some(known) = self.files.get_mut(&file).and_then(|openers| openers.get_mut(&by.opener.client)) {
+            known.waits_from = known.waits_from.max(by.change.saturating_add(1));
+        }
     }
 
     fn attach(&mut self, file: FileNumber, client: u64, connection: u64) {
@@ -201,17 +217,41 @@ mod tests {
         Opener { client, opening }
     }
 
+    fn change(client: u64, opening: u32) -> Changer {
+        Changer { opener: by(client, opening), change: 1, waits_from: 1 }
+    }
+
     #[test]
     fn the_newest_opening_counts() {
         let mut openings = Openings::default();
         assert_eq!(openings.open(FILE, by(1, 5), true, 10), Ok(None));
         assert_eq!(openings.open(FILE, by(1, 4), true, 10), Err(NotOpened::Stale));
-        assert!(openings.is_open(FILE, by(1, 5), true, 10) && !openings.is_open(FILE, by(1, 4), false, 10));
+        assert!(openings.takes_change(FILE, change(1, 5), 10) && !openings.takes_change(FILE, change(1, 4), 10));
         assert_eq!(openings.open(FILE, by(1, 6), false, 11), Ok(Some(Closed { file: FILE, client: 1, write: true })));
-        assert!(!openings.is_written(FILE) && !openings.is_open(FILE, by(1, 6), true, 11));
+        assert!(!openings.is_written(FILE) && !openings.takes_change(FILE, change(1, 6), 11));
         assert_eq!(openings.close(FILE, by(1, 5)), None, "an old request changes nothing");
         assert!(openings.close(FILE, by(1, 6)).is_some());
         assert_eq!((openings.openings, openings.by_connection.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_its_client_waits_for_no_more_is_not_done() {
+        let mut openings = Openings::default();
+        openings.open(FILE, by(1, 1), true, 10).expect("opened");
+        let mut takes = |change, waits_from| {
+            let by = Changer { opener: by(1, 1), change, waits_from };
+            openings.takes_change(FILE, by, 10)
+        };
+        assert!(takes(1, 1) && takes(3, 1) && takes(2, 1), "in any order");
+        assert!(takes(2, 1), "a copy of what may not have been answered");
+        assert!(takes(4, 3));
+        assert!(!takes(2, 1) && takes(3, 1) && !takes(1, 1));
+        assert!(!takes(5, 6), "a client waits for what it asks");
+        openings.is_taken_once(FILE, Changer { opener: by(1, 1), change: 7, waits_from: 7 });
+        assert!(!openings.takes_change(FILE, Changer { opener: by(1, 1), change: 7, waits_from: 7 }, 10));
+        // The changes of another opening are others.
+        openings.open(FILE, by(1, 2), true, 10).expect("opened");
+        assert!(openings.takes_change(FILE, change(1, 2), 10));
     }
 
     #[test]
@@ -222,7 +262,7 @@ mod tests {
             openings.open(FILE, by(client, 1), true, 10).expect("opened");
         }
         openings.connection_is_gone(10, at(100));
-        assert!(openings.is_open(FILE, by(1, 1), true, 12));
+        assert!(openings.takes_change(FILE, change(1, 1), 12));
         assert_eq!(openings.next_expired(at(100)), None);
         let closed = openings.next_expired(at(100) + OPENING_KEPT);
         assert_eq!(closed, Some(Closed { file: FILE, client: 2, write: true }));

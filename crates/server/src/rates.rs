@@ -17,9 +17,9 @@ const FREE_PERCENT_SCARCE: u64 = 20;
 /// What comes and goes, over the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
-    /// Payload that became durable, in bytes a second.
+    /// Payload that became durable, of fragments and files, in bytes a second.
     pub(crate) stored_bytes_per_s: u64,
-    /// Payload of events that were rejected, deleted or shipped, in bytes a second.
+    /// Payload of events that were rejected, deleted or shipped, and of files that was removed or replaced, in bytes a second.
     pub(crate) freed_bytes_per_s: u64,
     /// Bytes written to drives, parity included, a second.
     pub(crate) media_bytes_per_s: u64,
@@ -46,7 +46,7 @@ impl Rates {
 struct Sample {
     at: Time,
     stored_bytes: u64,
-    fragment_bytes: u64,
+    payload_bytes: u64,
     media_bytes: u64,
     fragments_read: u64,
     segments_free: u64,
@@ -87,7 +87,7 @@ impl RateMeter {
         let stored = last.stored_bytes - first.stored_bytes;
         let rates = Rates {
             stored_bytes_per_s: rate(first.stored_bytes, last.stored_bytes),
-            freed_bytes_per_s: rate(last.fragment_bytes, first.fragment_bytes + stored),
+            freed_bytes_per_s: rate(last.payload_bytes, first.payload_bytes + stored),
             media_bytes_per_s: rate(first.media_bytes, last.media_bytes),
             fragments_read_per_s: rate(first.fragments_read, last.fragments_read),
             rebuilt_bytes_per_s: rate(first.rebuilt_bytes, last.rebuilt_bytes),
@@ -106,14 +106,14 @@ fn time_left_s(first: &Sample, last: &Sample, seconds: f64, status: &LaneStatus)
     if capacity == 0 {
         return None;
     }
-    let gained = last.fragment_bytes.saturating_sub(first.fragment_bytes);
+    let gained = last.payload_bytes.saturating_sub(first.payload_bytes);
     let taken = first.segments_free.saturating_sub(last.segments_free);
     let segment_bytes = free.checked_div(status.segments_free).unwrap_or(0);
     let is_scarce = free * 100 <= capacity * FREE_PERCENT_SCARCE;
     let (room, filled) = match is_scarce {
         true if taken >= SEGMENTS_MIN => (free, gained.max(taken * segment_bytes)),
         true => (free, gained),
-        false => (free.max(capacity.saturating_sub(status.fragment_bytes)), gained),
+        false => (free.max(capacity.saturating_sub(status.payload_bytes())), gained),
     };
     (filled > 0).then(|| room as f64 * seconds / filled as f64)
 }
@@ -122,8 +122,8 @@ impl Sample {
     fn of(at: Time, status: &LaneStatus) -> Sample {
         Sample {
             at,
-            stored_bytes: status.counters.fragment_bytes_stored,
-            fragment_bytes: status.fragment_bytes,
+            stored_bytes: status.counters.payload_bytes_stored(),
+            payload_bytes: status.payload_bytes(),
             media_bytes: status.counters.media_bytes_written,
             fragments_read: status.counters.fragments_read,
             segments_free: status.segments_free,
@@ -152,6 +152,9 @@ pub(crate) mod tests {
             events_finished: 0,
             fragments: 0,
             fragment_bytes: here,
+            files: 0,
+            files_unsealed: 0,
+            file_bytes: 0,
             index_bytes: 0,
             cache_bytes: 0,
             memory_bytes: 0,

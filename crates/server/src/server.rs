@@ -358,8 +358,7 @@ fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> S
         lane: seed.lane(),
         fragment_bytes_max: info.fragment_bytes_max,
         read_only: info.read_only,
-        // Files need a format version of their own (docs/files.md), which no store has yet.
-        has_files: false,
+        has_files: info.has_files,
         staging_bytes: config.staging_bytes,
         out_buffer_bytes: config.out_buffer_bytes,
         credit_bytes: config.credit_bytes,

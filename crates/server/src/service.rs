@@ -45,7 +45,7 @@ use crate::rates::RateMeter;
 use crate::request::{Body, Request};
 use crate::schedule::{CLASSES, Schedule, class_place};
 use crate::staging::Staging;
-use crate::status::{LaneReport, StreamReport};
+use crate::status::{LaneReport, StreamReport, ToldCounts};
 
 /// What a service must know.
 #[derive(Clone, Debug)]
@@ -133,6 +133,7 @@ struct Core {
     rates: RateMeter,
     /// Events that were lent to filters, and releases of each stream that the lane took.
     events_leased: u64,
+    told: ToldCounts,
     events_released: BTreeMap<StreamName, u64>,
     undecided: lists::UndecidedCounts,
     spare_entries: Vec<Vec<PutEntry>>,
@@ -188,6 +189,7 @@ impl Service {
             lane_serves: false,
             rates: RateMeter::default(),
             events_leased: 0,
+            told: ToldCounts::default(),
             events_released: BTreeMap::new(),
             undecided: lists::UndecidedCounts::default(),
             spare_entries: Vec::new(),
@@ -496,6 +498,7 @@ impl Core {
             status,
             streams: streams.collect(),
             events_leased: self.events_leased,
+            told: self.told,
             time_left_s,
             rebuild_left_s,
             rates,
@@ -503,6 +506,8 @@ impl Core {
             put_wait_ms: self.asked.busy_ms,
             put_replies_busy: self.put_replies_busy,
             connections: self.connections.into(),
+            files_open: self.openings.len(),
+            names: self.names.as_ref().map(Namespace::report).unwrap_or_default(),
             staging_bytes: self.staging.used(),
             staging_bytes_max: self.staging.max(),
             reply_bytes: self.out_bytes,

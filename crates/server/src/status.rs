@@ -32,6 +32,25 @@ pub(crate) struct StreamReport {
     pub(crate) events_released: u64,
 }
 
+/// What subscribers of a lane were told since the start, each counted for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ToldCounts {
+    /// Events that they were told of.
+    pub(crate) events: u64,
+    /// Events that they wanted and that were over.
+    pub(crate) gone: u64,
+    /// Events that were forgotten before they looked, wanted or not.
+    pub(crate) dropped: u64,
+}
+
+/// The names of the store, as far as a lane has them.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct NamesReport {
+    pub(crate) names: u64,
+    pub(crate) names_bytes: u64,
+    pub(crate) names_bytes_max: u64,
+}
+
 impl From<[usize; 4]> for ClassCounts {
     fn from([readout, filter, mover, monitor]: [usize; 4]) -> Self {
         ClassCounts { readout, filter, mover, monitor }
@@ -57,7 +76,13 @@ pub(crate) struct LaneReport {
     pub(crate) connections: ClassCounts,
     /// Events that were lent to filters since the start.
     pub(crate) events_leased: u64,
+    pub(crate) told: ToldCounts,
     pub(crate) streams: Vec<StreamReport>,
+    /// Files that clients have open, each counted for each client.
+    pub(crate) files_open: usize,
+    /// Names of files and of all else that has one, their memory, and what that may become: all in lane 0.
+    #[serde(flatten)]
+    pub(crate) names: NamesReport,
     /// Memory of what arrived and is not taken, and what it may become.
     pub(crate) staging_bytes: usize,
     pub(crate) staging_bytes_max: usize,
@@ -158,7 +183,7 @@ impl Snapshot {
 
     /// Bytes that were written to a drive for each byte of payload that became durable, both since the start.
     pub(crate) fn written_per_payload_byte(&self, drive: u16) -> Option<f64> {
-        let payload: u64 = self.lanes.iter().flatten().map(|lane| lane.status.counters.fragment_bytes_stored).sum();
+        let payload: u64 = self.lanes.iter().flatten().map(|lane| lane.status.counters.payload_bytes_stored()).sum();
         let written = self.counts.get(&drive)?.bytes_written;
         (payload > 0).then(|| written as f64 / payload as f64)
     }
@@ -312,7 +337,10 @@ pub(crate) mod tests {
             put_replies_busy: 0,
             connections: ClassCounts::default(),
             events_leased: 0,
+            told: ToldCounts::default(),
             streams: Vec::new(),
+            files_open: 0,
+            names: NamesReport::default(),
             staging_bytes: 0,
             staging_bytes_max: 0,
             reply_bytes: 0,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, DriveInfo, LaneEvent, OpenPlan, members_needed};
-use forebay_format::Geometry;
+use forebay_format::{Geometry, Superblock};
 use forebay_media::{DriveFile, DriveIdentity, FaultSwitch, Media, MediaConfig};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
 use serde::Serialize;
@@ -272,6 +272,11 @@ impl ControlThread {
             Some(control) => return Err(control.no_quorum().unwrap_or("the drives do not answer").to_owned()),
         };
         Ok((self, drives))
+    }
+
+    /// The superblock that is durable, of a store that is open for writing.
+    pub(crate) fn superblock(&self) -> Option<&Superblock> {
+        self.control.as_ref().map(Control::superblock)
     }
 
     pub(crate) fn spawn(self, events: Receiver<(u16, LaneEvent)>) -> ControlHandle {

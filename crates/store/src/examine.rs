@@ -14,8 +14,9 @@ use forebay_media::{Access, DriveFile, OpenDriveError, OpenMediaError, PatientMe
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
-use crate::open::{LaneSeed, OpenStoreError, lane_config};
+use crate::open::{Drives, LaneSeed, OpenStoreError, lane_config};
 use crate::paths::check_paths;
+use crate::profile::Profile;
 use crate::superblocks::{NoSuperblock, OPEN_PATIENCE_MIN, is_newer, newest_of, open_within, words_of};
 pub use lane::{LaneLook, ReadWanted};
 
@@ -109,25 +110,33 @@ impl ExaminedStore {
     /// # Errors
     /// When the drives cannot be reached as configured.
     pub fn look(&self, lane: u16, waiting: &mut dyn FnMut()) -> Result<LaneLook, OpenMediaError> {
-        let superblock = &self.superblock;
         let file = |uuid| self.candidates.iter().find(|c| c.found.superblock.drive == uuid).map(|c| c.file.clone());
-        let files: Vec<(DriveNumber, Option<Arc<DriveFile>>)> =
-            self.plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
-        let mut drives = self.plan.drives.clone();
-        drives.iter_mut().for_each(|info| info.present &= !self.absent.contains(&info.number));
+        let drives: Drives = self.plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
         let profile = self.config.profile(self.candidates.iter().map(|candidate| candidate.file.kind()));
-        let config = lane_config(lane, &self.plan, drives, &self.config, profile, superblock.epoch, superblock.nonce);
-        let silent = SilentDrives::default();
-        let media =
-            PatientMedia::new(open_media(&files, &self.config.media)?, self.config.drive_timeout(), silent.clone());
-        // Nobody listens: there is no control part, since nothing may change.
-        let (events, _) = channel();
-        let (started, mailbox) = (Instant::now(), Arc::default());
-        // It is this media that gives a drive up: whatever the lane asks of it then fails at once.
-        let config = LaneConfig { drive_timeout: Duration::MAX, ..config };
-        let seed = LaneSeed { config, media: Box::new(media), started, events, mailbox };
-        Ok(LaneLook::begin(seed, silent, waiting))
+        let mut plan = self.plan.clone();
+        plan.drives.iter_mut().for_each(|info| info.present &= !self.absent.contains(&info.number));
+        look_at_lane((&plan, &drives, profile), &self.config, lane, waiting)
     }
+}
+
+/// Looks at a lane of a store that was found, as a start for reading alone has it, whatever `config` says of that: nothing is written.
+pub(crate) fn look_at_lane(
+    (plan, drives, profile): (&OpenPlan, &Drives, Profile),
+    config: &StoreConfig,
+    lane: u16,
+    waiting: &mut dyn FnMut(),
+) -> Result<LaneLook, OpenMediaError> {
+    let silent = SilentDrives::default();
+    let media = PatientMedia::new(open_media(drives, &config.media)?, config.drive_timeout(), silent.clone());
+    let (epoch, nonce) = (plan.superblock.epoch, plan.superblock.nonce);
+    let config = lane_config(lane, plan, plan.drives.clone(), config, profile, epoch, nonce);
+    // Nobody listens: there is no control part, since nothing may change.
+    let (events, _) = channel();
+    let (started, mailbox) = (Instant::now(), Arc::default());
+    // It is this media that gives a drive up: whatever the lane asks of it then fails at once.
+    let config = LaneConfig { drive_timeout: Duration::MAX, read_only: true, ..config };
+    let seed = LaneSeed { config, media: Box::new(media), started, events, mailbox };
+    Ok(LaneLook::begin(seed, silent, waiting))
 }
 
 impl Examination {

@@ -1,5 +1,5 @@
-//! A store on real drives: making one ([`init`]), opening it ([`open`]), driving its lanes ([`LaneRunner`]), and looking at one that is
-//! stopped ([`examine`]).
+//! A store on real drives: making one ([`init`]), opening it ([`open`]), driving its lanes ([`LaneRunner`]), and, of one that is
+//! stopped, looking at it ([`examine`]) and giving it the newest format version ([`upgrade`]).
 //!
 //! What decides is in `forebay-engine`; this crate gives it drives, time and random numbers, and carries messages between the lanes and
 //! the control part. It does not listen on any network.
@@ -14,6 +14,7 @@ mod paths;
 mod profile;
 mod runner;
 mod superblocks;
+mod upgrade;
 
 pub use forebay_media::{DriveCounts, DriveMeters};
 
@@ -27,3 +28,4 @@ pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};
 pub use profile::Profile;
 pub use runner::LaneRunner;
+pub use upgrade::{UpgradeError, UpgradeReport, upgrade};

@@ -6,10 +6,12 @@
 mod checksum;
 mod id;
 pub mod limits;
+pub mod memory;
 mod node;
 mod number_map;
 mod outcome;
 pub mod placement;
+mod sampling;
 mod time;
 
 pub use checksum::{Adler32, Crc32c, crc32c, crc32c_of_both};
@@ -21,4 +23,5 @@ pub use number_map::NumberMap;
 pub use outcome::{
     DecideOutcome, FileOutcome, NameOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict,
 };
+pub use sampling::{Cursor, Fraction, ParseFractionError};
 pub use time::{Time, WallTime};

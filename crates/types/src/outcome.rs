@@ -61,6 +61,8 @@ coded!(
         IndexFull = 7, "index full: the configured index memory is used up; keep the fragment and try again";
         /// The store is open for reading alone.
         ReadOnly = 8, "read-only: the store was started read-only";
+        /// The run is kept for files, in stores that have some.
+        KeptRun = 9, "kept run: run 4294967295 is kept for files; nothing was stored, give the fragment another run";
     }
 );
 
@@ -91,6 +93,8 @@ coded!(
         NotOpen = 10, "not open: this writer has not opened the file, or was taken for dead";
         /// All versions of the file are used up.
         TooManyChanges = 11, "too many changes: a file changes about 4.29 billion times at most; copy it";
+        /// The store is of a version without files.
+        NoFiles = 12, "no files: the store was made by a version without files; `forebay upgrade` gives it files";
     }
 );
 
@@ -268,6 +272,8 @@ mod tests {
             assert_eq!(PutOutcome::from_code(code as u8), Some(*outcome));
         }
         assert_eq!(PutOutcome::from_code(200), None);
+        assert_eq!((PutOutcome::KeptRun.code(), FileOutcome::NoFiles.code()), (9, 12));
+        assert!(PutOutcome::KeptRun.to_string().contains(&crate::RunId::FILES.to_string()), "it names the run");
         assert_eq!(ReadOutcome::Lost.code(), 4);
         assert_eq!(DecideOutcome::ReadOnly.code(), 6);
         assert_eq!(DecideOutcome::TooManyStreams.code(), 7);

@@ -6,7 +6,7 @@ use forebay_client::{Answer, SessionEvent};
 use forebay_protocol::{FileInfo, ListReply, Node, NodeReply};
 use forebay_types::{Adler32, FileNumber, FileOutcome, NameOutcome, ReadOutcome, Time, crc32c};
 
-use super::{Asked, CLIENTS_MAX, FileClient, SHARED, Sealed, owner_of};
+use super::{Asked, CLIENTS_MAX, FileClient, Known, SHARED, Sealed, owner_of};
 
 impl FileClient {
     pub(super) fn take_answers(&mut self, _: Time) {
@@ -36,9 +36,9 @@ impl FileClient {
                 self.is_naming = false;
                 self.is_doubtful(self.after(&asked));
             }
-            Asked::Write(file, range, _) => {
+            Asked::Write(file, change, ..) => {
                 let known = self.files.get_mut(&file).expect("it is known");
-                known.writes.retain(|other| *other != range);
+                known.is_answered(change);
                 known.is_open = false;
             }
             Asked::Open(file, _)
@@ -232,15 +232,18 @@ impl FileClient {
                 known.content.is_sealed();
             }
             FileOutcome::Conflict => panic!("writers of file {file} write nothing of each other"),
-            FileOutcome::ChecksumMismatch | FileOutcome::TooLarge | FileOutcome::TooManyChanges => {
+            FileOutcome::ChecksumMismatch
+            | FileOutcome::TooLarge
+            | FileOutcome::TooManyChanges
+            | FileOutcome::NoFiles => {
                 panic!("{asked:?} came to {outcome}")
             }
             _ => {}
         }
         let done = outcome == FileOutcome::Done;
         match asked {
-            Asked::Write(_, range, value) => {
-                known.writes.retain(|other| *other != range);
+            Asked::Write(_, change, range, value) => {
+                known.is_answered(change);
                 if done {
                     assert!(known.content.sealed() != Sealed::Yes, "a sealed file was written to");
                     known.content.write_done(range, value);
@@ -269,6 +272,18 @@ impl FileClient {
             }
             Asked::Close(_) => known.waits = false,
             asked => panic!("{asked:?} is answered otherwise"),
+        }
+    }
+}
+
+impl Known {
+    /// A write is waited for no more. What it wrote may be written again when none before it is, either.
+    fn is_answered(&mut self, change: u64) {
+        self.writes.get_mut(&change).expect("it was asked").is_answered = true;
+        while let Some(first) = self.writes.first_entry()
+            && first.get().is_answered
+        {
+            first.remove();
         }
     }
 }

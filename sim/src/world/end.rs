@@ -24,6 +24,9 @@ const STATUS_EVERY: Duration = Duration::from_millis(1);
 const SPACE_AFTER: Duration = Duration::from_secs(60);
 const ENLARGED_MAX: u8 = 3;
 
+/// So many segments of a lane the journal and the snapshot of names, and the file that all share, may keep at the end.
+const FILES_SEGMENTS_MAX: u64 = 3;
+
 impl World {
     /// After the last fault the store returns to full protection by itself, given as many drives as a segment has shards. So that there is
     /// something to protect, nothing is decided or released until then.
@@ -137,9 +140,13 @@ impl World {
         let is_back = |process: &Process| {
             let status = process.status();
             let is_free = |lane: &LaneStatus| keeps_files || lane.slots_free == lane.slots_total;
+            // Of a small lane they are much.
+            let is_calm = |(lane, step): (&LaneStatus, &Pressure)| {
+                *step == Pressure::None || keeps_files && lane.segments <= FILES_SEGMENTS_MAX
+            };
             !status.is_empty()
                 && status.iter().all(|lane| is_free(lane) && lane.state == "serving")
-                && process.pressure().iter().all(|step| *step == Pressure::None)
+                && status.iter().zip(&process.pressure()).all(is_calm)
         };
         for attempt in 0..3 {
             let until = self.now + Duration::from_secs(20);

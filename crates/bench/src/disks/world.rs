@@ -116,7 +116,9 @@ impl World {
             background_read_bytes: profile.background_read_bytes(),
             read_through_bytes: profile.read_through_bytes(),
             scrub_period: Duration::ZERO,
+            told_events: 0,
             read_only: false,
+            has_files: true,
         };
         change(&mut config);
         let asked = |lane| Asked {

@@ -10,7 +10,7 @@ use super::export::Export;
 use super::report::{
     Checkpoint, CheckpointDamage, Contents, LISTED_MAX, Lane, Readable, Run, Stream, UnavailableBy, Unknown,
 };
-use super::segments;
+use super::{files, segments};
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
 
@@ -29,7 +29,7 @@ pub struct Context<'a> {
 }
 
 /// Flushes whose fragments must be read to know whether they can be.
-type Doubtful = BTreeSet<(SegmentHandle, Option<u32>)>;
+pub type Doubtful = BTreeSet<(SegmentHandle, Option<u32>)>;
 
 /// Looks at one lane. It ends early when a drive turns out not to answer: what is told then does not count.
 pub fn look(look: &mut LaneLook, number: u16, context: &Context<'_>) -> Lane {
@@ -47,11 +47,13 @@ pub fn look(look: &mut LaneLook, number: u16, context: &Context<'_>) -> Lane {
     let found = look.lane().findings().segments.clone();
     let stored = look.lane().stored_segments();
     report.contents = contents(look);
+    files::count(look, &mut report.contents);
     tell_unknown(&mut report, &found, context.absent);
     let doubtful = check_segments(look, &mut report, &found, &stored, context);
     report.start = segments::start(&report.segments, &found, context.out);
     let by_handle: BTreeMap<SegmentHandle, &StoredSegment> = stored.iter().map(|s| (s.handle, s)).collect();
     read_doubtful(look, &mut report.readable, &doubtful, &by_handle, context);
+    files::read_doubtful(look, &mut report.readable, &doubtful, context.output);
     report.readable.fragments = report.contents.fragments;
     let missing = report.readable.fragments_lost + report.readable.fragments_unavailable;
     report.readable.fragments_readable = report.contents.fragments.saturating_sub(missing);
@@ -121,6 +123,8 @@ fn contents(look: &mut LaneLook) -> Contents {
         events_finished: status.events_finished,
         fragments: status.fragments,
         fragment_bytes: status.fragment_bytes,
+        files: 0,
+        file_bytes: 0,
         runs: lane.runs().into_iter().map(run).collect(),
         streams: lane
             .streams()
@@ -322,6 +326,8 @@ impl Readable {
         self.bytes_unavailable += other.bytes_unavailable;
         self.fragments_lost += other.fragments_lost;
         self.bytes_lost += other.bytes_lost;
+        self.files_unavailable += other.files_unavailable;
+        self.files_lost += other.files_lost;
         self.unknown.extend_from_slice(&other.unknown);
         self.possibly_acknowledged.extend_from_slice(&other.possibly_acknowledged);
         for by in &other.unavailable_by {

@@ -206,6 +206,9 @@ pub struct Contents {
     pub events_finished: u64,
     pub fragments: u64,
     pub fragment_bytes: u64,
+    /// Those included that keep the names of all others.
+    pub files: u64,
+    pub file_bytes: u64,
     pub runs: Vec<Run>,
     pub streams: Vec<Stream>,
 }
@@ -238,6 +241,10 @@ pub struct Readable {
     pub bytes_unavailable: u64,
     pub fragments_lost: u64,
     pub bytes_lost: u64,
+    /// Files of which a part is out of reach as long as drives are missing.
+    pub files_unavailable: u64,
+    /// Files of which a part is lost.
+    pub files_lost: u64,
     pub unavailable: Vec<String>,
     pub unavailable_by: Vec<UnavailableBy>,
     pub lost: Vec<String>,

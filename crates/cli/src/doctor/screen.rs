@@ -264,6 +264,11 @@ fn stored(report: &Report, rows: &mut Rows) {
             human_bytes(sum(|lane| lane.contents.fragment_bytes))
         ),
     );
+    let files = sum(|lane| lane.contents.files);
+    if files > 0 {
+        let bytes = human_bytes(sum(|lane| lane.contents.file_bytes));
+        rows.row("", &format!("{}, {bytes}, with those that keep the names", counted(files, "file")));
+    }
     let mut runs: std::collections::BTreeMap<u32, (u64, u64, u64)> = Default::default();
     let mut streams: std::collections::BTreeMap<&str, u64> = Default::default();
     for lane in &report.lanes {
@@ -306,12 +311,19 @@ fn readable(readable: &Readable, quick: bool, rows: &mut Rows) {
             &format!("out of reach: {} fragments, {}; {which}", human_count(by.fragments), human_bytes(by.bytes)),
         );
     }
-    rows.some_of(&readable.unavailable, readable.fragments_unavailable, |id| format!("out of reach: {id}"));
+    if readable.files_unavailable > 0 {
+        rows.row("", &format!("out of reach: a part of {}", counted(readable.files_unavailable, "file")));
+    }
+    let unavailable = readable.fragments_unavailable + readable.files_unavailable;
+    rows.some_of(&readable.unavailable, unavailable, |id| format!("out of reach: {id}"));
     if readable.fragments_lost > 0 {
         let (fragments, bytes) = (human_count(readable.fragments_lost), human_bytes(readable.bytes_lost));
         rows.row("", &format!("LOST: {fragments} fragments, {bytes}"));
-        rows.some_of(&readable.lost, readable.fragments_lost, |id| format!("lost: {id}"));
     }
+    if readable.files_lost > 0 {
+        rows.row("", &format!("LOST: a part of {}", counted(readable.files_lost, "file")));
+    }
+    rows.some_of(&readable.lost, readable.fragments_lost + readable.files_lost, |id| format!("lost: {id}"));
     rows.some(&readable.unknown, |unknown| {
         let state = if unknown.state == "lost" { "LOST OR UNKNOWN" } else { "out of reach, unknown" };
         format!("{state}: {}", unknown_words(unknown))

@@ -214,6 +214,20 @@ pub struct Totals {
     pub fragments: u64,
     /// Their bytes.
     pub fragment_bytes: u64,
+    /// Files, those included that keep the names of all others.
+    pub files: u64,
+    /// Of these, not sealed.
+    pub files_unsealed: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+    /// Files that clients have open.
+    pub files_open: u64,
+    /// Names of files, directories and links.
+    pub names: u64,
+    /// Memory of the names.
+    pub names_bytes: u64,
+    /// What that may become.
+    pub names_bytes_max: u64,
     /// Memory of the index.
     pub index_bytes: u64,
     /// What that may become.
@@ -323,6 +337,12 @@ pub struct Counters {
     pub fragments_stored_degraded: u64,
     /// Fragments stored with fewer parities than the store was made with, as an operator allowed.
     pub fragments_stored_less_parity: u64,
+    /// Bytes of files made durable.
+    pub file_bytes_stored: u64,
+    /// Bytes of files read.
+    pub file_bytes_read: u64,
+    /// Of these, from memory.
+    pub file_bytes_read_cached: u64,
     /// Puts for an event that was already decided.
     pub puts_late: u64,
     /// Puts refused because the id holds other content.
@@ -353,6 +373,13 @@ pub struct Counters {
     pub units_damaged: u64,
     /// Bytes written to drives.
     pub media_bytes_written: u64,
+}
+
+impl Counters {
+    /// Bytes of fragments and of files made durable.
+    pub fn payload_bytes_stored(&self) -> u64 {
+        self.fragment_bytes_stored + self.file_bytes_stored
+    }
 }
 
 /// Connections by class.

@@ -26,7 +26,7 @@ impl Rates {
         let seconds = time.as_secs_f64().max(0.001);
         let rate = |old: u64, new: u64| new.saturating_sub(old) as f64 / seconds;
         Rates {
-            stored_bytes: rate(old.fragment_bytes_stored, new.fragment_bytes_stored),
+            stored_bytes: rate(old.payload_bytes_stored(), new.payload_bytes_stored()),
             stored_fragments: rate(old.fragments_stored, new.fragments_stored),
             read_fragments: rate(old.fragments_read, new.fragments_read),
             decided_events: rate(old.events_accepted + old.events_rejected, new.events_accepted + new.events_rejected),
@@ -196,12 +196,26 @@ fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
         row("oldest", format!("undecided {undecided}, accepted and not shipped {accepted}"));
     }
     row("fragments", format!("{} of {}", human_count(totals.fragments), human_bytes(totals.fragment_bytes)));
+    if totals.files > 0 {
+        row(
+            "files",
+            format!(
+                "{} of {}, {} not sealed, with those that keep the names; {} open; {} names",
+                human_count(totals.files),
+                human_bytes(totals.file_bytes),
+                human_count(totals.files_unsealed),
+                human_count(totals.files_open),
+                human_count(totals.names)
+            ),
+        );
+    }
     let of = |used: u64, most: u64| format!("{} of {}", human_bytes(used), human_bytes(most));
     row(
         "memory",
         format!(
-            "index {}, cache {}, staging {}",
+            "index {}, names {}, cache {}, staging {}",
             of(totals.index_bytes, totals.index_bytes_max),
+            of(totals.names_bytes, totals.names_bytes_max),
             of(totals.cache_bytes, totals.cache_bytes_max),
             of(totals.staging_bytes, totals.staging_bytes_max)
         ),
@@ -250,6 +264,17 @@ fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
             human_count(counters.puts_conflict)
         ),
     );
+    if counters.file_bytes_stored + counters.file_bytes_read > 0 {
+        row(
+            "",
+            format!(
+                "files: stored {}, read {} ({} from memory)",
+                human_bytes(counters.file_bytes_stored),
+                human_bytes(counters.file_bytes_read),
+                human_bytes(counters.file_bytes_read_cached)
+            ),
+        );
+    }
     if !report.started_clean {
         row("", "the stop before this start was not clean".to_owned());
     }
@@ -321,9 +346,10 @@ mod tests {
                   "scrub":{"period_s":86400,"round_segments":40,"round_segments_checked":30,"round_ended_s":3600.0}}],
         "totals":{"events_undecided":12,"oldest_undecided_s":75.0,"rebuild":{"shards_missing":7,"bytes_left":1073741824},"rebuild_left_s":90.0,"fragments_known_lost":3,
                   "scrub":{"round_segments":40,"round_segments_checked":30,"flushes_mended":2},"flushes_possibly_lost":1,"free_bytes":1073741824,"capacity_bytes":2147483648,"segments_free":8,"segments_reserved":2,
-                  "time_left_s":7200.0,"failures_left":0,"fragment_bytes":1048576,"index_bytes":1024,"index_bytes_max":2048,
+                  "time_left_s":7200.0,"failures_left":0,"fragment_bytes":1048576,"files":1234,"files_unsealed":5,"file_bytes":5242880,"files_open":6,"names":1240,
+                  "names_bytes":2048,"names_bytes_max":4096,"index_bytes":1024,"index_bytes_max":2048,
                   "rates":{"stored_bytes_per_s":3145728,"freed_bytes_per_s":1048576,"rebuilt_bytes_per_s":2097152,"scrubbed_bytes_per_s":4096},
-                  "counters":{"fragments_stored":1000,"fragment_bytes_stored":2097152}},
+                  "counters":{"fragments_stored":1000,"fragment_bytes_stored":2097152,"file_bytes_stored":4194304,"file_bytes_read":8388608}},
         "connections":{"readout":4,"filter":2,"mover":1,"monitor":1}}"#;
 
     #[test]
@@ -349,11 +375,13 @@ mod tests {
             "full in 2 h 0 min",
             "8 are free, 2 are kept",
             "in 3.00 MiB/s, out 1.00 MiB/s",
-            "index 1.00 KiB of 2.00 KiB",
+            "files       1,234 of 5.00 MiB, 5 not sealed, with those that keep the names; 6 open; 1,240 names",
+            "index 1.00 KiB of 2.00 KiB, names 2.00 KiB of 4.00 KiB",
             "12 undecided",
             "up 2 h 2 min, start 3",
             "not clean",
             "4 readout",
+            "files: stored 4.00 MiB, read 8.00 MiB (0 B from memory)",
             "rates",
         ];
         for words in wanted {

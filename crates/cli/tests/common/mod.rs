@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod load;
+pub mod mounted;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -316,6 +317,15 @@ impl Server {
     /// SIGKILL, without waiting for its end.
     pub fn send_kill(&mut self) {
         self.child.kill().expect("killed");
+    }
+
+    /// SIGKILL, and another one on these drives that listens at the same address.
+    pub fn replace_killed(&mut self, options: &[&str], paths: &[PathBuf]) {
+        self.send_kill();
+        self.end();
+        let address = self.address.clone();
+        let started = Server::start_at(&address, options, paths);
+        *self = started.unwrap_or_else(|ran| panic!("it did not start: {ran:?}"));
     }
 
     /// SIGKILL; gives what it had logged.

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_client::{Client, Decision, EventState};
+use forebay_format::FORMAT_VERSION_WITH_FILES;
 use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, SourceId, StreamName, Verdict, crc32c};
 use serde::{Deserialize, Serialize};
 
 use crate::common::{Server, noise};
+use crate::files::StoredFiles;
 
 /// More than all events of an image.
 const EVENTS_MAX: u32 = 1000;
@@ -27,6 +29,9 @@ pub struct Content {
     /// What the doctor says of it.
     pub verdict: String,
     pub events: Vec<Event>,
+    /// Since version 2.
+    #[serde(default, skip_serializing_if = "StoredFiles::is_empty")]
+    pub files: StoredFiles,
 }
 
 /// An event and what became of it.
@@ -91,7 +96,13 @@ impl Content {
             clean: false,
             verdict: String::new(),
             events: Vec::new(),
+            files: StoredFiles::default(),
         }
+    }
+
+    /// Whether its format has files.
+    pub fn has_files(&self) -> bool {
+        self.format_version >= FORMAT_VERSION_WITH_FILES
     }
 
     /// Fragments that can be read.
@@ -185,6 +196,9 @@ impl Content {
             }
         }
         self.verify_streams(&mut client);
+        if self.has_files() {
+            self.files.verify(server);
+        }
     }
 
     /// Each stream has what it was given and did not release.
@@ -255,6 +269,9 @@ impl Content {
             self.put(&mut client, EventKey::new(1, event), 2, &[700, 5000]);
         }
         acknowledged(&mut client);
+        if self.has_files() {
+            self.files.go_on(server, round);
+        }
         self.reject(&mut client, EventKey::new(1, first));
         self.accept(&mut client, EventKey::new(1, first + 1), &["physics", "new"]);
         let waiting = self.events.iter().find(|event| event.streams.contains("physics") && event.event < first);

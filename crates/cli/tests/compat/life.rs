@@ -105,9 +105,11 @@ fn wait_until_whole(server: &Server) {
 fn killed(image: &mut Image) {
     let server = image.serve();
     first_events(image, &server, 1);
+    image.content.files.write(&server, "/before");
     server.kill();
     let server = image.serve();
     first_events(image, &server, 2);
+    image.content.files.write(&server, "/between");
     drive(&server, &["fail", "2"]);
     wait_until_whole(&server);
     later_events(image, &server, 7);
@@ -122,6 +124,7 @@ fn stopped(image: &mut Image) {
     drive(&server, &["fail", "1"]);
     // While it is away, at a smaller width.
     later_events(image, &server, 4);
+    image.content.files.write(&server, "/narrow");
     let new = image.place("drive3");
     drive(&server, &["replace", "1", path(&new)]);
     wait_until_whole(&server);
@@ -130,7 +133,9 @@ fn stopped(image: &mut Image) {
     image.paths.push(new);
     server.kill();
     let server = image.serve();
-    first_events(image, &server, 0xFFFF_FFFF);
+    // The last run there is: the one behind it is kept for files.
+    first_events(image, &server, 0xFFFF_FFFE);
+    image.content.files.write(&server, "/last");
     server.terminate().expect(0).says("marked clean");
     image.content.clean = true;
 }
@@ -139,6 +144,7 @@ fn stopped(image: &mut Image) {
 fn emptied(image: &mut Image) {
     let server = image.serve();
     first_events(image, &server, 5);
+    image.content.files.write(&server, "/moved");
     fill_and_delete(image, &server);
     let joined = || server.status()["lanes"][0]["compaction"]["events_joined"].as_u64();
     while joined().expect("a count") < 3 {

@@ -1,5 +1,5 @@
 //! Stores of every released format, as their own programs left them, are opened by this one: all that was put is read back, what was decided
-//! stays decided, more is written, and the server is killed and started once more. `testdata/compat/vN` holds the stores of version N: each
+//! stays decided, more is written, and the server is killed and started once more. Older ones are upgraded, too. `testdata/compat/vN` holds the stores of version N: each
 //! drive compressed, and beside them what is in them.
 //!
 //! `make compat` makes those of the present version, once. A released image is never made again.
@@ -7,8 +7,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod content;
+mod files;
 mod image;
 mod life;
+mod upgrade;
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,6 +26,11 @@ fn images_directory() -> PathBuf {
 
 fn directory_of(version: u16) -> PathBuf {
     images_directory().join(format!("v{version}"))
+}
+
+/// What the drives of an image hold.
+fn drives_of(image: &Image) -> Vec<Vec<u8>> {
+    image.paths.iter().map(|path| fs::read(path).expect("a drive")).collect()
 }
 
 /// All images, unpacked.
@@ -82,16 +89,23 @@ fn what_older_programs_stored_is_read_and_the_store_goes_on() {
 #[test]
 fn the_doctor_finds_what_older_programs_stored_whole() {
     for image in images() {
-        let before: Vec<Vec<u8>> = image.paths.iter().map(|path| fs::read(path).expect("a drive")).collect();
+        let before = drives_of(&image);
         let report = image.examine();
-        let after: Vec<Vec<u8>> = image.paths.iter().map(|path| fs::read(path).expect("a drive")).collect();
-        assert!(before == after, "a look changed a drive of {}", image.name);
+        assert!(before == drives_of(&image), "a look changed a drive of {}", image.name);
         let content: &Content = &image.content;
         assert_eq!(report["verdict"], content.verdict, "{}: {report}", image.name);
         assert_eq!(report["last_start"]["clean"], content.clean, "{}", image.name);
         assert_eq!(report["last_start"]["program"], content.program, "{}", image.name);
         assert_eq!(report["geometry"]["format_version"], content.format_version, "{}", image.name);
+        let files: u64 = report["lanes"]
+            .as_array()
+            .expect("lanes")
+            .iter()
+            .filter_map(|lane| lane["contents"]["files"].as_u64())
+            .sum();
+        assert_eq!(files > content.files.lasting() as u64, content.has_files(), "{}: {files} files", image.name);
         let readable = &report["readable"];
+        assert_eq!((&readable["files_lost"], &readable["files_unavailable"]), (&0.into(), &0.into()), "{readable}");
         assert_eq!(readable["fragments"], content.fragments(), "{}: {readable}", image.name);
         assert_eq!(readable["fragments_readable"], content.fragments(), "{}: {readable}", image.name);
     }

@@ -46,9 +46,8 @@ pub fn payload(event: u64) -> Vec<u8> {
     noise(event + 1, 20_000)
 }
 
-/// Where pieces of the payload of an event lie: drive and byte.
-fn places(drives: &Drives, event: u64) -> Vec<(usize, u64)> {
-    let payload = payload(event);
+/// Where pieces of some bytes that are stored lie: drive and byte.
+fn places(drives: &Drives, payload: &[u8]) -> Vec<(usize, u64)> {
     let mut found = Vec::new();
     for (drive, path) in drives.paths.iter().enumerate() {
         // Few fragments lie in the first slots, at multiples of eight bytes.
@@ -64,7 +63,12 @@ fn places(drives: &Drives, event: u64) -> Vec<(usize, u64)> {
 
 /// The drives that hold pieces of an event, each with a byte of one.
 pub fn drives_of(drives: &Drives, event: u64) -> Vec<(usize, u64)> {
-    let mut places = places(drives, event);
+    drives_with(drives, &payload(event))
+}
+
+/// The drives that hold pieces of some bytes that are stored, each with a byte of one.
+pub fn drives_with(drives: &Drives, payload: &[u8]) -> Vec<(usize, u64)> {
+    let mut places = places(drives, payload);
     places.dedup_by_key(|(drive, _)| *drive);
     places
 }

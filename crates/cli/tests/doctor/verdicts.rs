@@ -3,8 +3,11 @@
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
+use forebay_client::files::{Files, WriteOptions};
+use serde_json::Value;
+
 use crate::common::{Drives, forebay, noise, scratch};
-use crate::look::{doctor, drive_states, drives_of, overwrite, payload, shards, stopped, told};
+use crate::look::{doctor, drive_states, drives_of, drives_with, overwrite, payload, shards, stopped, told};
 
 #[test]
 fn a_healthy_store_is_whole() {
@@ -350,4 +353,46 @@ fn drives_of_a_running_server_are_refused() {
     assert_eq!(server.get("1/1/1").expect(0).stdout, b"served");
     server.terminate().expect(0);
     assert_eq!(told(0, &drives.paths)["verdict"], "whole");
+}
+
+#[test]
+fn files_are_looked_at_as_fragments_are() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.put("1/3/1", &payload(3)).expect(0);
+    let files = Files::new(server.client("files")).expect("random numbers");
+    let content = noise(50, 20_000);
+    for name in ["/a", "/b"] {
+        let mut writer = files.create(name, &WriteOptions::default()).expect("made");
+        writer.write(if name == "/a" { &content } else { b"of no interest" }).expect("taken");
+        writer.close().expect("sealed");
+    }
+    server.terminate().expect(0);
+    let report = told(0, &drives.paths);
+    assert_eq!((&report["verdict"], &report["geometry"]["format_version"]), (&"whole".into(), &2.into()));
+    let counted = |report: &Value| {
+        let lanes = report["lanes"].as_array().expect("lanes").clone();
+        let sum = |what: &str| lanes.iter().filter_map(|lane| lane["contents"][what].as_u64()).sum::<u64>();
+        (sum("files"), sum("file_bytes"))
+    };
+    let (count, bytes) = counted(&report);
+    assert!(count > 2 && bytes > 20_014, "theirs and those of the names: {count}, {bytes} bytes");
+    assert_eq!(report["lanes"][0]["contents"]["runs"].as_array().map(Vec::len), Some(1), "none is a run: {report}");
+    let screen = String::from_utf8(doctor(&[], &drives.paths).expect(0).stdout).expect("UTF-8");
+    assert!(screen.contains(&format!("{count} files")), "{screen}");
+
+    let pieces = drives_with(&drives, &content);
+    overwrite(&drives.paths[pieces[0].0], pieces[0].1, b"rot");
+    let report = told(0, &drives.paths);
+    assert_eq!((&report["verdict"], &report["readable"]["files_lost"]), (&"repairable".into(), &0.into()));
+    overwrite(&drives.paths[pieces[1].0], pieces[1].1, b"rot");
+    let report = told(1, &drives.paths);
+    let readable = &report["readable"];
+    assert_eq!(
+        (&report["verdict"], &readable["files_lost"], &readable["fragments_lost"]),
+        (&"lost".into(), &1.into(), &0.into())
+    );
+    let named = readable["lost"][0].as_str().expect("a name");
+    assert!(named.starts_with("file ") && named.ends_with(", from byte 0 on"), "{named}");
+    doctor(&[], &drives.paths).expect(1).says("nor all of 1 file");
 }

@@ -1,17 +1,18 @@
 //! What those who keep several requests of their own on their way need of a client.
 
+use std::io;
 use std::time::Duration;
 
 use forebay_types::Time;
 
 use super::Client;
-use crate::driver::Ticket;
+use crate::driver::{Ticket, TurnWaker, Wait};
 use crate::error::ClientError;
 use crate::session::{Answer, Request, SessionError};
 
 impl Client {
     /// The time on the client's clock.
-    pub(crate) fn now(&self) -> Time {
+    pub fn now(&self) -> Time {
         self.driver.now()
     }
 
@@ -20,8 +21,11 @@ impl Client {
         self.driver.config().deadline
     }
 
-    /// Queues a request to a lane; it leaves in the next turns.
-    pub(crate) fn start(&mut self, lane: u16, request: Request) -> Result<Ticket, SessionError> {
+    /// Queues a request to a lane, or to [`forebay_protocol::LANE_CONTROL`]; it leaves in the next turns. Its answer comes with [`Client::next_answer`].
+    ///
+    /// # Errors
+    /// When the connection can no longer be used.
+    pub fn start(&mut self, lane: u16, request: Request) -> Result<Ticket, SessionError> {
         self.driver.ask(lane, request)
     }
 
@@ -30,8 +34,29 @@ impl Client {
         self.driver.take_answer(ticket)
     }
 
+    /// The answer to one of the requests that were started, if any is there.
+    pub fn next_answer(&mut self) -> Option<(Ticket, Result<Answer, SessionError>)> {
+        self.driver.next_answer()
+    }
+
+    /// One turn of the sockets: sends what there is, waits as told, and takes what came.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub fn turn(&mut self, wait: Wait) -> Result<(), ClientError> {
+        self.driver.turn(wait).map_err(|error| self.system(error))
+    }
+
+    /// What ends the wait of a turn, for other threads.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn turn_waker(&mut self) -> io::Result<TurnWaker> {
+        self.driver.waker()
+    }
+
     /// Nobody wants this answer any more.
-    pub(crate) fn forget(&mut self, ticket: Ticket) {
+    pub fn forget(&mut self, ticket: Ticket) {
         self.driver.forget(ticket);
     }
 

@@ -244,7 +244,12 @@ impl Core {
 
     /// Seals a file of which a writer wrote so many bytes.
     pub(super) fn seal(&mut self, path: &str, file: FileNumber, acknowledged: Option<u64>) -> Result<(), FileError> {
-        match self.ask_file(path, file, &Request::FileSeal(FileSeal { file, by: None }), acknowledged) {
+        match self.ask_file(
+            path,
+            file,
+            &Request::FileSeal(FileSeal { file, by: None, unless_written: false }),
+            acknowledged,
+        ) {
             // Perhaps by this very request, which was sent again.
             Err(FileError::Sealed { .. }) => Ok(()),
             sealed => sealed,

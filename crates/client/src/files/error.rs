@@ -71,6 +71,11 @@ pub enum FileError {
     /// The store says that this writer has not opened the file, though it did.
     #[error("{path}: the server takes this writer for one that has not opened the file; {}", kept(*acknowledged))]
     NotOpen { path: String, acknowledged: Option<u64> },
+    /// The writer was closed.
+    #[error(
+        "{path}: this writer has closed the file; nothing more was written, and what it wrote before is safe. Open the file again"
+    )]
+    Closed { path: String },
     /// Another writer wrote there.
     #[error(
         "{path}: another writer that has the file open wrote some of the {bytes} bytes from byte {start} on; these were not written, and \
@@ -97,6 +102,12 @@ pub enum FileError {
         "{path}: a file changes about 4.29 billion times at most; what was acknowledged stays. Copy it, and go on with the copy"
     )]
     TooManyChanges { path: String },
+    /// The store is of a version without files.
+    #[error(
+        "{path}: this store was made by a version without files; nothing was done. `forebay upgrade` gives it files, while its server is \
+         stopped"
+    )]
+    NoFiles { path: String },
     /// The store takes no changes.
     #[error("{path}: the store was started read-only; nothing was changed. Start the server for writing")]
     ReadOnly { path: String },
@@ -190,6 +201,7 @@ impl FileError {
             FileOutcome::ReadOnly => FileError::ReadOnly { path },
             FileOutcome::NotOpen => FileError::NotOpen { path, acknowledged },
             FileOutcome::TooManyChanges => FileError::TooManyChanges { path },
+            FileOutcome::NoFiles => FileError::NoFiles { path },
         })
     }
 
@@ -204,7 +216,8 @@ impl FileError {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Whether the same call may be made again, and may succeed then. A writer that says so keeps what was not acknowledged, and goes on with its next call; after any other
+    /// refusal it has given up, and says the same each time.
     pub fn is_retryable(&self) -> bool {
         match self {
             FileError::NoSpace { .. }
@@ -212,7 +225,6 @@ impl FileError {
             | FileError::Unavailable { .. }
             | FileError::Damaged { .. }
             | FileError::NotOpen { .. }
-            | FileError::Conflict { .. }
             | FileError::OutOfReach { .. } => true,
             FileError::Client { error, .. } => error.is_retryable(),
             _ => false,
@@ -235,6 +247,7 @@ impl From<FileError> for io::Error {
             FileError::Sealed { .. } => io::ErrorKind::PermissionDenied,
             FileError::ReadOnly { .. } => io::ErrorKind::ReadOnlyFilesystem,
             FileError::Conflict { .. } => io::ErrorKind::ResourceBusy,
+            FileError::NoFiles { .. } => io::ErrorKind::Unsupported,
             FileError::Client { error: ClientError::Deadline { .. }, .. } => io::ErrorKind::TimedOut,
             _ => io::ErrorKind::Other,
         };

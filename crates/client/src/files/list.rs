@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use forebay_protocol::limits::NAMES_MAX;
-use forebay_protocol::{FileInfo, NameList, NameLookup, Node};
+use forebay_protocol::{FileInfo, NameEntry, NameList, NameLookup, Node};
 use forebay_types::{FileNumber, NameOutcome, NodeKind};
 
+use super::walk::check_name;
 use super::{Core, FileError, Files, NAMES_LANE, escape};
 use crate::client::unexpected;
+use crate::error::ClientError;
 use crate::session::{Answer, Request};
 
 /// Entries of a page of which each is asked about.
@@ -103,6 +105,18 @@ impl Iterator for Listing {
     }
 }
 
+/// An entry that is no name, or does not stand behind the one before: who walks a tree makes paths of what is listed, and goes on behind the last one.
+fn bad_name<'a>(after: &'a [u8], entries: &'a [NameEntry]) -> Option<&'a [u8]> {
+    let mut before = after;
+    for NameEntry { name, .. } in entries {
+        if check_name(name).is_err() || *before >= **name {
+            return Some(name);
+        }
+        before = name;
+    }
+    None
+}
+
 impl Core {
     fn page(
         &mut self,
@@ -120,7 +134,11 @@ impl Core {
         if reply.outcome != NameOutcome::Done {
             return Err(FileError::of_name(path, reply.outcome).expect("it was not done"));
         }
-        let entry = |entry: forebay_protocol::NameEntry| ListedName {
+        if let Some(bad) = bad_name(after, &reply.entries) {
+            let what = format!("it lists {} where no such name can stand", escape(bad));
+            return Err(FileError::client(path, ClientError::Broken { address: self.client.address(), what }));
+        }
+        let entry = |entry: NameEntry| ListedName {
             name: entry.name,
             number: entry.number,
             kind: entry.kind,
@@ -156,5 +174,30 @@ impl Core {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_no_name_or_comes_again_is_not_listed() {
+        let entries = |names: &[&[u8]]| -> Vec<NameEntry> {
+            let entry = |name: &&[u8]| NameEntry { number: FileNumber(7), kind: NodeKind::File, name: name.to_vec() };
+            names.iter().map(entry).collect()
+        };
+        assert_eq!(bad_name(b"", &entries(&[b"a", b"b", b"b\xff"])), None);
+        assert_eq!(bad_name(b"a", &entries(&[])), None);
+        for (after, names) in [
+            (&b""[..], &[&b".."[..]][..]),
+            (b"", &[b"a/b"]),
+            (b"", &[b"a", b"b\0"]),
+            (b"b", &[b"a"]),
+            (b"b", &[b"b"]),
+            (b"", &[b"a", b"a"]),
+        ] {
+            assert_eq!(bad_name(after, &entries(names)), names.last().copied(), "{names:?} behind {after:?}");
+        }
     }
 }

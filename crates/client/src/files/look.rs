@@ -42,8 +42,8 @@ impl FileStatus {
     }
 }
 
-/// How long a file is; `None` when that cannot be said now.
-pub(super) fn length_of(info: &FileInfo) -> Option<u64> {
+/// How long a file is, bytes; `None` when that cannot be said now.
+pub fn length_of(info: &FileInfo) -> Option<u64> {
     match info.outcome {
         ReadOutcome::Found => Some(info.length),
         ReadOutcome::NotFound => Some(0),

@@ -191,30 +191,43 @@ impl ReadAhead {
 
     /// Takes bytes from `offset` on, as was said with [`ReadAhead::want`]: as many as lie there together, and no more than `into` has room for.
     pub fn take(&mut self, offset: u64, into: &mut [u8]) -> Taken {
+        match self.take_shared(offset, into.len()) {
+            Ok(bytes) => {
+                into[..bytes.len()].copy_from_slice(&bytes);
+                Taken::Bytes(bytes.len())
+            }
+            Err(taken) => taken,
+        }
+    }
+
+    /// The same, not copied, and at most `bytes_max`.
+    ///
+    /// # Errors
+    /// What there is instead of bytes; never [`Taken::Bytes`].
+    pub fn take_shared(&mut self, offset: u64, bytes_max: usize) -> Result<Bytes, Taken> {
         if self.is_sealed && offset >= self.length {
-            return Taken::End;
+            return Err(Taken::End);
         }
         let found = self.slots.range_mut(..=offset).next_back();
         let Some((start, slot)) = found.filter(|(start, slot)| **start + slot.bytes > offset || **start == offset)
         else {
-            return if offset >= FILE_BYTES_MAX { Taken::End } else { Taken::Wait };
+            return Err(if offset >= FILE_BYTES_MAX { Taken::End } else { Taken::Wait });
         };
         let start = *start;
         let taken = match &slot.content {
-            Content::Asked(_) => return Taken::Wait,
+            Content::Asked(_) => return Err(Taken::Wait),
             Content::Here(bytes) => {
-                let rest = &bytes[(offset - start) as usize..];
-                let count = rest.len().min(into.len());
-                into[..count].copy_from_slice(&rest[..count]);
+                let rest = bytes.slice((offset - start) as usize..);
+                let count = rest.len().min(bytes_max);
                 self.expected = offset + count as u64;
                 if count < rest.len() {
-                    return Taken::Bytes(count);
+                    return Ok(rest.slice(..count));
                 }
                 self.ahead_bytes = (self.ahead_bytes * 2).clamp(ASK_BYTES, self.window_bytes);
-                Taken::Bytes(count)
+                Ok(rest)
             }
-            Content::End => Taken::End,
-            Content::Failed(failure) => Taken::Failed(failure.clone()),
+            Content::End => Err(Taken::End),
+            Content::Failed(failure) => Err(Taken::Failed(failure.clone())),
         };
         self.drop_slot(start);
         taken

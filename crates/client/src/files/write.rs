@@ -6,7 +6,7 @@ mod config;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use forebay_protocol::{FileOpen, FileReply, FileWrite, Opener};
+use forebay_protocol::{Changer, FileOpen, FileReply, FileWrite, Opener};
 use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
 use forebay_types::{FileOutcome, Time, crc32c};
 
@@ -15,7 +15,7 @@ pub use config::{WriteConfig, WriteFailure};
 use super::patience::{Patience, may_change};
 use crate::session::{Request, SessionError};
 
-/// Pieces without an answer, however short.
+/// Pieces without an answer, or behind one without, however short.
 const PIECES_MAX: usize = 1024;
 
 /// Openings in a row without a write that was taken, before the next one waits as after a refusal.
@@ -62,9 +62,12 @@ pub struct WriteBehind {
     usual_bytes: usize,
     ready: VecDeque<Piece>,
     asked: BTreeMap<u64, (Piece, Opener)>,
-    /// Bytes of pieces that are ready or asked, and where they lie: begin and end.
+    /// Bytes of pieces that are ready or asked.
     unanswered_bytes: usize,
+    /// What must not be written again yet, begin and end: that of pieces without an answer, and of those with one while something that was asked before them has none.
     ranges: BTreeMap<u64, u64>,
+    /// Where the latter begin, by their numbers.
+    answered: BTreeMap<u64, u64>,
     next_request: u64,
     patience: Patience,
     /// Nothing is asked before.
@@ -101,6 +104,7 @@ impl WriteBehind {
             asked: BTreeMap::new(),
             unanswered_bytes: 0,
             ranges: BTreeMap::new(),
+            answered: BTreeMap::new(),
             next_request: 0,
             patience,
             hold_until: Time::default(),
@@ -143,7 +147,7 @@ impl WriteBehind {
         !self.ready.is_empty()
     }
 
-    /// Takes bytes that belong behind `offset`, as many as there is room for; none while some of them overlap what is not answered. Of what is appended the offset means
+    /// Takes bytes that belong behind `offset`, as many as there is room for; none while some of them overlap what is not answered, or what was asked before it. Of what is appended the offset means
     /// nothing, and no piece has a part of it if it fits one.
     ///
     /// # Errors
@@ -177,6 +181,25 @@ impl WriteBehind {
         Ok(count)
     }
 
+    /// The same of bytes that are shared until they are answered: where nothing fills and they are a whole piece, or more than one, they are not copied.
+    ///
+    /// # Errors
+    /// As [`WriteBehind::offer`].
+    pub fn offer_shared(&mut self, offset: u64, bytes: &Bytes) -> Result<usize, FileOutcome> {
+        let count = self.config.piece_bytes_max;
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        let is_whole = end.is_some() && bytes.len() >= count && self.filling.is_empty() && !self.config.append;
+        if !is_whole {
+            return self.offer(offset, bytes);
+        }
+        if self.room() == 0 || self.overlaps(offset, offset + count as u64) {
+            return Ok(0);
+        }
+        self.end = self.end.max(offset + count as u64);
+        self.add_piece(Some(offset), bytes.slice(..count));
+        Ok(count)
+    }
+
     fn offer_append(&mut self, bytes: &[u8]) -> usize {
         let is_split = self.filling.len() + bytes.len() > self.config.piece_bytes_max;
         if is_split && !self.filling.is_empty() && bytes.len() <= self.config.piece_bytes_max {
@@ -193,7 +216,7 @@ impl WriteBehind {
     /// How many bytes may be added to the piece that fills.
     fn room(&self) -> usize {
         let is_full = self.unanswered_bytes >= self.config.unanswered_bytes_max
-            || self.ready.len() + self.asked.len() >= PIECES_MAX;
+            || self.ready.len() + self.asked.len() + self.answered.len() >= PIECES_MAX;
         if self.filling.is_empty() && is_full { 0 } else { self.config.piece_bytes_max - self.filling.len() }
     }
 
@@ -219,7 +242,10 @@ impl WriteBehind {
             return;
         }
         let bytes = std::mem::take(&mut self.filling).freeze();
-        let start = (!self.config.append).then_some(self.filling_start);
+        self.add_piece((!self.config.append).then_some(self.filling_start), bytes);
+    }
+
+    fn add_piece(&mut self, start: Option<u64>, bytes: Bytes) {
         self.pieces += 1;
         let piece = Piece { number: self.pieces, start, crc: crc32c(&bytes), bytes };
         self.usual_bytes = piece.bytes.len();
@@ -259,13 +285,13 @@ impl WriteBehind {
         if self.failure.is_some() || now < self.hold_until {
             return None;
         }
-        let by = self.config.opener;
+        let opener = self.config.opener;
         match self.state {
             State::Closed | State::Asked(_) => None,
             State::Opening => {
                 let number = self.take_number();
                 self.state = State::Asked(number);
-                Some((number, Request::FileOpen(FileOpen { file: self.config.file, by, write: true })))
+                Some((number, Request::FileOpen(FileOpen { file: self.config.file, by: opener, write: true })))
             }
             State::Open => {
                 // What was refused is tried with one piece first.
@@ -275,13 +301,28 @@ impl WriteBehind {
                 }
                 let piece = self.ready.pop_front()?;
                 let Piece { start, ref bytes, crc, .. } = piece;
+                let (number, by) = self.next_change();
                 let write = FileWrite { file: self.config.file, by, start, bytes: bytes.len() as u32, crc };
                 let request = Request::FileWrite(write, bytes.clone());
-                let number = self.take_number();
-                self.asked.insert(number, (piece, by));
+                self.asked.insert(number, (piece, opener));
                 Some((number, request))
             }
         }
+    }
+
+    fn next_change(&mut self) -> (u64, Changer) {
+        let change = self.take_number();
+        let waits_from = self.asked.keys().next().map_or(change, |first| *first);
+        (change, Changer { opener: self.config.opener, change, waits_from })
+    }
+
+    /// Who makes the next change of the file that no write is.
+    ///
+    /// # Panics
+    /// When writes are on their way.
+    pub fn changer(&mut self) -> Changer {
+        assert!(self.is_idle(), "what changes the file as a whole waits for its writes");
+        self.next_change().1
     }
 
     fn take_number(&mut self) -> u64 {
@@ -302,7 +343,7 @@ impl WriteBehind {
         }
         let Some((piece, by)) = self.asked.remove(&number) else { return };
         match answer {
-            Ok(FileReply { outcome: FileOutcome::Done, start }) => self.is_durable(piece, start),
+            Ok(FileReply { outcome: FileOutcome::Done, start }) => self.is_durable(number, piece, start),
             Ok(FileReply { outcome: FileOutcome::NotOpen, .. }) => {
                 let is_news = by == self.config.opener && matches!(self.state, State::Open);
                 self.keep(piece);
@@ -333,6 +374,13 @@ impl WriteBehind {
                 self.session_failed(error);
             }
         }
+        // What was answered may be written again when all that comes then says that this one is waited for no more.
+        let first = self.asked.keys().next().copied();
+        while let Some(entry) = self.answered.first_entry()
+            && first.is_none_or(|first| *entry.key() < first)
+        {
+            self.ranges.remove(&entry.remove());
+        }
     }
 
     fn session_failed(&mut self, error: SessionError) {
@@ -352,13 +400,13 @@ impl WriteBehind {
         }
     }
 
-    fn is_durable(&mut self, piece: Piece, start: u64) {
+    fn is_durable(&mut self, number: u64, piece: Piece, start: u64) {
         let bytes = piece.bytes.len();
         self.acknowledged_bytes += bytes as u64;
         self.end = self.end.max(start + bytes as u64);
         self.unanswered_bytes -= bytes;
         if let Some(start) = piece.start {
-            self.ranges.remove(&start);
+            self.answered.insert(number, start);
         }
         self.patience.went_well();
         self.openings = 0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use forebay_protocol::{FileClose, FileOpen, FileSeal, FileSet, Node, Opener};
+use forebay_protocol::{Changer, FileClose, FileOpen, FileSeal, FileSet, Node, Opener};
 use forebay_types::NodeKind;
 use forebay_types::limits::PIECE_BYTES_MAX;
 
@@ -227,7 +227,7 @@ impl FileWriter {
     /// Has some bytes taken, at least one.
     fn offer(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, FileError> {
         if self.is_closed {
-            return Err(FileError::NotOpen { path: self.path.clone(), acknowledged: Some(self.acknowledged_bytes()) });
+            return Err(FileError::Closed { path: self.path.clone() });
         }
         loop {
             self.check()?;
@@ -283,12 +283,29 @@ impl FileWriter {
         self.sync()?;
         if self.options.seal {
             let file = self.node.number;
-            match self.change(|by| Request::FileSeal(FileSeal { file, by: Some(by) })) {
+            match self.change(|by| Request::FileSeal(FileSeal { file, by: Some(by), unless_written: false })) {
                 // Perhaps by this very request, which was sent again.
                 Ok(()) | Err(FileError::Sealed { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
+        self.say_closed()
+    }
+
+    /// Says that this writer is done, though not all that was written is acknowledged: the file stays as it is, not sealed, and what was not acknowledged may be in it
+    /// or not. Nothing more can be written then. What has no name any more ends at once, and not when the server takes the writer for dead.
+    ///
+    /// # Errors
+    /// When the server gives no answer.
+    pub fn abandon(&mut self) -> Result<(), FileError> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.forget_asked();
+        self.say_closed()
+    }
+
+    fn say_closed(&mut self) -> Result<(), FileError> {
         let mut core = self.files.lock();
         let (file, by) = (self.node.number, self.machine.opener());
         match core.ask(&self.path, self.lane, Request::FileClose(FileClose { file, by }))? {
@@ -301,17 +318,23 @@ impl FileWriter {
         Ok(())
     }
 
+    /// Nobody wants an answer to what was asked.
+    fn forget_asked(&mut self) {
+        let mut core = self.files.lock();
+        std::mem::take(&mut self.tickets).into_values().for_each(|ticket| core.client.forget(ticket));
+    }
+
     /// Has the file changed as the one who has it open, and opens it again when the server knows nothing of that any more. Nothing may be on its way.
-    fn change(&mut self, request: impl Fn(Opener) -> Request) -> Result<(), FileError> {
+    fn change(&mut self, request: impl Fn(Changer) -> Request) -> Result<(), FileError> {
         let (file, acknowledged) = (self.node.number, Some(self.acknowledged_bytes()));
         let mut core = self.files.lock();
-        match core.ask_file(&self.path, file, &request(self.machine.opener()), acknowledged) {
+        match core.ask_file(&self.path, file, &request(self.machine.changer()), acknowledged) {
             Err(FileError::NotOpen { .. }) => {
                 let by = core.openings.again(self.machine.opener());
                 let open = Request::FileOpen(FileOpen { file, by, write: true });
                 core.ask_file(&self.path, file, &open, acknowledged)?;
                 self.machine.was_opened_as(by);
-                core.ask_file(&self.path, file, &request(by), acknowledged)
+                core.ask_file(&self.path, file, &request(self.machine.changer()), acknowledged)
             }
             changed => changed,
         }
@@ -400,8 +423,7 @@ impl Drop for FileWriter {
     fn drop(&mut self) {
         let by = self.machine.opener();
         self.release(by);
-        let mut core = self.files.lock();
-        std::mem::take(&mut self.tickets).into_values().for_each(|ticket| core.client.forget(ticket));
+        self.forget_asked();
     }
 }
 

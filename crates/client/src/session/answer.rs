@@ -6,13 +6,14 @@ use bytes::Bytes;
 use forebay_protocol::{
     Accepted, AcceptedReply, Decide, DecideReply, Delete, Done, EventState, FileInfo, FileReply, Frame, Get, GetEvent,
     GetEventReply, GetReply, Kind, Lease, LeaseReply, ListReply, Message, NameList, NodeReply, Release, RunInfo,
-    RunsReply, StatusReply, StreamInfo, StreamsReply,
+    RunsReply, StatusReply, StreamInfo, StreamsReply, Subscribe, SubscribeReply,
 };
-use forebay_types::{DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
+use forebay_types::{Cursor, DecideOutcome, EventKey, FragmentId, ReadOutcome, crc32c};
 
 use super::request::Request;
 use super::{Part, SessionError};
 use crate::answer::{FetchedEvent, FetchedFragment};
+use crate::chunks::Chunks;
 
 /// Fragments of one event that an answer may have; their expected number is a u16 on the wire.
 const EVENT_FRAGMENTS_MAX: usize = 1 << 16;
@@ -33,6 +34,8 @@ pub enum Answer {
     Lease(LeaseReply),
     /// To Accepted.
     Accepted(AcceptedReply),
+    /// To Subscribe: what happened behind the place that was given, not more than was asked for.
+    Told(SubscribeReply),
     /// To Streams.
     Streams(Vec<StreamInfo>),
     /// To Runs.
@@ -89,6 +92,7 @@ enum Wanted {
     Decided { count: usize },
     Lease { max_events: u32 },
     Accepted { after: Option<EventKey>, max: u32 },
+    Told { after: Option<Cursor>, max: u32 },
     Streams,
     Runs { runs: Vec<RunInfo> },
     Status,
@@ -116,6 +120,7 @@ impl Collector {
             Request::Decide(Decide { entries, .. }) => Wanted::Decided { count: entries.len() },
             Request::Lease(Lease { max_events, .. }) => Wanted::Lease { max_events },
             Request::Accepted(Accepted { after, max, .. }) => Wanted::Accepted { after, max },
+            Request::Subscribe(Subscribe { after, max, .. }) => Wanted::Told { after, max },
             Request::Streams(_) => Wanted::Streams,
             Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
             Request::Status(_) | Request::Trace(_) | Request::Losses(_) => Wanted::Status,
@@ -146,8 +151,8 @@ impl Collector {
         }
     }
 
-    /// Takes a reply.
-    pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<Collected, SessionError> {
+    /// Takes a reply; bytes of files go into chunks.
+    pub(super) fn take(&mut self, frame: &Frame<'_>, chunks: &mut Chunks) -> Result<Collected, SessionError> {
         let more = frame.header.more();
         let answer = match (&mut self.wanted, frame.kind()) {
             (Wanted::Fragments { ids, found }, Some(Kind::GetReply)) => {
@@ -175,7 +180,7 @@ impl Collector {
                 Some(Answer::Runs(std::mem::take(runs)))
             }
             _ if more => return broken(format!("{:#06x} came in parts", frame.header.kind)),
-            (Wanted::File(wanted), _) => Some(wanted.take(frame, &mut self.damaged)?),
+            (Wanted::File(wanted), _) => Some(wanted.take(frame, &mut self.damaged, chunks)?),
             (wanted, _) => Some(wanted.take_single(frame)?),
         };
         if let Some(damage) = self.damaged {
@@ -214,6 +219,11 @@ impl Wanted {
                     return broken("accepted events were listed out of order".to_owned());
                 }
                 Answer::Accepted(reply)
+            }
+            (Wanted::Told { after, max }, Some(Kind::SubscribeReply)) => {
+                let reply = SubscribeReply::decode(table, payload)?;
+                check_told(&reply, *after, *max)?;
+                Answer::Told(reply)
             }
             (Wanted::Streams, Some(Kind::StreamsReply)) => {
                 Answer::Streams(StreamsReply::decode(table, payload)?.streams)
@@ -305,6 +315,25 @@ fn check(id: FragmentId, outcome: ReadOutcome, crc: u32, payload: &[u8], damaged
     if outcome == ReadOutcome::Found {
         *damaged = Damage::of(Part::Fragment(id), crc, payload).or(*damaged);
     }
+}
+
+/// What is told and counted lies between the places.
+fn check_told(reply: &SubscribeReply, after: Option<Cursor>, max: u32) -> Result<(), SessionError> {
+    let from = match after {
+        None => reply.next.sequence,
+        Some(_) if reply.restarted => 0,
+        Some(after) if after.start == reply.next.start => after.sequence,
+        Some(_) => return broken("a subscriber was told of another start, and not that there was one".to_owned()),
+    };
+    let told = (reply.events.len() as u64).saturating_add(reply.gone.into()).saturating_add(reply.dropped);
+    let passed = reply.next.sequence.checked_sub(from);
+    if reply.events.len() > max as usize || passed.is_none_or(|passed| told > passed) {
+        let (events, dropped, to) = (reply.events.len(), reply.dropped, reply.next.sequence);
+        return broken(format!(
+            "a subscriber was told of {events} events, {dropped} more were dropped, from {from} to {to}"
+        ));
+    }
+    Ok(())
 }
 
 fn broken<T>(what: String) -> Result<T, SessionError> {

@@ -1,14 +1,15 @@
 //! The bytes of puts: copied together into memory that is used again, or shared with the caller.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::chunks::Chunks;
+
 /// Shorter payloads are copied even when they could be shared: a piece of its own costs more than that.
 const SHARED_BYTES_MIN: usize = 2 << 10;
 
-/// Chunks that were filled and are kept, to be filled again when nobody refers to them: fresh memory of this size would cost page faults.
+/// Chunks that were filled and are kept, to be filled again.
 const CHUNKS_MAX: usize = 40;
 
 /// The bytes of a put.
@@ -82,8 +83,7 @@ pub(super) struct Filling {
     payload: Payload,
     chunk: Chunk,
     chunk_bytes: usize,
-    /// The one filled longest ago comes first.
-    filled: VecDeque<BytesMut>,
+    filled: Chunks,
 }
 
 /// Where copies go.
@@ -97,7 +97,12 @@ struct Chunk {
 impl Filling {
     /// Copies go into chunks of so many bytes.
     pub(super) fn new(chunk_bytes: usize) -> Self {
-        Filling { payload: Payload::default(), chunk: Chunk::default(), chunk_bytes, filled: VecDeque::new() }
+        Filling {
+            payload: Payload::default(),
+            chunk: Chunk::default(),
+            chunk_bytes,
+            filled: Chunks::new(chunk_bytes, CHUNKS_MAX),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -131,22 +136,13 @@ impl Filling {
         }
     }
 
-    /// A chunk with room for `bytes`: the oldest one when it is free again. Larger ones than usual are not kept.
+    /// A chunk with room for `bytes`. Larger ones than usual are not kept.
     fn next_chunk(&mut self, bytes: usize) {
         let room = bytes.max(self.chunk_bytes);
-        let rest = self.filled.pop_front().and_then(|mut oldest| {
-            if oldest.try_reclaim(room) {
-                return Some(oldest);
-            }
-            if self.filled.len() < CHUNKS_MAX {
-                self.filled.push_front(oldest);
-            }
-            None
-        });
-        let next = Chunk { rest: rest.unwrap_or_else(|| BytesMut::with_capacity(room)), bytes: room };
+        let next = Chunk { rest: self.filled.take(room), bytes: room };
         let before = std::mem::replace(&mut self.chunk, next);
         if before.bytes == self.chunk_bytes {
-            self.filled.push_back(before.rest);
+            self.filled.keep(before.rest);
         }
     }
 

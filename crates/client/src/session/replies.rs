@@ -61,7 +61,7 @@ impl Session {
         if self.outbox.holds(request) {
             return Err(SessionError::Broken(format!("{} was answered before it was sent", call.name)));
         }
-        let collected = call.collector.take(frame)?;
+        let collected = call.collector.take(frame, &mut self.chunks)?;
         // An answer that comes in parts is waited for as long as it goes on: a slow server would never come to the end of it otherwise, each
         // time asked anew.
         call.since = now;

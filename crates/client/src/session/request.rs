@@ -4,7 +4,7 @@ use bytes::Bytes;
 use forebay_protocol::{
     Accepted, ChangeDrive, ChangeName, Decide, Delete, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat,
     FileWrite, Get, GetEvent, InjectFault, Kind, Lease, Losses, Message, NameList, NameLookup, Ping, Release, Runs,
-    Scrub, Status, Streams, Trace, encode_head,
+    Scrub, Status, Streams, Subscribe, Trace, encode_head,
 };
 
 use super::payload::Payload;
@@ -20,6 +20,7 @@ pub enum Request {
     Release(Release),
     Lease(Lease),
     Accepted(Accepted),
+    Subscribe(Subscribe),
     Streams(Streams),
     Runs(Runs),
     Status(Status),
@@ -57,6 +58,7 @@ impl Request {
             Request::Release(_) => Kind::Release,
             Request::Lease(_) => Kind::Lease,
             Request::Accepted(_) => Kind::Accepted,
+            Request::Subscribe(_) => Kind::Subscribe,
             Request::Streams(_) => Kind::Streams,
             Request::Runs(_) => Kind::Runs,
             Request::Status(_) => Kind::Status,
@@ -105,6 +107,7 @@ impl Request {
             Request::Release(message) => message.encode(number, into),
             Request::Lease(message) => message.encode(number, into),
             Request::Accepted(message) => message.encode(number, into),
+            Request::Subscribe(message) => message.encode(number, into),
             Request::Streams(message) => message.encode(number, into),
             Request::Runs(message) => message.encode(number, into),
             Request::Status(message) => message.encode(number, into),

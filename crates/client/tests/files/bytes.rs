@@ -29,7 +29,8 @@ fn what_is_written_is_durable_sealed_and_read_back() {
     assert!(!files.stat("/raw").expect("there").is_sealed());
     writer.close().expect("sealed");
     writer.close().expect("again is good");
-    assert!(matches!(writer.write(b"more"), Err(FileError::NotOpen { .. })));
+    let closed = writer.write(b"more").expect_err("it is closed");
+    assert!(matches!(closed, FileError::Closed { .. }) && !closed.is_retryable(), "{closed}");
     let known = files.stat("/raw").expect("there");
     assert!(known.is_sealed() && peer.state().open.is_empty());
     assert_eq!(
@@ -153,7 +154,7 @@ fn bytes_of_another_writer_are_not_written_over() {
     peer.state().file_outcomes.push_back(FileOutcome::Conflict);
     for _ in 0..2 {
         let error = writer.sync().expect_err("refused");
-        assert!(matches!(error, FileError::Conflict { start: 0, bytes: 10, .. }), "{error}");
+        assert!(matches!(error, FileError::Conflict { start: 0, bytes: 10, .. }) && !error.is_retryable(), "{error}");
     }
     assert!(writer.write(b"more").is_err() && writer.close().is_err(), "it stays");
     // Two of one program are two writers.
@@ -161,6 +162,13 @@ fn bytes_of_another_writer_are_not_written_over() {
     let other = files.open_write("/raw", &options()).expect("there");
     assert_eq!(peer.state().open.len(), 3);
     drop((one, other));
+    // Who gives up says so, whatever is left of it.
+    writer.abandon().expect("told");
+    writer.abandon().expect("again is good");
+    assert!(matches!(writer.write(b"more"), Err(FileError::Closed { .. })));
+    let node = writer.node().number;
+    let state = peer.state();
+    assert_eq!((state.open.len(), state.files.get(&node.0).is_some_and(|file| file.sealed)), (2, false));
 }
 
 #[test]

@@ -173,8 +173,9 @@ impl State {
     }
 
     fn write(&mut self, write: &FileWrite, bytes: &[u8]) -> (FileOutcome, u64) {
-        let open = self.open.get(&(write.file.0, write.by.client));
-        if open != Some(&(write.by.opening, true)) {
+        let by = write.by.opener;
+        let open = self.open.get(&(write.file.0, by.client));
+        if open != Some(&(by.opening, true)) {
             return (FileOutcome::NotOpen, 0);
         }
         if crc32c(bytes) != write.crc {

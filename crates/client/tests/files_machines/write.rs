@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_client::files::{WriteBehind, WriteConfig, WriteFailure};
 use forebay_client::{Request, SessionError};
 use forebay_protocol::{FileReply, FileWrite, Opener};
@@ -39,6 +40,10 @@ struct World {
     open: Option<Opener>,
     stored: Vec<u8>,
     in_flight: BTreeMap<u64, Request>,
+    /// The smallest change that is waited for, as far as the store knows.
+    waits_from: u64,
+    /// What the store was asked before.
+    copies: Vec<Request>,
     failures: Vec<WriteFailure>,
     most_unanswered: usize,
 }
@@ -60,6 +65,8 @@ impl World {
             opening: 1,
             stored: Vec::new(),
             in_flight: BTreeMap::new(),
+            waits_from: 0,
+            copies: Vec::new(),
             failures: Vec::new(),
             most_unanswered: 0,
         }
@@ -93,14 +100,16 @@ impl World {
     fn take(&mut self, request: &Request) -> (FileOutcome, u64) {
         match request {
             Request::FileOpen(open) => {
-                self.open = Some(open.by);
+                (self.open, self.waits_from) = (Some(open.by), 0);
                 (FileOutcome::Done, 0)
             }
             Request::FileWrite(write, bytes) => {
                 assert_eq!((write.bytes as usize, write.crc), (bytes.len(), crc32c(bytes)));
-                if self.open != Some(write.by) {
+                assert!(write.by.waits_from <= write.by.change);
+                if self.open != Some(write.by.opener) || write.by.change < self.waits_from {
                     return (FileOutcome::NotOpen, 0);
                 }
+                self.waits_from = self.waits_from.max(write.by.waits_from);
                 let start = write.start.unwrap_or(self.stored.len() as u64);
                 let (at, end) = (start as usize, start as usize + bytes.len());
                 self.stored.resize(self.stored.len().max(end), 0);
@@ -115,6 +124,7 @@ impl World {
     fn answer(&mut self, which: usize, refuse: Option<FileOutcome>) {
         let Some(number) = self.in_flight.keys().nth(which % self.in_flight.len().max(1)).copied() else { return };
         let request = self.in_flight.remove(&number).expect("just found");
+        self.copies.push(request.clone());
         let (outcome, start) = refuse.map_or_else(|| self.take(&request), |outcome| (outcome, 0));
         self.machine.answered(self.now, number, said(outcome, start));
         self.pump();
@@ -140,7 +150,11 @@ impl World {
     /// Has all of these taken, with answers as they are needed.
     fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let taken = self.machine.offer(offset, bytes).expect("no file is too long here");
+            let taken = match offset % 2 {
+                0 => self.machine.offer(offset, bytes),
+                _ => self.machine.offer_shared(offset, &Bytes::copy_from_slice(bytes)),
+            };
+            let taken = taken.expect("no file is too long here");
             self.pump();
             if taken == 0 {
                 match self.in_flight.is_empty() {
@@ -163,6 +177,8 @@ enum Step {
     Refuse(usize, FileOutcome),
     /// The store is started anew: nobody has anything open, and of what is in flight some was done.
     Restart(u32),
+    /// A copy of what the store was asked before arrives late.
+    Copy(usize),
     Wait(u64),
 }
 
@@ -179,12 +195,13 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0usize..9).prop_map(Step::Answer),
         2 => (0usize..9, refusal).prop_map(|(which, outcome)| Step::Refuse(which, outcome)),
         1 => any::<u32>().prop_map(Step::Restart),
+        4 => (0usize..9).prop_map(Step::Copy),
         2 => (0u64..3000).prop_map(Step::Wait),
     ]
 }
 
 proptest! {
-    /// In whatever order answers come, whatever is refused, and however often the store is started anew: the file is what was written, in the order in which it was.
+    /// In whatever order answers come, whatever is refused or comes twice, and however often the store is started anew: the file is what was written, in the order in which it was.
     #[test]
     fn the_file_is_what_was_written(steps in prop::collection::vec(step(), 0..120)) {
         let mut world = World::new(write_config());
@@ -208,6 +225,12 @@ proptest! {
                         world.take(request);
                     }
                     world.open = None;
+                }
+                Step::Copy(ago) => {
+                    let copy = world.copies.iter().rev().filter(|copy| matches!(copy, Request::FileWrite(..))).nth(ago);
+                    if let Some(copy) = copy.cloned() {
+                        world.take(&copy);
+                    }
                 }
                 Step::Wait(ms) => world.now = world.now + Duration::from_millis(ms),
             }

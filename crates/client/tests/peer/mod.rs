@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use forebay_protocol::*;
 use forebay_types::placement::lane_of;
 use forebay_types::{
-    DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StoreUuid, StreamName, crc32c,
+    Cursor, DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StoreUuid, StreamName, crc32c,
 };
 
 pub const LANES: u16 = 3;
@@ -28,6 +28,9 @@ pub struct State {
     pub store: [u8; 16],
     /// So many of the next answers to Get carry a flipped bit.
     pub flip: u32,
+    /// Events in the order in which they came in this start, and how many a subscriber is told of at most before it is too late.
+    pub told: Vec<EventKey>,
+    pub told_max: Option<usize>,
 }
 
 /// A running server; [`Peer::stop`] cuts all connections.
@@ -44,7 +47,11 @@ pub struct Peer {
 impl Peer {
     pub fn start(state: Arc<Mutex<State>>, address: &str) -> Peer {
         let listener = TcpListener::bind(address).expect("a free port on loopback");
-        state.lock().expect("state").epoch += 1;
+        {
+            let mut state = state.lock().expect("state");
+            state.epoch += 1;
+            state.told.clear();
+        }
         let mut peer = Peer {
             state,
             address: listener.local_addr().expect("bound"),
@@ -211,6 +218,7 @@ fn answer(state: &mut State, frame: &Frame<'_>, lane: &mut Option<u16>, out: &mu
             let undecided_floor = undecided(state, *lane).first().copied();
             AcceptedReply { events, more, undecided_floor }.encode(request, out);
         }
+        Kind::Subscribe => subscribe(state, *lane, &Subscribe::decode(table, payload)?).encode(request, out),
         Kind::Streams => {
             let mut counts: BTreeMap<StreamName, u64> = BTreeMap::new();
             for (_, streams) in state.decided.iter().filter(|(key, _)| Some(lane_of(**key, LANES)) == *lane) {
@@ -266,9 +274,33 @@ fn put(state: &mut State, entry: &PutEntry, bytes: &[u8]) -> PutOutcome {
     match state.fragments.get(&entry.id) {
         Some((before, _)) if before != bytes => PutOutcome::Conflict,
         _ => {
+            let key = entry.id.key();
+            if !state.fragments.keys().any(|id| id.key() == key) {
+                state.told.push(key);
+            }
             state.fragments.insert(entry.id, (bytes.to_vec(), entry.expected));
             PutOutcome::Durable
         }
+    }
+}
+
+fn subscribe(state: &State, lane: Option<u16>, ask: &Subscribe) -> SubscribeReply {
+    let told: Vec<EventKey> = state.told.iter().filter(|key| Some(lane_of(**key, LANES)) == lane).copied().collect();
+    let here = Cursor { start: state.epoch, sequence: told.len() as u64 };
+    let restarted = ask.after.is_some_and(|after| after.start != here.start);
+    let after = if restarted { 0 } else { ask.after.unwrap_or(here).sequence as usize };
+    let known = told.len() - told.len().min(state.told_max.unwrap_or(usize::MAX));
+    let first = after.max(known);
+    let wanted = |key: &&EventKey| ask.run.is_none_or(|run| run == key.run) && ask.fraction.has(**key);
+    let passed: Vec<EventKey> = told[first..].iter().take(ask.max as usize).copied().collect();
+    let event = |key: &EventKey| ToldEvent { key: *key, fragments: 1, bytes: 1, incomplete: false };
+    SubscribeReply {
+        events: passed.iter().filter(wanted).map(event).collect(),
+        next: Cursor { sequence: (first + passed.len()) as u64, ..here },
+        restarted,
+        dropped: (first - after) as u64,
+        gone: 0,
+        retry_after_ms: if first + passed.len() < told.len() { 0 } else { 5 },
     }
 }
 

@@ -50,7 +50,7 @@ pub struct Script {
     to_client: Vec<u8>,
     pub holds_replies: bool,
     pub refuses_connections: bool,
-    /// Answers neither Runs nor GetEvent: the test does.
+    /// Answers neither Runs nor GetEvent nor Subscribe: the test does.
     pub leaves_lists_to_test: bool,
     /// The numbers of these requests, as they came.
     pub lists_asked: Vec<u64>,
@@ -118,7 +118,7 @@ impl Script {
         if let Some(error) = (kind != Kind::Hello).then(|| self.errors.pop_front()).flatten() {
             return self.send_error(request, error);
         }
-        if self.leaves_lists_to_test && matches!(kind, Kind::Runs | Kind::GetEvent) {
+        if self.leaves_lists_to_test && matches!(kind, Kind::Runs | Kind::GetEvent | Kind::Subscribe) {
             return self.lists_asked.push(request);
         }
         if (Kind::FileOpen.code()..=Kind::ChangeName.code()).contains(&kind.code()) {

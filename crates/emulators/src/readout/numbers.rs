@@ -26,8 +26,9 @@ struct Used {
 }
 
 impl Runs {
-    /// `known` are the runs that the server knows; with `keep` they do not matter.
-    pub(super) fn new(known: BTreeSet<RunId>, keep: bool) -> Runs {
+    /// `known` are the runs that the server knows, beside which that of files is never taken; with `keep` they do not matter.
+    pub(super) fn new(mut known: BTreeSet<RunId>, keep: bool) -> Runs {
+        known.insert(RunId::FILES);
         let taken = if keep { BTreeSet::new() } else { known };
         Runs { taken, keep, renamed: HashMap::new(), used: HashMap::new() }
     }
@@ -124,6 +125,15 @@ mod tests {
         assert_eq!(rename(&mut runs, max, 1, true), (max, 1));
         runs.next_input();
         assert_eq!(rename(&mut runs, max, 1, true), (1, 1), "after the largest run come the small ones");
+    }
+
+    #[test]
+    fn the_run_of_files_becomes_another_one() {
+        let mut runs = Runs::new(BTreeSet::new(), false);
+        runs.next_input();
+        let key = |run: RunId| EventKey { run, event: EventId(5) };
+        let renamed = runs.rename(Format::Mdf, key(RunId::FILES), true).expect("a free run");
+        assert_eq!(renamed, key(RunId(1)));
     }
 
     #[test]

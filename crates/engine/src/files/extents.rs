@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::index::{allocated_bytes, tree_bytes};
+use forebay_types::memory::{allocated_bytes, tree_bytes};
+
 use crate::segments::{SegmentIndex, Segments};
 
 /// The piece was written where the file ended.

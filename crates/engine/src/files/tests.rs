@@ -29,6 +29,7 @@ fn segments(count: u64) -> (Segments, Vec<SegmentIndex>) {
         misses_below: 0,
         scrub_at: Time::default(),
         scrub_round: 0,
+        is_packed: false,
     };
     let indices = (0..count).map(|counter| segments.add(segment(counter))).collect();
     (segments, indices)
@@ -330,7 +331,9 @@ fn memory_is_told_as_it_is() {
             take(&mut files, number, 2, FileChange::Sums { crc: 1, adler32: 2 });
         }
     });
-    assert!(held > 10_000 * 80 && held <= files.bytes() as i64, "{held} of {}", files.bytes());
+    assert!(held >= 10_000 * 80 && held <= files.bytes() as i64, "{held} of {}", files.bytes());
+    // With what names take beside their own bytes (`crates/names`) these are the 200 of docs/files.md.
+    assert!(files.bytes() <= 10_000 * 90, "{} bytes a file", files.bytes() / 10_000);
     println!("{} bytes a file, {} are told", held / 10_000, files.bytes() / 10_000);
     let ((), more) = crate::measured::allocated_in(|| {
         (1..5000).for_each(|at| take(&mut files, 20_000, at as u32, piece(at * 4096)));

@@ -5,15 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use forebay_types::memory::tree_bytes;
 use forebay_types::{Adler32, crc32c_of_both};
 
 use super::{File, Sums};
-use crate::index::tree_bytes;
 use crate::segments::SegmentIndex;
 
 /// A writer of a file, as the server numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WriterNumber(pub u64);
+
+impl WriterNumber {
+    /// The server itself, which writes the journal and the snapshots of names; no client has this number.
+    pub const SERVER: WriterNumber = WriterNumber(0);
+}
 
 /// The sums of a file that was written from its beginning, in order, so far.
 #[derive(Clone, Default)]

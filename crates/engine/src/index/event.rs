@@ -1,10 +1,10 @@
 //! One event of the index and its fragments.
 
 use forebay_format::event_directory_bytes;
+use forebay_types::memory::allocated_bytes;
 use forebay_types::{EventId, SourceId, Time};
 use thin_vec::ThinVec;
 
-use super::memory::allocated_bytes;
 use crate::lease::Tick;
 use crate::segments::SegmentIndex;
 

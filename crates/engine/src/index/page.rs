@@ -1,9 +1,9 @@
 //! Neighbouring events of a run in one piece of memory, and what can be said of them together.
 
+use forebay_types::memory::allocated_bytes;
 use forebay_types::{EventId, EventKey, RunId};
 
 use super::event::{EventEntry, EventFlags};
-use super::memory::allocated_bytes;
 use crate::lease::Tick;
 
 /// Events in a full page.

@@ -10,12 +10,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_format::{DECISION_SETS_MAX, DecidedRange, DecidedRun, DecisionSet, FinishedRun, RecordKind, TableEntry};
+use forebay_types::memory::tree_bytes;
 use forebay_types::{DecideOutcome, EventKey};
 
 use super::Lane;
 use crate::accepted::StreamSet;
 use crate::api::{Reply, Token};
-use crate::index::{EventFlags, tree_bytes};
+use crate::index::EventFlags;
 use crate::segments::{SegmentIndex, SegmentState};
 
 /// What a decision makes of its event.

@@ -1,12 +1,15 @@
 //! Making room: what lives in segments with little alive is written once more elsewhere, and their slots come free.
 //!
 //! What it costs is what lives in a segment; what it brings is a segment's slots. So the segment with least alive comes first, and the less room
-//! is left, the more may live in it. While there is plenty of room nothing is moved: most events die by themselves.
+//! is left, the more may live in it. While there is plenty of room nothing is moved: most events die by themselves. What came slowly lies in a flush of its own
+//! each, and takes many times its size: copies of it wait for each other until a flush is full.
 //!
 //! An accepted event is written as one record, wherever its fragments lie ([`super::join`]); anything else as records of the same kinds.
 //! A copy is a record as any other. Until it is durable the index has the old place, where the bytes still are; then, if the event still lives,
 //! the new one. A copy that is lost with a drive or in a crash is not missed, and of two that are found one counts. Deletions count whatever
 //! is met after them, so that no copy outranks a later one.
+
+mod worth;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,46 +20,25 @@ use forebay_format::{
 };
 use forebay_types::{EventKey, Time};
 
-use super::Lane;
 use super::background::Stepped;
 use super::files::live_record;
 use super::join::Joining;
 use super::write::{Purpose, Refusal, Waiter};
+use super::{Lane, State};
 use crate::api::CompactionStatus;
 use crate::flush::NewRecord;
 use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
 use crate::read::Reader;
 use crate::recovery::spans_of;
-use crate::segments::{FlushSpan, POSITION_BYTES, Segment, SegmentIndex};
-
-/// With more of the lane free than this nothing is moved, in percent.
-const FREE_PERCENT_ENOUGH: u64 = 50;
-
-/// So much of a segment may live at most, in percent of its slots, when nothing is free.
-const ALIVE_PERCENT_MAX: u64 = 90;
-
-/// With fewer of its fragments in accepted events, in percent, it does not help an index that fills to write those as one record each.
-const INDEX_PERCENT_JOINABLE: u64 = 10;
-
-/// So much of what was written to a segment is dead at least when it is emptied, in percent,
-const DEAD_PERCENT_MIN: u64 = 10;
-
-/// or so much of its slots was never written to.
-const UNUSED_PERCENT_MIN: u64 = 20;
-
-/// What a record takes in the data beside its payload, at most.
-const RECORD_BYTES: u64 = TABLE_ENTRY_BYTES as u64 + POSITION_BYTES;
+use crate::segments::{FlushSpan, SegmentIndex};
+use worth::FREE_PERCENT_SCARCE;
 
 /// Segments are compared so often when none was worth it,
 const LOOK: Duration = Duration::from_millis(200);
 
 /// and so often when room is scarce.
 const LOOK_SCARCE: Duration = Duration::from_millis(20);
-
-/// With less of the lane free, in percent, room is scarce: writers wait for it, or soon will, so that making it takes a larger share than what else
-/// is done beside requests, and all of the time when nothing is free.
-const FREE_PERCENT_SCARCE: u64 = 20;
 
 /// Flushes of the segment that is emptied that are read at once.
 const FLUSHES_AT_ONCE: usize = 4;
@@ -147,66 +129,10 @@ pub(super) struct Compaction {
 }
 
 impl Lane {
-    /// So much of a segment's slots may live when it is to be emptied, in percent; none while there is room enough, on the drives and in the
-    /// index.
-    fn alive_percent_worth(&self) -> Option<u64> {
-        let space = self.space(self.width()?);
-        if self.writer.open.is_none() && !space.admits(Purpose::Copy) {
-            // There is nowhere to write them: reading them would be in vain.
-            return None;
-        }
-        let free = space.percent_free().min(self.index_percent_free());
-        let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
-        Some(missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH)
-    }
-
-    /// The share of the time for emptying segments, beside requests, in percent. While room is scarce it is more: else writers would wait for
-    /// what rests.
-    pub(super) fn compaction_percent(&self) -> u8 {
-        let percent = self.config.background_percent.min(100);
-        let free = self.width().map(|width| self.space(width).percent_free());
-        let scarce = free.map_or(0, |free| FREE_PERCENT_SCARCE.saturating_sub(free));
-        percent + (u64::from(100 - percent) * scarce / FREE_PERCENT_SCARCE) as u8
-    }
-
-    /// How much of the index is free, as far as writing accepted events as one record may change it.
-    fn index_percent_free(&self) -> u64 {
-        let used = self.index_bytes() as u64 * 100 / (self.config.index_bytes as u64).max(1);
-        let may_shrink = self.index.joinable_fragments() * 100 >= self.index.fragments() * INDEX_PERCENT_JOINABLE;
-        if may_shrink && self.index.joinable_fragments() > 0 { 100u64.saturating_sub(used) } else { 100 }
-    }
-
-    /// The segment that costs least for what it brings.
-    fn segment_worth(&self) -> Option<SegmentIndex> {
-        let limit = self.alive_percent_worth()?;
-        // What becomes one record takes less of the index, wherever it lies.
-        let for_index = self.index_percent_free() < FREE_PERCENT_ENOUGH;
-        let slots_bytes = |segment: &Segment| u64::from(segment.data_shards) * self.config.geometry.slot_bytes;
-        let candidate = |(_, segment): &(SegmentIndex, &Segment)| {
-            let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
-            // One that misses something stays.
-            let can_go = segment.misses_below == 0;
-            rests
-                && can_go
-                && segment.live_records > 0
-                && segment.live_bytes * 100 <= limit * slots_bytes(segment)
-                && (for_index || self.brings_room(segment))
-                && !self.background.compaction.stuck.contains(&segment.id)
-                && !self.background.compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
-        };
-        let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);
-        self.segments.iter().filter(candidate).min_by_key(|(_, segment)| cost(segment)).map(|(index, _)| index)
-    }
-
-    /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, or its slots were never filled. Else
-    /// what is not payload in it is what flushes take beside their data, and tables, and a copy would look the same.
-    fn brings_room(&self, segment: &Segment) -> bool {
-        let slot_bytes = self.config.geometry.slot_bytes;
-        let end = segment.flushes.last().map_or(0, |last| last.offset_bytes + segment.flush_shard_bytes(last));
-        let unused = slot_bytes.saturating_sub(end);
-        let written = u64::from(segment.next_position()) * POSITION_BYTES;
-        let dead = written.saturating_sub(segment.live_bytes + segment.live_records * RECORD_BYTES);
-        dead * 100 >= written * DEAD_PERCENT_MIN || unused * 100 >= slot_bytes * UNUSED_PERCENT_MIN
+    /// Whether more copies follow those that fill a flush: nobody waits for them, and a flush of few takes as much room as what they are to free.
+    pub(super) fn more_copies_follow(&self) -> bool {
+        let compaction = &self.background.compaction;
+        compaction.current.is_some() && matches!(self.state, State::Serving)
     }
 
     pub(super) fn has_to_compact(&self) -> bool {

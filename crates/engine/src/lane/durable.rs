@@ -119,18 +119,22 @@ impl Lane {
                 self.counters.fragments_stored += 1;
                 self.counters.fragment_bytes_stored += u64::from(entry.bytes);
                 self.counters.fragments_stored_degraded += u64::from(degraded);
-                self.offer(key);
+                self.offer_and_tell(key);
             }
             // Written again after a crash; copies of the running store come by another way.
-            RecordKind::Event => self.offer(key),
+            RecordKind::Event => self.offer_and_tell(key),
             RecordKind::Accept => {
                 self.counters.events_accepted += 1;
                 self.counters.events_incomplete += u64::from(incomplete);
-                let needed = self.accepted.accept(key, StreamSet::of_record(entry), incomplete, segment);
+                let streams = StreamSet::of_record(entry);
+                let needed = self.accepted.accept(key, streams, incomplete, segment);
                 if needed && let Some(segment) = segment {
                     self.segments.revive(segment, 0);
                 }
                 self.index.accept(key, incomplete);
+                if needed {
+                    self.tell_accepted(key, streams, incomplete);
+                }
             }
             RecordKind::Release => {
                 let needed = self.accepted.release(key, StreamSet::of_record(entry), segment);
@@ -171,16 +175,26 @@ impl Lane {
         }
     }
 
-    /// A fragment of the event is durable: filters may have it when it has all of them, or when it has waited for them.
-    pub(super) fn offer(&mut self, key: EventKey) {
-        let Some(event) = self.index.event(key) else { return };
+    fn offer_and_tell(&mut self, key: EventKey) {
+        if self.offer(key) && !planted(Planted::ToldBeforeDurable) {
+            self.tell_offered(key, false);
+        }
+    }
+
+    /// A fragment of the event is durable: filters may have it when it has all of them, or when it has waited for them. Gives back whether they may
+    /// from now on.
+    pub(super) fn offer(&mut self, key: EventKey) -> bool {
+        let Some(event) = self.index.event(key) else { return false };
         if [EventFlags::ACCEPTED, EventFlags::READY, EventFlags::LEASED].iter().any(|flag| event.flags.has(*flag)) {
-            return;
+            return false;
         }
         if event.is_complete() && self.is_durable(event) {
             self.index.offer(key);
-        } else if !event.flags.has(EventFlags::TIMED) {
+            return true;
+        }
+        if !event.flags.has(EventFlags::TIMED) {
             self.index.wait(key, Tick::not_before(self.now + self.config.incomplete_after));
         }
+        false
     }
 }

@@ -1,6 +1,7 @@
 //! Files: what a lane does when bytes are written to one, when it is cut, sealed or ends. `docs/files.md` says why so.
 
 mod copy;
+mod kept_run;
 mod read;
 mod settle;
 mod sums;
@@ -13,6 +14,7 @@ use forebay_types::placement::lane_ordinal;
 use forebay_types::{FileNumber, FileOutcome, ReadOutcome, RunId};
 
 pub(super) use copy::live_record;
+pub use kept_run::KeptRun;
 pub(super) use read::{FileRead, FileReading, record_of};
 pub(super) use sums::Summing;
 
@@ -21,6 +23,7 @@ use super::{Lane, State};
 use crate::api::{Admission, FileAdmission, FileView, FileWrite, Token, WriteAt};
 use crate::files::{File, RecordPlace, WriterNumber, Writing, holes, unix_ns};
 use crate::flush::NewRecord;
+use crate::planted::{Planted, planted};
 use crate::segments::SegmentIndex;
 
 /// Versions of a file that writers leave, for holes, seals and what a start mends.
@@ -90,7 +93,10 @@ impl Lane {
 
     /// Whether there is room that fragments and files may take.
     pub fn has_room_for_files(&self) -> bool {
-        self.width().is_some_and(|width| self.space(width).free_for_fragments() > 0)
+        self.width().is_some_and(|width| {
+            let space = self.space(width);
+            space.holds_files() && space.free_for_fragments() > 0
+        })
     }
 
     /// Lets a writer write to a file, which need not have been written to before. `is_new`: its number was given since this start, so that nothing of it can be out
@@ -102,8 +108,15 @@ impl Lane {
         if !matches!(self.state, State::Serving) {
             return Admission::Busy;
         }
-        if !is_new && self.outcome_of_unknown(file.key()) != ReadOutcome::NotFound {
+        if self.width().is_some_and(|width| !self.space(width).holds_files()) {
+            return Admission::Done(FileOutcome::NoSpace);
+        }
+        if !is_new && self.outcome_of_unknown_file(file) != ReadOutcome::NotFound {
             return Admission::Done(FileOutcome::Unavailable);
+        }
+        if self.open_files.files.get(&file).is_some_and(Writing::is_held_up) {
+            // A seal that was taken before comes before it.
+            return Admission::Busy;
         }
         let known = self.files.get(file);
         self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).open(writer);
@@ -118,6 +131,9 @@ impl Lane {
 
     /// Whether a file may be changed, by what is durable.
     fn may_write(&self, file: FileNumber) -> Result<(), FileOutcome> {
+        if !self.config.has_files {
+            return Err(FileOutcome::NoFiles);
+        }
         match self.state {
             State::ReadOnly => return Err(FileOutcome::ReadOnly),
             State::Unavailable(_) | State::Stopping | State::Stopped => return Err(FileOutcome::Unavailable),
@@ -283,7 +299,8 @@ impl Lane {
             written_unix_ns.unwrap_or_else(|| unix_ns(self.wall)),
         );
         // It says the length of what is durable, and outranks what comes before it: so nothing may be on its way.
-        if self.open_files.files.get(&file).is_some_and(|writing| writing.is_held_up() || writing.is_on_its_way()) {
+        let waits = |writing: &Writing| writing.is_held_up() || writing.is_on_its_way();
+        if self.open_files.files.get(&file).is_some_and(waits) && !planted(Planted::LengthOvertakes) {
             return Admission::Busy;
         }
         if let Err(refusal) = self.write_holes(file, length) {
@@ -296,20 +313,27 @@ impl Lane {
     /// holes, as these outrank it.
     fn write_holes(&mut self, file: FileNumber, length: u64) -> Result<(), Refusal> {
         for hole in self.holes_before(file, length) {
-            self.change_file(file, hole, &[], Waiter::Put(Token::NONE), Purpose::Fragment)?;
+            self.change_file(file, hole, &[], Waiter::Put(Token::NONE), self.purpose_of(file))?;
         }
         Ok(())
     }
 
+    /// What keeps the names may be cut and sealed in a full lane, or no file would go from it.
+    fn purpose_of(&self, file: FileNumber) -> Purpose {
+        let is_of_names =
+            self.open_files.files.get(&file).is_some_and(|writing| writing.is_open_by(WriterNumber::SERVER));
+        if is_of_names { Purpose::Decision } else { Purpose::Fragment }
+    }
+
     fn holes_before(&self, file: FileNumber, length: u64) -> Vec<FileChange> {
-        let Some(known) = self.files.get(file) else { return Vec::new() };
+        let Some(known) = self.files.get(file).filter(|_| !planted(Planted::HolesLeftOut)) else { return Vec::new() };
         known.uncovered(known.stated_length()..length).into_iter().flat_map(holes).collect()
     }
 
     /// Writes a state, behind which nothing comes until it is durable.
     fn write_state(&mut self, token: Token, file: FileNumber, state: FileChange) -> Admission<FileOutcome> {
         let FileChange::State { length, .. } = state else { unreachable!("a state is written") };
-        if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token), Purpose::Fragment) {
+        if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token), self.purpose_of(file)) {
             return refused(refusal);
         }
         let writing = self.open_files.files.get_mut(&file).expect("a state is on its way");
@@ -407,6 +431,9 @@ impl Lane {
             writing.is_durable();
         }
         self.open_files.drop_idle(record.file);
+        if !is_copy && entry.kind == RecordKind::Piece {
+            self.counters.file_bytes_stored += u64::from(entry.bytes);
+        }
         let is_over = self.files.get(record.file).is_none() && is_copy;
         if is_copy {
             self.background.compaction.piece_is_moved();

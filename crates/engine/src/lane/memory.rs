@@ -25,6 +25,7 @@
 //! What is on its way for a moment comes on top: a checkpoint (its own size, for each drive), the closing flush of a segment (40 bytes a record),
 //! what is read for someone (bounded by who asks), and what steps beside requests have read of each drive of a segment, 16 MiB of each at most
 //! (21 times `background_read_bytes`, of flash 1.3 MiB), and twice that of what they write. Up to 4 MiB of such buffers are kept to be used again.
+//! So does what happened to events lately, 64 bytes for each of `told_events`.
 
 use super::Lane;
 use super::write::Writer;

@@ -294,7 +294,10 @@ impl Lane {
             if planted(Planted::RebuildIntoFreedSlot) {
                 targets.iter().for_each(|(_, place)| self.slots.put_back(*place));
             }
-            let left = self.flush_places(index).into();
+            let mut left: VecDeque<FlushPlace> = self.flush_places(index).into();
+            if planted(Planted::RebuildHalf) {
+                left.truncate(left.len().div_ceil(2));
+            }
             let current = Rebuilding { segment: index, targets, left, running: 0, given_up: None };
             self.background.rebuild.current = Some(current);
             break;
@@ -358,9 +361,6 @@ impl Lane {
         self.counters.media_bytes_written += repaired.bytes_written;
         let current = rebuild.current.as_mut().expect("its steps come back before it ends");
         current.running -= 1;
-        if planted(Planted::RebuildHalf) {
-            current.left.clear();
-        }
         if !repaired.is_whole() && !is_dispensable {
             current.given_up = Some(something_missing && current.given_up != Some(false));
         }
@@ -419,7 +419,11 @@ impl Lane {
             moved.listed = true;
             (moved.segment, moved.shards.clone())
         };
-        self.background.rebuild.listed = Listed::OnItsWay;
+        let listed = &mut self.background.rebuild.listed;
+        // What an earlier one lists is not in doubt while another is written.
+        if *listed == Listed::No {
+            *listed = Listed::OnItsWay;
+        }
         self.background.rebuild.moved.iter_mut().map(list).collect()
     }
 

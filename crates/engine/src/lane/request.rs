@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind};
-use forebay_types::{DecideOutcome, EventKey, PutOutcome, StreamName, Verdict, crc32c};
+use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunId, StreamName, Verdict, crc32c};
 
 use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
@@ -32,6 +32,9 @@ impl Lane {
             }
             State::Recovering(_) | State::Preparing => return Admission::Busy,
         }
+        if self.config.has_files && put.id.run == RunId::FILES {
+            return Admission::Done(PutOutcome::KeptRun);
+        }
         if payload.len() > self.config.geometry.fragment_bytes_max as usize {
             return Admission::Done(PutOutcome::TooLarge);
         }
@@ -59,6 +62,11 @@ impl Lane {
         match self.append(Purpose::Fragment, record, payload, Waiter::Put(token)) {
             Ok((segment, position)) => {
                 self.enter_fragment(&record, segment, position, payload.len());
+                if planted(Planted::ToldBeforeDurable)
+                    && self.index.event(put.id.key()).is_some_and(|e| e.is_complete())
+                {
+                    self.tell_offered(put.id.key(), false);
+                }
                 Admission::Pending
             }
             Err(Refusal::Busy) => Admission::Busy,
@@ -400,6 +408,7 @@ impl Lane {
             // One whose last fragments are on their way is offered when they are durable.
             if !complete || self.is_durable(event) {
                 self.index.offer(key);
+                self.tell_offered(key, !complete);
             }
             return;
         }

@@ -12,6 +12,8 @@
 //! - **A drive that fails.** What was on its way is written again, to one segment more for each of the m drives that may fail.
 //! - **Making room.** Copies may take the last segment above the reserve, and nobody else may; while they write to it no fragment goes into it
 //!   unless fragments might have opened one themselves. What they empty comes free, and is more than what they take.
+//! - **Removing files.** What lives of files keeps its segments, and it ends by the journal of names, which is a file itself. So the journal may take the
+//!   segment that decisions may take, and there, too, no fragment goes into what fragments might not have opened.
 //!
 //! Recovery, or the loss of a drive, may leave fewer free segments than that. Then nothing is written but decisions, by checkpoints, until
 //! there are enough again: nothing is on its way that a crash could tear, and the next start needs no segment. So every writer other than recovery
@@ -27,8 +29,8 @@ use super::Lane;
 use super::write::Purpose;
 use crate::slots::Width;
 
-/// A lane of fewer segments than this keeps none back for decisions in the log, and none for copies.
-const SEGMENTS_FEW: usize = 16;
+/// A lane of fewer segments than this keeps none back for decisions in the log, and none for copies: it holds no files.
+const SEGMENTS_FEW: usize = 6;
 
 /// The limits that follow from the number and the size of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,11 @@ impl Space {
     /// Free segments that fragments may take.
     pub(super) fn free_for_fragments(&self) -> usize {
         self.left.min(self.left_for_fragments).saturating_sub(self.kept_from_fragments())
+    }
+
+    /// Whether files may be written: what lives of them keeps all segments of a full lane, and they are removed by a journal in the log.
+    pub(super) fn holds_files(&self) -> bool {
+        self.total >= SEGMENTS_FEW
     }
 
     /// How much of the lane fragments may still take, in percent of all of it.

@@ -10,6 +10,7 @@ use super::background::Background;
 use super::carry::Carried;
 use super::checkpoint::Checkpointer;
 use super::losses::KnownLosses;
+use super::subscribe::Happened;
 use super::survey::Survey;
 use super::trace::LatePuts;
 use super::write::{OpenSegment, Replay, Waiter, Writer};
@@ -84,6 +85,7 @@ impl Lane {
             survey: Survey::default(),
             losses: KnownLosses::new(config.index_bytes),
             late_puts: LatePuts::default(),
+            happened: Happened::new(config.told_events),
             background: Background::default(),
             counters: LaneCounters::default(),
             config,
@@ -177,14 +179,7 @@ impl Lane {
             segment.writing = true;
             let records = segment.flushes.iter().map(|s| s.record_count as usize).sum();
             let flushes = segment.durable_flushes;
-            self.writer.retired.push(OpenSegment {
-                index,
-                offset_bytes: 0,
-                table,
-                records,
-                flushes,
-                for_copies: false,
-            });
+            self.writer.retired.push(OpenSegment { index, offset_bytes: 0, table, records, flushes, is_kept: false });
         }
         self.writer.replay.extend(recovered.torn.into_iter().map(|torn| Replay {
             record: NewRecord::of(&torn.entry),
@@ -264,6 +259,7 @@ impl Lane {
             from = events.next().map(|(key, _)| key);
             drop(events);
             for key in keys {
+                // Whoever looked on was told before, or not at all: what happens is told, not what is there.
                 self.offer(key);
             }
         }
@@ -276,7 +272,12 @@ impl Lane {
         }
         let closed = self.writer.retired.is_empty() && self.writer.closing.is_empty();
         match self.state {
-            State::Preparing if !self.files.is_settled() => self.settle_files(),
+            State::Preparing if !self.files.is_settled() => {
+                // No drive answers what was not asked: what follows goes on at once.
+                self.settle_files();
+                self.replay();
+                self.advance_state();
+            }
             State::Preparing if self.checkpointer.written == 0 => {
                 self.checkpointer.wanted |= self.checkpointer.is_idle();
                 self.checkpoint_if_needed();

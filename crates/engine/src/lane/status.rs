@@ -1,7 +1,9 @@
 //! The state of a lane in numbers.
 
+use forebay_types::RunId;
+
 use super::{Lane, State};
-use crate::api::LaneStatus;
+use crate::api::{LaneCounters, LaneStatus};
 
 /// What fits the lane, in segments; those that the loss of drives would cost are not counted.
 #[derive(Default)]
@@ -13,12 +15,32 @@ struct Room {
     segment_bytes: u64,
 }
 
+impl Room {
+    /// What fragments and files may take, in bytes.
+    fn capacity_bytes(&self) -> u64 {
+        self.total.saturating_sub(self.reserved).saturating_mul(self.segment_bytes)
+    }
+}
+
+impl LaneCounters {
+    /// Bytes of fragments and of files made durable.
+    pub fn payload_bytes_stored(&self) -> u64 {
+        self.fragment_bytes_stored + self.file_bytes_stored
+    }
+}
+
+impl LaneStatus {
+    /// Bytes of fragments and of files that are here.
+    pub fn payload_bytes(&self) -> u64 {
+        self.fragment_bytes + self.file_bytes
+    }
+}
+
 impl Lane {
     /// What an operator should know.
     pub fn status(&self) -> LaneStatus {
         let (slots_free, slots_total) = self.slots.occupancy();
         let room = self.room();
-        let capacity = room.total.saturating_sub(room.reserved);
         LaneStatus {
             lane: self.config.lane,
             state: self.state_name(),
@@ -29,9 +51,12 @@ impl Lane {
             events: self.index.events(),
             events_undecided: self.index.undecided(),
             events_accepted: self.accepted.len() as u64,
-            events_finished: self.finished.events(),
+            events_finished: self.finished.events().saturating_sub(self.files_finished()),
             fragments: self.index.fragments(),
             fragment_bytes: self.fragment_bytes,
+            files: self.files.len() as u64,
+            files_unsealed: (self.files.len() - self.files.sealed()) as u64,
+            file_bytes: self.files.piece_bytes(),
             index_bytes: self.index_bytes() as u64,
             cache_bytes: self.cache.bytes() as u64,
             memory_bytes: self.memory_bytes() as u64,
@@ -41,7 +66,7 @@ impl Lane {
             segments_total: room.total,
             segments_free: room.free,
             segments_reserved: room.reserved,
-            capacity_bytes: capacity.saturating_mul(room.segment_bytes),
+            capacity_bytes: room.capacity_bytes(),
             free_bytes: room.free.saturating_mul(room.segment_bytes),
             index_bytes_max: self.config.index_bytes as u64,
             cache_bytes_max: self.config.cache_bytes as u64,
@@ -73,12 +98,27 @@ impl Lane {
         }
     }
 
+    /// Files that are over: they stand among the events that are.
+    fn files_finished(&self) -> u64 {
+        if self.config.has_files { self.finished.events_of(RunId::FILES) } else { 0 }
+    }
+
     /// For how many seconds an event has been whole, at least: its segments were last written to so long ago.
     fn age_of(&self, event: Option<forebay_types::EventKey>) -> Option<f64> {
         let event = self.index.event(event?)?;
         let written = event.records().iter().map(|record| self.segments.get(record.segment).written);
         let written = written.max().filter(|written| written.unix_ms().is_some())?;
         self.wall.since(written).map(|age| age.as_secs_f64())
+    }
+
+    /// What fragments and files may take of the lane, in bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.room().capacity_bytes()
+    }
+
+    /// What a segment that is opened now holds, in bytes.
+    pub fn segment_bytes(&self) -> u64 {
+        self.room().segment_bytes
     }
 
     fn room(&self) -> Room {

@@ -1,15 +1,17 @@
 //! A look at what lies on the drives: what recovery found, what is stored where, and whether each flush lies as it was written. Nothing here
 //! changes anything; a lane that serves answers it too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use forebay_format::{SegmentId, SegmentState, ShardPlace};
 use forebay_types::limits::BLOCK_BYTES;
-use forebay_types::{EventKey, SourceId, StreamName};
+use forebay_types::{EventKey, FileNumber, SourceId, StreamName};
 
+use super::files::record_of;
 use super::{Lane, Read};
 use crate::api::Token;
 use crate::check::{FlushCheck, FlushPlace};
+use crate::files::File;
 use crate::index::EventFlags;
 use crate::read::Reader;
 use crate::segments::{Segment, SegmentIndex};
@@ -113,6 +115,17 @@ pub struct StoredFragment {
     pub flush: Option<u32>,
 }
 
+/// A file that the lane holds, with where its bytes lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    /// Its number.
+    pub file: FileNumber,
+    /// How long it is.
+    pub bytes: u64,
+    /// The flushes that hold its bytes; of one that the segment's table does not name, `None`.
+    pub flushes: BTreeSet<(SegmentHandle, Option<u32>)>,
+}
+
 impl Lane {
     /// What recovery found, when the lane was started read-only and has recovered.
     pub fn findings(&self) -> &Findings {
@@ -148,6 +161,21 @@ impl Lane {
             }),
         };
         self.index.events_from(from).take(events_max).map(event).collect()
+    }
+
+    /// The files that are stored, ascending from `from` on, `files_max` of them at most.
+    pub fn stored_files(&self, from: FileNumber, files_max: usize) -> Vec<StoredFile> {
+        let flushes = |file: &File| {
+            let pieces = file.in_range(0..file.length()).filter(|(_, extent)| !extent.is_hole());
+            let place = |(_, extent)| self.stored_fragment(&record_of(&extent));
+            pieces.map(place).map(|piece| (piece.segment, piece.flush)).collect()
+        };
+        let file = |(number, file): (FileNumber, &File)| StoredFile {
+            file: number,
+            bytes: file.length(),
+            flushes: flushes(file),
+        };
+        self.files.from(from).take(files_max).map(file).collect()
     }
 
     fn stored_fragment(&self, fragment: &crate::index::FragmentEntry) -> StoredFragment {

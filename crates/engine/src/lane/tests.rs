@@ -2,12 +2,14 @@
 
 mod compact;
 mod files;
+mod kept_run;
 mod losses;
 mod memory;
 mod offers;
 mod rebuild;
 mod repair;
 mod scrub;
+mod subscribe;
 mod survey;
 mod trace;
 mod whole;
@@ -79,7 +81,9 @@ impl Driven {
             background_read_bytes: 64 << 10,
             read_through_bytes: 8 << 10,
             scrub_period: Duration::ZERO,
+            told_events: 16,
             read_only: false,
+            has_files: true,
         };
         change(&mut config);
         let drives = MemoryDrives::new(config.drives.len() as u16, DRIVE_BYTES);
@@ -87,10 +91,18 @@ impl Driven {
         make_store(&mut media, &config);
         let mut driven =
             Driven { lane: Lane::new(config, Time(0)), media, drives, now: Time(0), next_token: 0, reads: 0 };
-        while !driven.lane.is_serving() {
-            driven.turn();
-        }
+        driven.start();
         driven
+    }
+
+    /// Goes on until the lane serves. Only drives and the lane's own time bring it on, as in a server of which nobody asks anything.
+    fn start(&mut self) {
+        while !self.lane.is_serving() {
+            self.turn();
+            let is_due = self.lane.next_wakeup().is_some_and(|at| at <= self.now);
+            let goes_on = self.lane.is_serving() || self.lane.operations_in_flight() > 0 || is_due;
+            assert!(goes_on, "the start waits, and nothing is on its way");
+        }
     }
 
     fn turn(&mut self) {

@@ -61,7 +61,7 @@ impl Lane {
         self.accepted.streams().map(|(name, events)| StreamView { name: name.clone(), events }).collect()
     }
 
-    /// The runs that this lane knows.
+    /// The runs that this lane knows. That under which files stand is none, where there are files.
     pub fn runs(&self) -> Vec<RunView> {
         let mut runs: BTreeMap<RunId, RunView> = BTreeMap::new();
         let none = |run| RunView { run, events: 0, undecided: 0, finished: 0, range: None };
@@ -72,6 +72,9 @@ impl Lane {
         }
         for (run, finished) in self.finished.events_by_run() {
             runs.entry(run).or_insert(none(run)).finished = finished;
+        }
+        if self.config.has_files {
+            runs.remove(&RunId::FILES);
         }
         runs.into_values().collect()
     }

@@ -79,8 +79,8 @@ pub(super) struct OpenSegment {
     pub(super) table: Vec<u8>,
     pub(super) records: usize,
     pub(super) flushes: u32,
-    /// Copies opened it when nobody else might have.
-    pub(super) for_copies: bool,
+    /// Copies or decisions opened it when fragments might not have: none goes into it.
+    pub(super) is_kept: bool,
 }
 
 /// A record that is to be written once more.
@@ -135,6 +135,7 @@ impl Lane {
             let filling = self.writer.filling.as_mut().expect("opened just now");
             match filling.flush.add(record, payload) {
                 Ok(position) => {
+                    self.segments.get_mut(filling.segment).is_packed &= purpose == Purpose::Copy;
                     match filling.waiters.last_mut() {
                         Some((last, records)) if *last == waiter && !matches!(waiter, Waiter::Decision(_)) => {
                             *records += 1;
@@ -151,13 +152,13 @@ impl Lane {
 
     fn open_segment(&mut self, purpose: Purpose) -> Result<(), Refusal> {
         if let Some(open) = &self.writer.open {
-            let is_kept = open.for_copies && purpose == Purpose::Fragment;
+            let is_kept = open.is_kept && purpose == Purpose::Fragment;
             let may = |width| self.space(width).admits(purpose);
             return if !is_kept || self.width().is_some_and(may) { Ok(()) } else { Err(Refusal::NoSpace) };
         }
         let width = self.width().ok_or(Refusal::Unavailable)?;
         let space = self.space(width);
-        let for_copies = purpose == Purpose::Copy && !space.admits(Purpose::Fragment);
+        let is_kept = matches!(purpose, Purpose::Copy | Purpose::Decision) && !space.admits(Purpose::Fragment);
         if !space.admits(purpose) {
             self.checkpointer.wanted |= self.segments.droppable_count() > 0;
             return Err(Refusal::NoSpace);
@@ -181,9 +182,10 @@ impl Lane {
             misses_below: 0,
             scrub_at: self.now + self.config.scrub_period,
             scrub_round: self.background.scrub.round(),
+            is_packed: true,
         });
         self.writer.open =
-            Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0, for_copies });
+            Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0, is_kept });
         Ok(())
     }
 
@@ -368,6 +370,10 @@ impl Lane {
     /// When the filling flush goes out although it is not full.
     pub(super) fn next_seal(&self) -> Option<Time> {
         let filling = self.writer.filling.as_ref()?;
+        let nobody_waits = filling.waiters.iter().all(|(waiter, _)| matches!(waiter, Waiter::Copy(_)));
+        if nobody_waits && self.more_copies_follow() {
+            return None;
+        }
         let waits = filling.flush.record_count() > 0 && self.writer.in_flight.is_empty();
         waits.then(|| self.writer.last_seal + self.config.flush_interval)
     }

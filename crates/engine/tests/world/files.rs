@@ -287,9 +287,9 @@ impl World {
         let sealing = model.pending.iter().any(|(_, change)| matches!(change, Change::Seal));
         match outcome {
             Admission::Done(FileOutcome::Done) => {
-                assert!(!model.sealed && !model.over, "{file:?} is over or sealed");
+                assert!(!model.sealed && !sealing && !model.is_ending(), "{file:?} is over or sealed, or becomes so");
                 model.writers.insert(writer);
-                !sealing && !model.is_ending()
+                true
             }
             Admission::Done(FileOutcome::Sealed) => {
                 assert!(model.sealed, "{file:?} is not sealed");
@@ -424,7 +424,7 @@ impl World {
             let found = self.read_all(number);
             let view = self.lane().file(number);
             let lane = self.lane();
-            let removed = lane.outcome_of_unknown(number.key()) == ReadOutcome::Deleted;
+            let removed = lane.outcome_of_unknown_file(number) == ReadOutcome::Deleted;
             let model = self.files.files.get_mut(&number).expect("a file of the model");
             model.owners.clear();
             assert!(model.answered.is_empty(), "{number:?}: what is answered is durable, and what came before it");

@@ -30,6 +30,16 @@ impl World {
         self.wait();
     }
 
+    /// Puts small fragments one after the other, each durable before the next one comes, until one is refused.
+    pub fn fill_up_slowly(&mut self) {
+        let before = self.totals.puts_refused;
+        while self.totals.puts_refused == before {
+            self.put_event(200);
+            (0..8).for_each(|_| self.turn());
+        }
+        self.wait();
+    }
+
     /// Lets so much time pass that everything is looked at some times.
     pub fn rest(&mut self) {
         for _ in 0..15 {

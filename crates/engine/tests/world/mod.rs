@@ -188,7 +188,7 @@ const STORE: StoreUuid = StoreUuid::from_bytes([7; 16]);
 /// Everything.
 pub struct World {
     random: Random,
-    shape: Shape,
+    pub shape: Shape,
     geometry: Geometry,
     drives: MemoryDrives,
     infos: Vec<DriveInfo>,
@@ -371,7 +371,9 @@ impl World {
             background_read_bytes: if self.epoch.is_multiple_of(2) { 4096 } else { 1 << 20 },
             read_through_bytes: if self.epoch.is_multiple_of(3) { 256 << 10 } else { 4096 },
             scrub_period: Duration::from_millis(30),
+            told_events: 16,
             read_only: false,
+            has_files: true,
         };
         self.reads.clear();
         let mut media = MemoryMedia::new(&self.drives);

@@ -20,6 +20,18 @@ pub struct Opener {
     pub opening: u32,
 }
 
+/// Who changes a file, and by which change. A server does none that is smaller than a [`Changer::waits_from`] which it has seen under the opening: so a copy of a
+/// request that was answered, or given up, changes nothing of what its client did since, if that says nothing about the same bytes before it waits for none up to that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Changer {
+    /// Who has the file open for writing.
+    pub opener: Opener,
+    /// Which change: each has a number above all that this client said of the file before, and what is sent again has its own.
+    pub change: u64,
+    /// The smallest that the client still waits for; at most this one.
+    pub waits_from: u64,
+}
+
 /// Opens a file. While somebody has it open it stays, whatever becomes of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOpen {
@@ -45,8 +57,8 @@ pub struct FileClose {
 pub struct FileSet {
     /// The file.
     pub file: FileNumber,
-    /// Who changes it, and has it open for writing; `None`: whoever asks, which should be what nobody writes.
-    pub by: Option<Opener>,
+    /// Who changes it; `None`: whoever asks, who may say when a file was written and not how long it is.
+    pub by: Option<Changer>,
     /// Bytes; what is cut is gone, what is added holds zeros.
     pub length: Option<u64>,
     /// Nanoseconds since 1970.
@@ -58,8 +70,10 @@ pub struct FileSet {
 pub struct FileSeal {
     /// The file.
     pub file: FileNumber,
-    /// As of [`FileSet`].
-    pub by: Option<Opener>,
+    /// Who seals it; `None`: whoever asks.
+    pub by: Option<Changer>,
+    /// Only when nobody has it open for writing; else it is a conflict.
+    pub unless_written: bool,
 }
 
 /// Where in a file bytes are written, and which. The bytes are the payload.
@@ -67,8 +81,8 @@ pub struct FileSeal {
 pub struct FileWrite {
     /// The file.
     pub file: FileNumber,
-    /// Who writes, and has it open.
-    pub by: Opener,
+    /// Who writes.
+    pub by: Changer,
     /// Behind so many bytes; `None`: where it ends when they come.
     pub start: Option<u64>,
     /// How many; a server takes at most [`PIECE_BYTES_MAX`](forebay_types::limits::PIECE_BYTES_MAX).
@@ -156,16 +170,21 @@ fn put_opener(table: &mut Vec<u8>, by: Opener) {
     table.put_u32(by.opening);
 }
 
-/// Nobody, where an opener is expected.
-const NOBODY: Opener = Opener { client: 0, opening: 0 };
+/// Nobody, where somebody is expected.
+const NOBODY: Changer = Changer { opener: Opener { client: 0, opening: 0 }, change: 0, waits_from: 0 };
 
-fn put_opener_if_any(table: &mut Vec<u8>, by: Option<Opener>) {
-    put_opener(table, by.unwrap_or(NOBODY));
+fn put_change(table: &mut Vec<u8>, by: Changer) {
+    table.put_u64(by.change);
+    table.put_u64(by.waits_from);
 }
 
-fn read_opener_if_any(reader: &mut Reader<'_>) -> Result<Option<Opener>, FrameError> {
-    let by = read_opener(reader)?;
-    Ok((by.client != NOBODY.client).then_some(by))
+fn read_changer(reader: &mut Reader<'_>, opener: Opener) -> Result<Changer, FrameError> {
+    Ok(Changer { opener, change: reader.u64()?, waits_from: reader.u64()? })
+}
+
+fn read_changer_if_any(reader: &mut Reader<'_>, opener: Opener) -> Result<Option<Changer>, FrameError> {
+    let by = read_changer(reader, opener)?;
+    Ok((opener.client != NOBODY.opener.client).then_some(by))
 }
 
 fn read_opener(reader: &mut Reader<'_>) -> Result<Opener, FrameError> {
@@ -209,21 +228,23 @@ impl Message for FileSet {
     const KIND: Kind = Kind::FileSet;
 
     fn write_table(&self, table: &mut Vec<u8>) {
+        let by = self.by.unwrap_or(NOBODY);
         table.put_u64(self.file.0);
-        put_opener_if_any(table, self.by);
+        put_opener(table, by.opener);
         table.put_u32(u32::from(self.length.is_some()) | u32::from(self.written_unix_ns.is_some()) << 1);
         table.put_u64(self.length.unwrap_or(0));
         table.put_i64(self.written_unix_ns.unwrap_or(0));
+        put_change(table, by);
     }
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
         let mut reader = Reader::new(table, Self::KIND.name());
-        let (file, by) = (FileNumber(reader.u64()?), read_opener_if_any(&mut reader)?);
+        let (file, opener) = (FileNumber(reader.u64()?), read_opener(&mut reader)?);
         let flags = reader.u32()?;
         let (length, written_unix_ns) = (reader.u64()?, reader.i64()?);
         Ok(FileSet {
             file,
-            by,
+            by: read_changer_if_any(&mut reader, opener)?,
             length: (flags & 1 != 0).then_some(length),
             written_unix_ns: (flags & 2 != 0).then_some(written_unix_ns),
         })
@@ -234,16 +255,19 @@ impl Message for FileSeal {
     const KIND: Kind = Kind::FileSeal;
 
     fn write_table(&self, table: &mut Vec<u8>) {
+        let by = self.by.unwrap_or(NOBODY);
         table.put_u64(self.file.0);
-        put_opener_if_any(table, self.by);
-        table.put_u32(0);
+        put_opener(table, by.opener);
+        table.put_u32(u32::from(self.unless_written));
+        put_change(table, by);
     }
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
         let mut reader = Reader::new(table, Self::KIND.name());
-        let (file, by) = (FileNumber(reader.u64()?), read_opener_if_any(&mut reader)?);
-        reader.u32()?;
-        Ok(FileSeal { file, by })
+        let (file, opener) = (FileNumber(reader.u64()?), read_opener(&mut reader)?);
+        let flags = reader.u32()?;
+        let by = read_changer_if_any(&mut reader, opener)?;
+        Ok(FileSeal { file, by, unless_written: flags & 1 != 0 })
     }
 }
 
@@ -353,15 +377,16 @@ impl FileWrite {
 
     /// Its table, for [`crate::encode_head`]; the bytes follow.
     pub fn table(&self) -> Vec<u8> {
-        let mut table = Vec::with_capacity(40);
+        let mut table = Vec::with_capacity(56);
         table.put_u64(self.file.0);
-        table.put_u64(self.by.client);
+        table.put_u64(self.by.opener.client);
         // No file has a byte there, but the number alone would say that it goes to the end.
         table.put_u64(self.start.map_or(AT_END, |start| start.min(AT_END - 1)));
-        table.put_u32(self.by.opening);
+        table.put_u32(self.by.opener.opening);
         table.put_u32(self.bytes);
         table.put_u32(self.crc);
         table.put_u32(0);
+        put_change(&mut table, self.by);
         table
     }
 
@@ -387,8 +412,9 @@ impl FileWrite {
         if bytes as usize != payload_bytes {
             return Err(FrameError::PayloadLength { message, expected: u64::from(bytes), found: payload_bytes });
         }
+        let by = read_changer(&mut reader, Opener { client, opening })?;
         let start = (start != AT_END).then_some(start);
-        Ok(FileWrite { file, by: Opener { client, opening }, start, bytes, crc })
+        Ok(FileWrite { file, by, start, bytes, crc })
     }
 }
 

@@ -2,8 +2,9 @@
 
 use forebay_protocol::*;
 use forebay_types::{
-    Attributes, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, FragmentId, NameOutcome,
-    NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, SetAttributes, SourceId, StoreUuid, StreamName, crc32c,
+    Attributes, Cursor, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, Fraction, FragmentId,
+    NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, SetAttributes, SourceId, StoreUuid, StreamName,
+    crc32c,
 };
 
 pub fn frame(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -133,9 +134,10 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         PutReply { credit_bytes: 1 << 20, busy_ms: 50, outcomes: vec![PutOutcome::Durable, PutOutcome::NoSpace] };
     let (file, file_2) = (FileNumber(0x5152_5354), FileNumber(0x6162_6364_6566_6768));
     let by = Opener { client: 0x7172_7374_7576_7778, opening: 0x8182 };
-    let write = FileWrite { file, by, start: Some(0x9192_9394), bytes: one.len() as u32, crc: crc32c(one) };
+    let changer = Changer { opener: by, change: 0x8384_8586, waits_from: 0x8788 };
+    let write = FileWrite { file, by: changer, start: Some(0x9192_9394), bytes: one.len() as u32, crc: crc32c(one) };
     let read = FileReadReply { outcome: ReadOutcome::Found, bytes: two.len() as u32, crc: crc32c(two) };
-    let set = FileSet { file, by: Some(by), length: Some(0x1_0000_0001), written_unix_ns: Some(-2) };
+    let set = FileSet { file, by: Some(changer), length: Some(0x1_0000_0001), written_unix_ns: Some(-2) };
     let info = FileInfo {
         outcome: ReadOutcome::Found,
         sealed: true,
@@ -173,6 +175,25 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         more: true,
         entries: vec![entry(file, NodeKind::File, b"data.raw"), entry(file_2, NodeKind::Directory, b"runs")],
     };
+    let after = Cursor { start: 0x17, sequence: 0xE1E2_E3E4 };
+    let subscribe = Subscribe {
+        max: 100,
+        fraction: Fraction::from_millionths(50_000).expect("a part"),
+        run: Some(key.run),
+        after: Some(after),
+        stream: Some(stream("physics")),
+    };
+    let told = SubscribeReply {
+        events: vec![
+            ToldEvent { key, fragments: 3, bytes: 8192, incomplete: true },
+            ToldEvent { key: key_2, fragments: 4, bytes: 9000, incomplete: false },
+        ],
+        next: Cursor { start: 0x18, sequence: 0xF1F2 },
+        restarted: true,
+        dropped: 0x2_0000_0003,
+        gone: 5,
+        retry_after_ms: 50,
+    };
     vec![
         (Kind::Hello, frame(|to| hello.encode(1, to))),
         (Kind::Put, frame(|to| encode_put(2, &puts, &[one, two], to))),
@@ -201,7 +222,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::FileClose, frame(|to| FileClose { file, by }.encode(20, to))),
         (Kind::FileWrite, frame(|to| write.encode(21, one, to))),
         (Kind::FileSet, frame(|to| set.encode(22, to))),
-        (Kind::FileSeal, frame(|to| FileSeal { file, by: Some(by) }.encode(23, to))),
+        (Kind::FileSeal, frame(|to| FileSeal { file, by: Some(changer), unless_written: true }.encode(23, to))),
         (Kind::FileRead, frame(|to| FileRead { file, start: 0x9192_9394, bytes: 0x2122 }.encode(24, to))),
         (Kind::FileStat, frame(|to| FileStat { files: vec![file, file_2] }.encode(25, to))),
         (
@@ -213,6 +234,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
             frame(|to| NameList { directory: Some(file_2), after: b"calib".to_vec(), max: 100 }.encode(27, to)),
         ),
         (Kind::ChangeName, frame(|to| change.encode(28, to))),
+        (Kind::Subscribe, frame(|to| subscribe.encode(29, to))),
         (Kind::HelloReply, frame(|to| hello_reply.encode(1, to))),
         (Kind::PutReply, frame(|to| put_reply.encode(2, to))),
         (Kind::GetReply, frame(|to| encode_get_reply(3, FLAG_MORE, &gets, &[one], to))),
@@ -247,6 +269,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         (Kind::FileStatReply, frame(|to| FileStatReply { files: vec![info, info_2] }.encode(25, to))),
         (Kind::NodeReply, frame(|to| node.encode(28, to))),
         (Kind::ListReply, frame(|to| listed.encode(27, to))),
+        (Kind::SubscribeReply, frame(|to| told.encode(29, to))),
         (Kind::Error, frame(|to| error.encode(14, to))),
     ]
 }

@@ -1,7 +1,7 @@
 //! What the server asks a lane of files.
 
 use forebay_engine::{Admission, FetchFile, FileAdmission, FileView, FileWrite, Lane, Token, WriterNumber};
-use forebay_types::{FileNumber, FileOutcome};
+use forebay_types::{FileNumber, FileOutcome, ReadOutcome};
 
 /// The requests of a lane for files as the server makes them. The methods are those of [`Lane`].
 #[expect(missing_docs, reason = "each is the method of the same name of the lane, which says what it does")]
@@ -9,6 +9,7 @@ pub trait FileRequests {
     fn file(&self, file: FileNumber) -> Option<FileView>;
     fn files_from(&self, first: FileNumber) -> impl Iterator<Item = FileNumber> + '_;
     fn next_file_ordinal(&self) -> u64;
+    fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome;
     fn open_file(&mut self, file: FileNumber, writer: WriterNumber, is_new: bool) -> Admission<FileOutcome>;
     fn close_file(&mut self, file: FileNumber, writer: WriterNumber);
     fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission;
@@ -23,6 +24,8 @@ pub trait FileRequests {
     fn end_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome>;
     fn read_file(&mut self, token: Token, file: FileNumber, start: u64, bytes: u32, into: &mut Vec<u8>) -> FetchFile;
     fn has_room_for_files(&self) -> bool;
+    fn capacity_bytes(&self) -> u64;
+    fn segment_bytes(&self) -> u64;
     fn wall_unix_ns(&self) -> i64;
 }
 
@@ -37,6 +40,10 @@ impl FileRequests for Lane {
 
     fn next_file_ordinal(&self) -> u64 {
         Lane::next_file_ordinal(self)
+    }
+
+    fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome {
+        Lane::outcome_of_unknown_file(self, file)
     }
 
     fn open_file(&mut self, file: FileNumber, writer: WriterNumber, is_new: bool) -> Admission<FileOutcome> {
@@ -75,6 +82,14 @@ impl FileRequests for Lane {
 
     fn has_room_for_files(&self) -> bool {
         Lane::has_room_for_files(self)
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        Lane::capacity_bytes(self)
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        Lane::segment_bytes(self)
     }
 
     fn wall_unix_ns(&self) -> i64 {

@@ -7,7 +7,7 @@ use super::Kind::{Counter, Gauge};
 use super::{Metric, Sample, Seen, count_words};
 use crate::alarm::Alarm;
 use crate::monitor::DriveFinding;
-use crate::status::LaneReport;
+use crate::status::{LaneReport, NamesReport};
 
 /// One of several counters under one name, and the word that tells it from the others.
 type Count = (&'static str, fn(&LaneCounters) -> u64);
@@ -34,6 +34,11 @@ fn lanes(seen: &Seen, of: impl Fn(&LaneReport) -> Option<f64>) -> Vec<Sample> {
 
 fn states(seen: &Seen, of: impl Fn(&LaneStatus) -> u64) -> Vec<Sample> {
     lanes(seen, |lane| Some(of(&lane.status) as f64))
+}
+
+/// Those of lane 0, which has the names of all.
+fn names(seen: &Seen, of: impl Fn(&NamesReport) -> u64) -> Vec<Sample> {
+    perhaps(seen.snapshot.lanes.first().and_then(Option::as_ref).map(|lane| of(&lane.names) as f64))
 }
 
 fn counts(seen: &Seen, of: impl Fn(&LaneCounters) -> u64) -> Vec<Sample> {
@@ -199,6 +204,13 @@ metrics! {
 
     "forebay_fragments" Gauge LANE, "Fragments that are stored" => |seen| states(seen, |status| status.fragments);
     "forebay_fragment_bytes" Gauge LANE, "Payload that is stored" => |seen| states(seen, |status| status.fragment_bytes);
+    "forebay_files" Gauge LANE, "Files that are stored, those included that keep the names of all others" => |seen| states(seen, |status| status.files);
+    "forebay_files_unsealed" Gauge LANE, "Of these, files that are not sealed" => |seen| states(seen, |status| status.files_unsealed);
+    "forebay_file_bytes" Gauge LANE, "Bytes of files that are stored" => |seen| states(seen, |status| status.file_bytes);
+    "forebay_files_open" Gauge LANE, "Files that clients have open, each counted for each client" => |seen| lanes(seen, |lane| Some(lane.files_open as f64));
+    "forebay_names" Gauge &[], "Names of files, directories and links" => |seen| names(seen, |names| names.names);
+    "forebay_names_bytes" Gauge &[], "Memory of the names, beside the index" => |seen| names(seen, |names| names.names_bytes);
+    "forebay_names_max_bytes" Gauge &[], "What the memory of the names may become" => |seen| names(seen, |names| names.names_bytes_max);
     "forebay_events_undecided" Gauge LANE, "Events that wait for a decision" => |seen| states(seen, |status| status.events_undecided);
     "forebay_events_accepted" Gauge LANE, "Events that are accepted and not shipped" => |seen| states(seen, |status| status.events_accepted);
     "forebay_oldest_undecided_seconds" Gauge &[], "The oldest event without a decision has waited for at least so long; absent when there is none" => |seen| perhaps(seen.snapshot.findings.oldest_undecided.map(|age| age.as_secs_f64()));
@@ -208,16 +220,22 @@ metrics! {
     "forebay_connections" Gauge &["class"], "Connections by what their clients are for" => connections;
 
     "forebay_fragments_stored" Counter LANE, "Fragments made durable" => |seen| counts(seen, |c| c.fragments_stored);
-    "forebay_payload_stored_bytes" Counter LANE, "Payload made durable" => |seen| counts(seen, |c| c.fragment_bytes_stored);
+    "forebay_payload_stored_bytes" Counter LANE, "Payload made durable, of fragments and files" => |seen| counts(seen, LaneCounters::payload_bytes_stored);
     "forebay_fragments_stored_degraded" Counter LANE, "Fragments made durable at less than the full width" => |seen| counts(seen, |c| c.fragments_stored_degraded);
     "forebay_fragments_stored_less_parity" Counter LANE, "Fragments made durable with fewer parities, as --parity-min allows" => |seen| counts(seen, |c| c.fragments_stored_less_parity);
     "forebay_puts" Counter &["lane", "outcome"], "Puts that stored nothing, by why" => puts;
     "forebay_events" Counter &["lane", "end"], "Events that were decided, deleted or released; incomplete ones were decided without all of their fragments" => events;
     "forebay_events_leased" Counter LANE, "Events that were lent to filters" => |seen| lanes(seen, |lane| Some(lane.events_leased as f64));
     "forebay_leases_expired" Counter LANE, "Leases that ended without a decision" => |seen| counts(seen, |c| c.leases_expired);
+    "forebay_events_told" Counter LANE, "Events that subscribers were told of, for each of them" => |seen| lanes(seen, |lane| Some(lane.told.events as f64));
+    "forebay_events_told_gone" Counter LANE, "Events that subscribers wanted and that were over before they asked" => |seen| lanes(seen, |lane| Some(lane.told.gone as f64));
+    "forebay_events_told_dropped" Counter LANE, "Events that were forgotten before a subscriber asked, wanted or not" => |seen| lanes(seen, |lane| Some(lane.told.dropped as f64));
     "forebay_fragments_read" Counter LANE, "Fragments read" => |seen| counts(seen, |c| c.fragments_read);
     "forebay_fragments_read_cached" Counter LANE, "Of these, from memory" => |seen| counts(seen, |c| c.fragments_read_cached);
     "forebay_fragments_read_degraded" Counter LANE, "Of these, with the help of parity" => |seen| counts(seen, |c| c.fragments_read_degraded);
+    "forebay_file_stored_bytes" Counter LANE, "Bytes of files made durable" => |seen| counts(seen, |c| c.file_bytes_stored);
+    "forebay_file_read_bytes" Counter LANE, "Bytes of files read" => |seen| counts(seen, |c| c.file_bytes_read);
+    "forebay_file_read_cached_bytes" Counter LANE, "Of these, from memory" => |seen| counts(seen, |c| c.file_bytes_read_cached);
     "forebay_units_damaged" Counter LANE, "Units that were found damaged, those that stay so once more whenever they are met" => |seen| counts(seen, |c| c.units_damaged);
     "forebay_reads_failed" Counter LANE, "Reads of a drive that failed; the other drives stood in" => |seen| counts(seen, |c| c.reads_failed);
     "forebay_flushes" Counter LANE, "Flushes written" => |seen| counts(seen, |c| c.flushes);

@@ -47,10 +47,7 @@ impl Namespace {
                 } else {
                     (loaded.names.bytes() > index_bytes_max).then_some(NameOutcome::IndexFull)
                 };
-                match refusal {
-                    Some(outcome) => failed(outcome),
-                    None => loaded.change(change, now_unix_ns),
-                }
+                loaded.change(change, refusal, now_unix_ns)
             }
         }
     }
@@ -110,17 +107,21 @@ impl Loaded {
         }
     }
 
-    fn change(&mut self, change: &ChangeName, now_unix_ns: i64) -> Answer {
+    /// `refusal`: why it is not made now, unless it was before. That is remembered like any other answer: a copy of what was refused must not be done later.
+    fn change(&mut self, change: &ChangeName, refusal: Option<NameOutcome>, now_unix_ns: i64) -> Answer {
         let known = self.recent.get(change.client, change.change);
         let is_stale = self.recent.is_stale(change.client, change.change, change.waits_from);
         if known.is_none() && is_stale {
             return failed(NameOutcome::Stale);
         }
         let answered = known.unwrap_or_else(|| {
-            let answered = match self.make_change(&change.what, now_unix_ns) {
-                Ok((number, position)) => Answered { outcome: NameOutcome::Done, number, position },
-                // What stands in the way may not be durable yet.
-                Err(error) => Answered { outcome: error.into(), number: None, position: self.names.position() },
+            let answered = match refusal {
+                Some(refusal) => self.refused(&change.what, refusal),
+                None => self.make_change(&change.what, now_unix_ns).map_or_else(
+                    // What stands in the way may not be durable yet.
+                    |error| Answered { outcome: error.into(), number: None, position: self.names.position() },
+                    |(number, position)| Answered { outcome: NameOutcome::Done, number, position },
+                ),
             };
             self.recent.insert(change.client, change.change, answered);
             answered
@@ -130,6 +131,20 @@ impl Loaded {
         let position = node.as_ref().map_or(0, |(_, stable_at)| *stable_at).max(answered.position);
         let node = node.map(|(node, _)| node);
         (NameAnswer::Node(NodeReply { outcome: answered.outcome, node }), position)
+    }
+
+    /// Why something is not made: that there is something else in the way comes before want of room. So who made a name, and asks again of a server that knows nothing of
+    /// that, is not told that it is not there.
+    fn refused(&self, change: &NameChange, refusal: NameOutcome) -> Answered {
+        let nothing_there = Answered { outcome: refusal, number: None, position: 0 };
+        let (NameChange::Make { directory, name, .. } | NameChange::Link { directory, name, .. }) = change else {
+            return nothing_there;
+        };
+        match self.names.lookup(directory_of(&self.names, *directory), name).map_err(NameOutcome::from) {
+            Ok(found) => Answered { outcome: NameOutcome::Exists, position: found.stable_at, ..nothing_there },
+            Err(NameOutcome::NotFound) => nothing_there,
+            Err(outcome) => Answered { outcome, position: self.names.position(), ..nothing_there },
+        }
     }
 
     /// What is changed, unless it is gone, and where in the journals that stands.

@@ -12,11 +12,17 @@ use super::{NAMES_REQUEST, is_kept};
 use crate::lane_requests::LaneRequests;
 use crate::request::token;
 
-/// The server as a writer of files; no client has this number.
-const SERVER: WriterNumber = WriterNumber(0);
-
 /// Bytes of a snapshot that are made at once.
 const SNAPSHOT_SLICE_BYTES: usize = 256 << 10;
+
+/// A snapshot is made when the journal has more bytes than the last one, and than this,
+const JOURNAL_BYTES_MIN: u64 = 1 << 20;
+
+/// or than one part in so many of the lane, which a small one would be filled by.
+const JOURNAL_SHARE: u64 = 16;
+
+/// In a full lane a snapshot takes at most one part in so many of a segment.
+const FULL_SHARE: u64 = 4;
 
 /// What the lane was asked and has not answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,7 +147,7 @@ impl Writer {
             return admission.map(Asked::Journal).ok();
         }
         if !self.snapshots.is_empty() {
-            return self.write(false, false, lane)?.map(Asked::Snapshot).ok();
+            return self.write(false, self.is_full, lane)?.map(Asked::Snapshot).ok();
         }
         if self.is_sealed {
             self.forget_older(lane);
@@ -159,7 +165,10 @@ impl Writer {
                 }
             };
         }
-        if !self.is_full && names.wants_snapshot() {
+        let journal_bytes_min = JOURNAL_BYTES_MIN.min(lane.capacity_bytes() / JOURNAL_SHARE);
+        // In a full lane there is one segment more for what keeps the names, and the journal needs it as well.
+        let has_room = !self.is_full || names.bytes() as u64 <= lane.segment_bytes() / FULL_SHARE;
+        if has_room && names.wants_snapshot(journal_bytes_min) {
             names.begin_snapshot();
         }
         if names.go_on_with_snapshot(SNAPSHOT_SLICE_BYTES) || self.has_output(names) {
@@ -180,6 +189,9 @@ impl Writer {
     }
 
     fn cut_journal(&mut self, journal: FileNumber, bytes: u64, lane: &mut impl LaneRequests) -> Option<Asked> {
+        if !is_open(&mut self.opened, journal, lane) {
+            return None;
+        }
         match lane.set_file(token(NAMES_REQUEST, 0), journal, Some(bytes), None) {
             Admission::Pending => Some(Asked::Cut),
             Admission::Busy => None,
@@ -198,18 +210,18 @@ impl Writer {
         lane: &mut impl LaneRequests,
     ) -> Option<Result<usize, FileOutcome>> {
         let stream = if is_journal { self.journals.front() } else { self.snapshots.front() }?;
-        if !self.opened.contains(&stream.file) {
-            // A file that nothing was written to yet cannot have anything out of reach.
-            let is_new = lane.file(stream.file).is_none();
-            match lane.open_file(stream.file, SERVER, is_new) {
-                Admission::Done(FileOutcome::Done) => drop(self.opened.insert(stream.file)),
-                Admission::Done(_) | Admission::Busy | Admission::Pending => return None,
-            }
+        if !is_open(&mut self.opened, stream.file, lane) {
+            return None;
         }
         let left = &stream.bytes[stream.done..];
         let payload = &left[..left.len().min(PIECE_BYTES_MAX)];
-        let write =
-            FileWrite { file: stream.file, at: WriteAt::End, crc: crc32c(payload), writer: SERVER, may_take_last };
+        let write = FileWrite {
+            file: stream.file,
+            at: WriteAt::End,
+            crc: crc32c(payload),
+            writer: WriterNumber::SERVER,
+            may_take_last,
+        };
         match lane.write_file(token(NAMES_REQUEST, 0), &write, payload) {
             FileAdmission::Pending { .. } => Some(Ok(payload.len())),
             FileAdmission::Busy => None,
@@ -262,6 +274,18 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Opens a file of the names unless it is; whether it is now.
+fn is_open(opened: &mut BTreeSet<FileNumber>, file: FileNumber, lane: &mut impl LaneRequests) -> bool {
+    // A file that nothing was written to yet cannot have anything out of reach.
+    let is_new = lane.file(file).is_none();
+    if !opened.contains(&file)
+        && lane.open_file(file, WriterNumber::SERVER, is_new) == Admission::Done(FileOutcome::Done)
+    {
+        opened.insert(file);
+    }
+    opened.contains(&file)
 }
 
 fn take_durable(streams: &mut VecDeque<Stream>, bytes: usize) {

@@ -157,7 +157,7 @@ impl Core {
                 self.check_lane([key].into_iter())?;
                 Ok(Begun::Waits(Body::Trace(TraceBody { key, json: String::new() })))
             }
-            Kind::Lease | Kind::Accepted | Kind::Streams | Kind::Runs | Kind::Status | Kind::Losses => {
+            Kind::Lease | Kind::Accepted | Kind::Subscribe | Kind::Streams | Kind::Runs | Kind::Status | Kind::Losses => {
                 self.read_list(kind, table, lane)
             }
             Kind::Hello => Err(greeted_already().into()),
@@ -215,9 +215,9 @@ impl Core {
 
 /// Whether a request is answered at once with what may be much, and takes a walk through what the lane knows.
 fn is_list(kind: u16) -> bool {
-    use Kind::{Accepted, FileStat, Lease, Losses, NameList, Runs, Status, Streams, Trace};
+    use Kind::{Accepted, FileStat, Lease, Losses, NameList, Runs, Status, Streams, Subscribe, Trace};
     let kind = Kind::from_code(kind);
-    matches!(kind, Some(Lease | Accepted | Streams | Runs | Status | Trace | Losses | FileStat | NameList))
+    matches!(kind, Some(Lease | Accepted | Subscribe | Streams | Runs | Status | Trace | Losses | FileStat | NameList))
 }
 
 fn needs(connection: &mut Connection, unit: usize) -> Advance {

@@ -133,7 +133,7 @@ impl Core {
     }
 
     fn info_of(&self, file: FileNumber, lane: &impl LaneRequests) -> FileInfo {
-        let outcome = lane.outcome_of_unknown(file.key());
+        let outcome = lane.outcome_of_unknown_file(file);
         let view = lane.file(file).filter(|_| outcome == ReadOutcome::NotFound);
         FileInfo {
             outcome: if view.is_some() { ReadOutcome::Found } else { outcome },
@@ -154,12 +154,15 @@ impl Core {
         waits: &mut usize,
         lane: &mut impl LaneRequests,
     ) -> Advance {
-        let by = match &body.asked {
-            FileAsk::Set(set) => set.by,
-            FileAsk::Seal(seal) => seal.by,
-            FileAsk::Open(_) | FileAsk::Close(_) => None,
+        let file = body.asked.file();
+        let is_refused = match &body.asked {
+            FileAsk::Set(FileSet { by: None, length, .. }) => length.is_some(),
+            FileAsk::Set(FileSet { by: Some(by), .. }) | FileAsk::Seal(FileSeal { by: Some(by), .. }) => {
+                !self.openings.takes_change(file, *by, id)
+            }
+            FileAsk::Seal(FileSeal { by: None, .. }) | FileAsk::Open(_) | FileAsk::Close(_) => false,
         };
-        if by.is_some_and(|by| !self.openings.is_open(body.asked.file(), by, true, id)) {
+        if is_refused {
             body.outcome = FileOutcome::NotOpen;
             return Advance::Done;
         }
@@ -174,6 +177,9 @@ impl Core {
                 Admission::Done(FileOutcome::Done)
             }
             FileAsk::Set(set) => lane.set_file(token(key, 0), set.file, set.length, set.written_unix_ns),
+            FileAsk::Seal(seal) if seal.unless_written && self.openings.is_written(file) => {
+                Admission::Done(FileOutcome::Conflict)
+            }
             FileAsk::Seal(seal) => match lane.seal_file(token(key, 0), seal.file) {
                 // Repeated, perhaps.
                 Admission::Done(FileOutcome::Sealed) => Admission::Done(FileOutcome::Done),
@@ -210,7 +216,7 @@ impl Core {
         let admission = if open.write {
             let is_new = self.is_new(open.file);
             lane.open_file(open.file, WriterNumber(open.by.client), is_new)
-        } else if lane.outcome_of_unknown(open.file.key()) == ReadOutcome::Deleted {
+        } else if lane.outcome_of_unknown_file(open.file) == ReadOutcome::Deleted {
             Admission::Done(FileOutcome::Removed)
         } else {
             Admission::Done(FileOutcome::Done)
@@ -257,19 +263,26 @@ impl Core {
         if connection.allowance == 0 {
             return Advance::Again;
         }
-        if self.openings.is_open(file, by, true, id) {
+        if self.openings.takes_change(file, by, id) {
             let at = start.map_or(WriteAt::End, WriteAt::Offset);
-            let writer = WriterNumber(by.client);
+            let writer = WriterNumber(by.opener.client);
             let write = forebay_engine::FileWrite { file, at, crc, writer, may_take_last: false };
             match lane.write_file(token(key, 0), &write, payload) {
                 FileAdmission::Done(outcome) => {
+                    if start.is_none() {
+                        // Its writer asks again under another number.
+                        self.openings.is_taken_once(file, by);
+                    }
                     if matches!(outcome, FileOutcome::NoSpace | FileOutcome::IndexFull) {
                         self.asked = self.asked.refused();
                     }
                     (body.outcome, body.start) = (outcome, start.unwrap_or(0));
                 }
-                FileAdmission::Pending { start } => {
-                    body.start = start;
+                FileAdmission::Pending { start: taken_at } => {
+                    if start.is_none() {
+                        self.openings.is_taken_once(file, by);
+                    }
+                    body.start = taken_at;
                     *waits += 1;
                 }
                 FileAdmission::Busy => return self.park_file(),

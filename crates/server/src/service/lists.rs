@@ -1,11 +1,13 @@
-//! Requests that are answered at once: leases, accepted events, streams, runs, the state.
+//! Requests that are answered at once: leases, accepted events, what is told to those who look on, streams, runs, the state.
 
 use std::time::Duration;
 
+use forebay_engine::Subscription;
 use forebay_protocol::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use forebay_protocol::{
     Accepted, AcceptedEvent, AcceptedReply, ErrorCode, ErrorReply, FLAG_MORE, FrameError, Kind, Lease, LeaseReply,
     LeasedEvent, Losses, Message, RunInfo, Runs, RunsReply, Status, StatusReply, StreamInfo, Streams, StreamsReply,
+    Subscribe, SubscribeReply, ToldEvent,
 };
 use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{EventId, RunId, Time};
@@ -13,7 +15,7 @@ use forebay_types::{EventId, RunId, Time};
 use super::Core;
 use super::begin::{Begun, Refusal};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{COUNTS_AGE, LEASE_RETRY_MS, LOSSES_AT_ONCE};
+use crate::limits::{COUNTS_AGE, LEASE_RETRY_MS, LOSSES_AT_ONCE, TOLD_AT_ONCE, TOLD_RETRY_MS};
 use crate::status::to_json;
 
 /// How many undecided events the runs have; counting them takes a walk over all runs.
@@ -51,6 +53,7 @@ impl Core {
                 answer(self.lease(&lease, lane))
             }
             Kind::Accepted => answer(accepted(Accepted::read_table(table)?, lane)),
+            Kind::Subscribe => answer(self.told(Subscribe::read_table(table)?, lane)),
             Kind::Streams => {
                 Streams::read_table(table)?;
                 answer(StreamsReply { streams: stream_infos(lane) })
@@ -92,6 +95,30 @@ impl Core {
             incomplete: event.incomplete,
         };
         LeaseReply { events: leased.into_iter().map(event).collect(), undecided, retry_after_ms }
+    }
+
+    /// What happened to events, for somebody who looks on.
+    fn told(&mut self, asked: Subscribe, lane: &impl LaneRequests) -> SubscribeReply {
+        let Subscribe { max, fraction, run, after, stream } = asked;
+        let wanted = Subscription { run, stream, fraction, after };
+        let page = lane.told(&wanted, max.min(TOLD_AT_ONCE) as usize);
+        let event = |event: &forebay_engine::ToldEvent| ToldEvent {
+            key: event.key,
+            fragments: event.fragments,
+            bytes: event.bytes,
+            incomplete: event.incomplete,
+        };
+        self.told.events += page.events.len() as u64;
+        self.told.gone += u64::from(page.gone);
+        self.told.dropped += page.dropped;
+        SubscribeReply {
+            events: page.events.iter().map(event).collect(),
+            next: page.next,
+            restarted: page.restarted,
+            dropped: page.dropped,
+            gone: page.gone,
+            retry_after_ms: if page.more { 0 } else { TOLD_RETRY_MS },
+        }
     }
 }
 

@@ -1,20 +1,26 @@
 //! A pretended lane, and a pretended wire to it.
 
+// Also where `fuzz/` takes this file by its path.
+#[path = "fake/files.rs"]
+mod files;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::{
     AcceptedPage, Admission, EventFragment, EventFragments, EventPart, EventTrace, EventView, Fetch, FetchEvent,
-    FetchFile, FileAdmission, FileView, FileWrite, LaneCounters, LaneStatus, LeasedEvent, LossPage, Put, Reply,
-    RunView, StreamView, Token, WriteAt, WriterNumber,
+    LaneCounters, LaneStatus, LeasedEvent, LossPage, Put, Reply, RunView, StreamView, Subscription, Token, ToldEvent,
+    ToldPage,
 };
 use forebay_protocol::{Class, ErrorReply, Frame, FrameBuffer, HelloReply, Kind, Message};
-use forebay_server::{FileRequests, LaneRequests, Service, ServiceConfig, Step};
+use forebay_server::{LaneRequests, Service, ServiceConfig, Step};
 use forebay_types::{
-    DecideOutcome, EventKey, FileNumber, FileOutcome, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid,
+    Cursor, DecideOutcome, EventKey, FileNumber, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid,
     StreamName, Time, Verdict, crc32c,
 };
+
+pub use files::FakeFile;
 
 /// What the lane does with the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +69,8 @@ pub struct FakeLane {
     /// There is no room for files, but for what may take the last.
     pub is_full_of_files: bool,
     pub index_bytes_max: Option<u64>,
-}
-
-/// A file of the pretended lane.
-#[derive(Clone, Debug, Default)]
-pub struct FakeFile {
-    pub bytes: Vec<u8>,
-    pub sealed: bool,
-    pub written_unix_ns: i64,
-    pub writers: BTreeSet<u64>,
+    /// Events of which each subscriber is told each time.
+    pub told_events: u64,
 }
 
 impl FakeLane {
@@ -140,142 +139,6 @@ impl FakeLane {
             Will::Refuse | Will::BeFull => Admission::Done(DecideOutcome::Conflict),
             Will::BeBusy => Admission::Busy,
         }
-    }
-}
-
-impl FileRequests for FakeLane {
-    fn file(&self, file: FileNumber) -> Option<FileView> {
-        self.files.get(&file).map(|file| FileView {
-            length: file.bytes.len() as u64,
-            written_unix_ns: file.written_unix_ns,
-            sealed: file.sealed,
-            sums: file.sealed.then(|| (crc32c(&file.bytes), 1)),
-        })
-    }
-
-    fn files_from(&self, first: FileNumber) -> impl Iterator<Item = FileNumber> + '_ {
-        self.files.range(first..).map(|(file, _)| *file)
-    }
-
-    fn next_file_ordinal(&self) -> u64 {
-        // Of one lane, the numbers are the ordinals.
-        self.files.keys().chain(&self.ended).map(|file| file.0 + 1).max().unwrap_or(0)
-    }
-
-    fn open_file(&mut self, file: FileNumber, writer: WriterNumber, _: bool) -> Admission<FileOutcome> {
-        if self.not_serving {
-            return Admission::Busy;
-        }
-        if self.ended.contains(&file) {
-            return Admission::Done(FileOutcome::Removed);
-        }
-        if self.files.get(&file).is_some_and(|file| file.sealed) {
-            return Admission::Done(FileOutcome::Sealed);
-        }
-        self.files.entry(file).or_default().writers.insert(writer.0);
-        Admission::Done(FileOutcome::Done)
-    }
-
-    fn close_file(&mut self, file: FileNumber, writer: WriterNumber) {
-        if let Some(file) = self.files.get_mut(&file) {
-            file.writers.remove(&writer.0);
-        }
-    }
-
-    fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission {
-        let will = self.will();
-        let Some(file) = self.files.get_mut(&write.file) else { return FileAdmission::Done(FileOutcome::NotOpen) };
-        if !file.writers.contains(&write.writer.0) {
-            return FileAdmission::Done(FileOutcome::NotOpen);
-        }
-        match will {
-            Will::BeBusy => return FileAdmission::Busy,
-            Will::Refuse if write.writer.0 != 0 => return FileAdmission::Done(FileOutcome::Conflict),
-            Will::BeFull if write.writer.0 != 0 => return FileAdmission::Done(FileOutcome::NoSpace),
-            _ if self.is_full_of_files && !write.may_take_last => return FileAdmission::Done(FileOutcome::NoSpace),
-            _ => {}
-        }
-        if crc32c(payload) != write.crc {
-            return FileAdmission::Done(FileOutcome::ChecksumMismatch);
-        }
-        let start = match write.at {
-            WriteAt::Offset(start) => start,
-            WriteAt::End => file.bytes.len() as u64,
-        };
-        if start > 1 << 24 {
-            return FileAdmission::Done(FileOutcome::TooLarge);
-        }
-        let end = start as usize + payload.len();
-        file.bytes.resize(file.bytes.len().max(end), 0);
-        file.bytes[start as usize..end].copy_from_slice(payload);
-        self.pending.push(token);
-        FileAdmission::Pending { start }
-    }
-
-    fn set_file(
-        &mut self,
-        token: Token,
-        file: FileNumber,
-        length: Option<u64>,
-        written_unix_ns: Option<i64>,
-    ) -> Admission<FileOutcome> {
-        if self.ended.contains(&file) {
-            return Admission::Done(FileOutcome::Removed);
-        }
-        if length.is_some_and(|length| length > 1 << 24) {
-            return Admission::Done(FileOutcome::TooLarge);
-        }
-        let file = self.files.entry(file).or_default();
-        if let Some(length) = length {
-            file.bytes.resize(length as usize, 0);
-        }
-        file.written_unix_ns = written_unix_ns.unwrap_or(file.written_unix_ns);
-        self.changed.push(token);
-        Admission::Pending
-    }
-
-    fn seal_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
-        if self.ended.contains(&file) {
-            return Admission::Done(FileOutcome::Removed);
-        }
-        let file = self.files.entry(file).or_default();
-        if std::mem::replace(&mut file.sealed, true) {
-            return Admission::Done(FileOutcome::Sealed);
-        }
-        self.changed.push(token);
-        Admission::Pending
-    }
-
-    fn end_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome> {
-        if !self.ended.insert(file) {
-            return Admission::Done(FileOutcome::Removed);
-        }
-        self.files.remove(&file);
-        self.changed.push(token);
-        Admission::Pending
-    }
-
-    fn read_file(&mut self, token: Token, file: FileNumber, start: u64, bytes: u32, into: &mut Vec<u8>) -> FetchFile {
-        if self.ended.contains(&file) {
-            return FetchFile::Done(ReadOutcome::Deleted, 0);
-        }
-        let Some(known) = self.files.get(&file) else { return FetchFile::Done(ReadOutcome::NotFound, 0) };
-        let start = (start as usize).min(known.bytes.len());
-        let end = (start + bytes as usize).min(known.bytes.len());
-        if self.reads_files_later {
-            self.file_reads.push((token, known.bytes[start..end].to_vec()));
-            return FetchFile::Pending { bytes: (end - start) as u32 };
-        }
-        into.extend_from_slice(&known.bytes[start..end]);
-        FetchFile::Done(ReadOutcome::Found, end - start)
-    }
-
-    fn has_room_for_files(&self) -> bool {
-        !self.is_full_of_files
-    }
-
-    fn wall_unix_ns(&self) -> i64 {
-        1_000_000_000
     }
 }
 
@@ -352,16 +215,27 @@ impl LaneRequests for FakeLane {
     }
 
     fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
-        if key.run == RunId::FILES {
-            let is_over = self.ended.contains(&FileNumber(key.event.0));
-            return if is_over { ReadOutcome::Deleted } else { ReadOutcome::NotFound };
-        }
         if key.event.0 >= 1000 { ReadOutcome::Deleted } else { ReadOutcome::NotFound }
     }
 
     fn lease(&mut self, max_events: usize, _: Duration, _: Option<RunId>, into: &mut Vec<LeasedEvent>) {
         let event = |key| LeasedEvent { key, fragments: 1, expected: 1, bytes: 1, incomplete: false, attempt: 1 };
         into.extend((0..max_events.min(3) as u64).map(|n| event(EventKey::new(1, n))));
+    }
+
+    fn told(&self, wanted: &Subscription, events_max: usize) -> ToldPage {
+        self.lists.set(self.lists.get() + 1);
+        let behind = wanted.after.map_or(0, |after| after.sequence);
+        let event = |n| ToldEvent { key: EventKey::new(1, n), fragments: 1, bytes: 1, incomplete: false };
+        let told = if wanted.after.is_some() { self.told_events.min(events_max as u64) } else { 0 };
+        ToldPage {
+            events: (behind..behind + told).map(event).collect(),
+            next: Cursor { start: 7, sequence: behind + told },
+            restarted: wanted.after.is_some_and(|after| after.start != 7),
+            dropped: 0,
+            gone: 0,
+            more: told == events_max as u64,
+        }
     }
 
     fn accepted(&self, _: &StreamName, _: Option<EventKey>, _: usize) -> AcceptedPage {
@@ -396,6 +270,9 @@ impl LaneRequests for FakeLane {
             events_finished: 0,
             fragments: 0,
             fragment_bytes: self.fragment_bytes,
+            files: 0,
+            files_unsealed: 0,
+            file_bytes: 0,
             index_bytes: 0,
             cache_bytes: 0,
             memory_bytes: 0,
@@ -438,6 +315,9 @@ impl LaneRequests for FakeLane {
         if self.not_serving { Err("it is still finding out") } else { Ok(()) }
     }
 }
+
+/// What is to be done later than this waits for the end of an opening, and not for the lane.
+const OPENING_EXPIRES_MIN: Duration = Duration::from_secs(1);
 
 /// The largest fragment of the pretended store.
 pub const FRAGMENT_BYTES_MAX: u32 = 1 << 20;
@@ -602,18 +482,24 @@ impl World {
         }
     }
 
-    /// Turns until nothing moves any more; what the lane took becomes durable.
+    /// Turns until nothing moves any more at this time; what the lane took becomes durable.
     pub fn run(&mut self) {
         for _ in 0..10_000 {
             self.lane.settle();
             let before: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
             self.turn(true);
             let after: usize = self.peers.values().map(|peer| peer.wire.len() + peer.frames.len()).sum();
-            if before == after && self.lane.rests() && !self.service.has_work() && self.service.next_retry().is_none() {
+            // Openings of clients that are gone end in their time, not by turns.
+            let waits = self.service.next_retry().is_none_or(|at| at >= self.now + OPENING_EXPIRES_MIN);
+            if before == after && self.lane.rests() && !self.service.has_work() && waits {
                 return;
             }
         }
-        panic!("it never comes to rest");
+        let (rests, retry) = (self.lane.rests(), self.service.next_retry());
+        panic!(
+            "it never comes to rest: the lane rests {rests}, has work {}, tries again at {retry:?}",
+            self.service.has_work()
+        );
     }
 }
 

@@ -1,9 +1,10 @@
 //! Requests for files against the pretended lane.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_protocol::{
-    Class, ErrorCode, FileClose, FileOpen, FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat,
+    Changer, Class, ErrorCode, FileClose, FileOpen, FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat,
     FileStatReply, FileWrite, Kind, Opener,
 };
 use forebay_server::limits::OPENING_KEPT;
@@ -18,10 +19,21 @@ pub fn by(opening: u32) -> Opener {
     Opener { client: 77, opening }
 }
 
+/// Who changes the file as the next one: nothing before that is waited for.
+fn changer(opener: Opener) -> Changer {
+    static CHANGES: AtomicU64 = AtomicU64::new(1);
+    let change = CHANGES.fetch_add(1, Ordering::Relaxed);
+    Changer { opener, change, waits_from: change }
+}
+
 fn write(opening: u32, start: Option<u64>, payload: &[u8]) -> Vec<u8> {
-    let write = FileWrite { file: FILE, by: by(opening), start, bytes: payload.len() as u32, crc: crc32c(payload) };
+    write_as(changer(by(opening)), start, payload)
+}
+
+fn write_as(by: Changer, start: Option<u64>, payload: &[u8]) -> Vec<u8> {
+    let write = FileWrite { file: FILE, by, start, bytes: payload.len() as u32, crc: crc32c(payload) };
     let mut bytes = Vec::new();
-    write.encode(100 + u64::from(opening), payload, &mut bytes);
+    write.encode(100 + u64::from(by.opener.opening), payload, &mut bytes);
     bytes
 }
 
@@ -76,11 +88,11 @@ fn what_is_written_is_answered_when_it_is_durable_and_read_as_it_was() {
         assert_eq!(&bytes[200_005..], b"tail");
         assert_eq!(read(&mut world, id, 1 << 30, 10), (ReadOutcome::Found, Vec::new()), "behind the end is nothing");
     }
-    world.ask(id, 3, &FileSet { file: FILE, by: Some(by(1)), length: Some(3), written_unix_ns: Some(5) });
+    world.ask(id, 3, &FileSet { file: FILE, by: Some(changer(by(1))), length: Some(3), written_unix_ns: Some(5) });
     assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
     for _ in 0..2 {
         // The second time it is sealed already.
-        world.ask(id, 4, &FileSeal { file: FILE, by: None });
+        world.ask(id, 4, &FileSeal { file: FILE, by: None, unless_written: false });
         assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
     }
     world.ask(id, 5, &FileStat { files: vec![FILE, FileNumber(FILE.0 + 1)] });
@@ -103,9 +115,10 @@ fn only_the_newest_opening_writes() {
     world.send(second, &write(2, Some(0), b"new"));
     assert_eq!(outcome(&settled(&mut world, second)).0, FileOutcome::Done);
     for by in [by(1), Opener { client: 3, opening: 1 }] {
+        let by = changer(by);
         world.ask(first, 3, &FileSet { file: FILE, by: Some(by), length: Some(0), written_unix_ns: None });
         assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
-        world.ask(first, 3, &FileSeal { file: FILE, by: Some(by) });
+        world.ask(first, 3, &FileSeal { file: FILE, by: Some(by), unless_written: false });
         assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
     }
     // Who opened for reading does not write.
@@ -113,12 +126,78 @@ fn only_the_newest_opening_writes() {
     world.ask(first, 3, &FileOpen { file: FILE, by: reader, write: false });
     assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::Done);
     let mut bytes = Vec::new();
-    FileWrite { file: FILE, by: reader, start: Some(0), bytes: 1, crc: crc32c(b"x") }.encode(9, b"x", &mut bytes);
+    FileWrite { file: FILE, by: changer(reader), start: Some(0), bytes: 1, crc: crc32c(b"x") }
+        .encode(9, b"x", &mut bytes);
     world.send(first, &bytes);
     assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
     // Nobody has the number of the server itself.
     world.ask(first, 4, &FileOpen { file: FILE, by: Opener { client: 0, opening: 1 }, write: true });
     assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);
+}
+
+#[test]
+fn who_wants_it_so_seals_only_what_nobody_writes() {
+    let mut world = World::new(config());
+    let writer = opened(&mut world, Class::Readout, 1);
+    let other = world.connect(Class::Mover);
+    let seal = |world: &mut World, unless_written| {
+        world.ask(other, 3, &FileSeal { file: FILE, by: None, unless_written });
+        outcome(&settled(world, other)).0
+    };
+    assert_eq!(seal(&mut world, true), FileOutcome::Conflict);
+    world.send(writer, &write(1, None, b"not sealed"));
+    assert_eq!(outcome(&settled(&mut world, writer)).0, FileOutcome::Done);
+    // Who has it open for reading is in nobody's way.
+    world.ask(writer, 4, &FileOpen { file: FILE, by: by(2), write: false });
+    assert_eq!(outcome(&settled(&mut world, writer)).0, FileOutcome::Done);
+    assert_eq!(seal(&mut world, true), FileOutcome::Done);
+    assert_eq!((seal(&mut world, true), seal(&mut world, false)), (FileOutcome::Done, FileOutcome::Done), "repeated");
+}
+
+#[test]
+fn a_copy_of_what_was_answered_changes_nothing_of_what_came_after_it() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    let by = |change, waits_from| Changer { opener: by(1), change, waits_from };
+    let old = write_as(by(1, 1), Some(0), b"old bytes");
+    let cut = FileSet { file: FILE, by: Some(by(2, 2)), length: Some(0), written_unix_ns: None };
+    let append = write_as(by(4, 4), None, b" and more");
+    let done = |world: &mut World| assert_eq!(outcome(&settled(world, id)).0, FileOutcome::Done);
+    world.send(id, &old);
+    done(&mut world);
+    world.ask(id, 3, &cut);
+    done(&mut world);
+    world.send(id, &write_as(by(3, 3), Some(0), b"new bytes"));
+    done(&mut world);
+    world.send(id, &append);
+    done(&mut world);
+    world.send(id, &old);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+    world.ask(id, 3, &cut);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+    world.send(id, &append);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen, "an append is taken once");
+    // Nobody says how long a file is who does not have it open.
+    world.ask(id, 3, &FileSet { file: FILE, by: None, length: Some(0), written_unix_ns: None });
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+    world.ask(id, 3, &FileSet { file: FILE, by: None, length: None, written_unix_ns: Some(5) });
+    done(&mut world);
+    assert_eq!(read(&mut world, id, 0, 100), (ReadOutcome::Found, b"new bytes and more".to_vec()));
+}
+
+#[test]
+fn a_copy_of_an_append_that_was_refused_is_not_taken() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    let refused = write(1, None, b"again under another number");
+    world.lane.will.push_back(Will::BeFull);
+    world.send(id, &refused);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NoSpace);
+    world.send(id, &refused);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+    world.send(id, &write(1, None, b"once"));
+    assert_eq!(outcome(&settled(&mut world, id)), (FileOutcome::Done, 0));
+    assert_eq!(read(&mut world, id, 0, 100), (ReadOutcome::Found, b"once".to_vec()));
 }
 
 #[test]
@@ -181,7 +260,7 @@ fn numbers_of_other_lanes_and_of_the_names_are_refused() {
     assert_eq!(settled(&mut world, id)[0].error().code, ErrorCode::Refused);
     let mut world = World::new(ServiceConfig { has_files: false, ..config() });
     let id = world.connect(Class::Monitor);
-    world.ask(id, 2, &FileSeal { file: FILE, by: None });
+    world.ask(id, 2, &FileSeal { file: FILE, by: None, unless_written: false });
     let error = settled(&mut world, id)[0].error();
     assert!(error.code == ErrorCode::Refused && error.sentence.contains("upgrade"), "{}", error.sentence);
 }

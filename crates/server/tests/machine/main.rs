@@ -8,3 +8,4 @@ mod names;
 mod pressure;
 mod puts;
 mod reads;
+mod subscribe;

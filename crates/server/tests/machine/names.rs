@@ -44,6 +44,12 @@ impl Asker {
         self.reply()
     }
 
+    /// A change comes once more, of a client that waits for all from there on.
+    fn change_again(&mut self, change: u64, what: NameChange) -> NodeReply {
+        self.world.ask(self.id, 5, &ChangeName { client: 9, change, waits_from: change, what });
+        self.reply()
+    }
+
     fn make(&mut self, directory: FileNumber, name: &str, kind: NodeKind) -> FileNumber {
         let reply = self.change(NameChange::Make { directory, name: name.into(), new: new(kind) });
         assert_eq!(reply.outcome, NameOutcome::Done);
@@ -167,6 +173,33 @@ fn in_a_full_store_names_go_and_none_come() {
     asker.world.lane.is_full_of_files = false;
     asker.settle();
     assert_eq!(asker.change(make).outcome, NameOutcome::Done);
+}
+
+#[test]
+fn a_copy_of_a_change_has_the_answer_of_the_first_though_the_store_became_full_or_empty_since() {
+    let mut asker = Asker::new(World::new(config()));
+    let make = |name: &str| NameChange::Make { directory: ROOT, name: name.into(), new: new(NodeKind::File) };
+    asker.world.lane.is_full_of_files = true;
+    // It is noticed by what is written.
+    asker.change(NameChange::Set { number: ROOT, set: SetAttributes::default() });
+    assert_eq!(asker.change(make("a")).outcome, NameOutcome::NoSpace);
+    asker.world.lane.is_full_of_files = false;
+    asker.settle();
+    assert_eq!(
+        asker.change_again(2, make("a")).outcome,
+        NameOutcome::NoSpace,
+        "its client was told that it is not made"
+    );
+    assert_eq!(asker.lookup(None, "a").outcome, NameOutcome::NotFound);
+    let file = asker.make(ROOT, "b", NodeKind::File);
+    asker.world.lane.is_full_of_files = true;
+    asker.change(NameChange::Set { number: ROOT, set: SetAttributes::default() });
+    assert_eq!(asker.change_again(3, make("b")).outcome, NameOutcome::Done);
+    // Who asks anew of a full store hears of what is there before it hears of the room.
+    assert_eq!(asker.change(make("b")).outcome, NameOutcome::Exists);
+    assert_eq!(asker.change(make("c")).outcome, NameOutcome::NoSpace);
+    let in_file = NameChange::Make { directory: file, name: "d".into(), new: new(NodeKind::File) };
+    assert_eq!(asker.change(in_file).outcome, NameOutcome::NotDirectory);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay_client::files::{Files, ReadOptions, WriteOptions};
 use forebay_client::{Class, ClientError, Decision, EventState};
 use forebay_types::{
     DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StreamName, Verdict,
@@ -178,4 +179,35 @@ fn the_status_tells_how_full_the_store_is_and_what_memory_it_may_take() {
     assert_eq!(half["fragment_bytes"].as_u64(), Some(stored));
     let expected = capacity.expect("a number") - stored;
     assert!(free <= expected && free + (16 << 20) > expected, "{free} bytes are free, {expected} are expected, about");
+}
+
+#[test]
+fn the_status_tells_of_files_and_names() {
+    let world = World::new(2);
+    let files = Files::new(world.client(Class::Readout)).expect("random numbers");
+    let totals = || {
+        let status = files.with_client(|client| client.status().expect("answered"));
+        serde_json::from_str::<serde_json::Value>(&status).expect("JSON")["totals"].clone()
+    };
+    let before = totals();
+    let number = |totals: &serde_json::Value, name: &str| totals[name].as_u64().unwrap_or_else(|| panic!("{name}"));
+    let mut open = files.create("/open", &WriteOptions::default()).expect("made");
+    open.write(&[1; 1000]).and_then(|()| open.sync()).expect("durable");
+    let mut sealed = files.create("/sealed", &WriteOptions::default()).expect("made");
+    sealed.write(&[2; 500]).and_then(|()| sealed.close()).expect("sealed");
+    let mut found = [0; 1000];
+    let bytes = files.open_read("/open", &ReadOptions::default()).and_then(|mut file| file.read(&mut found));
+    assert_eq!((bytes.expect("read"), found), (1000, [1; 1000]));
+    let after = totals();
+    let more = |name: &str| number(&after, name) - number(&before, name);
+    assert_eq!(more("names"), 2, "{after}");
+    assert!(number(&after, "files_open") >= 1, "one is being written: {after}");
+    assert!(more("names_bytes") > 0 && number(&after, "names_bytes_max") == 32 << 20, "{after}");
+    // With those that keep the names.
+    assert!(more("files") >= 2 && number(&after, "files_unsealed") < number(&after, "files"), "{after}");
+    assert!(more("file_bytes") >= 1500, "{after}");
+    let counters = &after["counters"];
+    assert!(number(counters, "file_bytes_stored") >= 1500 && number(counters, "file_bytes_read") >= 1000, "{counters}");
+    assert_eq!(number(counters, "fragment_bytes_stored"), 0);
+    drop(open);
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::{
-    CheckpointPlace, EventFragment, Fetch, FetchEvent, FlushCheck, Lane, Looked, Reply, StoredEvent, StoredFragment,
-    StoredSegment, StoredWhole, Token,
+    CheckpointPlace, EventFragment, Fetch, FetchEvent, FetchFile, FlushCheck, Lane, Looked, Reply, StoredEvent,
+    StoredFragment, StoredSegment, StoredWhole, Token,
 };
 use forebay_media::SilentDrives;
-use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome};
+use forebay_types::{DriveNumber, EventKey, FileNumber, FragmentId, ReadOutcome};
 
 use crate::open::LaneSeed;
 use crate::runner::LaneRunner;
@@ -17,6 +17,7 @@ use crate::runner::LaneRunner;
 const CHECKS_AT_ONCE: usize = 8;
 const READ_BYTES_AT_ONCE: u64 = 32 << 20;
 const READS_AT_ONCE: usize = 256;
+const FILE_BYTES_AT_ONCE: u32 = 4 << 20;
 
 /// How long drives are waited for before the progress is told again.
 const WAIT: Duration = Duration::from_millis(50);
@@ -164,6 +165,33 @@ impl LaneLook {
             if !waiting.is_empty() {
                 self.runner.wait(WAIT);
             }
+        }
+        Ok(())
+    }
+
+    /// Reads a file of so many bytes through.
+    ///
+    /// # Errors
+    /// The first byte that cannot be read, and why.
+    pub fn read_file(&mut self, file: FileNumber, bytes: u64) -> Result<(), (u64, ReadOutcome)> {
+        let mut start = 0;
+        while start < bytes {
+            let (token, mut payload) = (self.token(), Vec::new());
+            let outcome = match self.lane().read_file(token, file, start, FILE_BYTES_AT_ONCE, &mut payload) {
+                FetchFile::Done(outcome, _) => outcome,
+                FetchFile::Pending { .. } => loop {
+                    self.runner.turn();
+                    if let Some(Reply::ReadFile { outcome, payload: read, .. }) = self.lane().next_reply() {
+                        payload = read;
+                        break outcome;
+                    }
+                    self.runner.wait(WAIT);
+                },
+            };
+            if outcome != ReadOutcome::Found || payload.is_empty() {
+                return Err((start, outcome));
+            }
+            start += payload.len() as u64;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Answers about files and names: each comes in one frame, and says nothing that was not asked for.
 
-use bytes::Bytes;
 use forebay_protocol::{FileRead, FileReadReply, FileReply, FileStatReply, Frame, Kind, ListReply, Message, NodeReply};
 use forebay_types::limits::FILE_BYTES_MAX;
 use forebay_types::{FileOutcome, NAME_BYTES_MAX, NameOutcome, ReadOutcome};
 
 use super::{Answer, Damage, Part, SessionError, broken};
+use crate::chunks::Chunks;
 
 /// What was asked.
 pub(super) enum Wanted {
@@ -36,7 +36,12 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 impl Wanted {
-    pub(super) fn take(&self, frame: &Frame<'_>, damaged: &mut Option<Damage>) -> Result<Answer, SessionError> {
+    pub(super) fn take(
+        &self,
+        frame: &Frame<'_>,
+        damaged: &mut Option<Damage>,
+        chunks: &mut Chunks,
+    ) -> Result<Answer, SessionError> {
         let Frame { table, payload, .. } = *frame;
         match (self, frame.kind()) {
             (Wanted::Changed, Some(Kind::FileReply)) => Ok(Answer::File(FileReply::decode(table, payload)?)),
@@ -51,7 +56,7 @@ impl Wanted {
                 if reply.outcome == ReadOutcome::Found {
                     *damaged = Damage::of(Part::File { file: read.file, start: read.start }, reply.crc, bytes);
                 }
-                Ok(Answer::FileBytes(reply.outcome, Bytes::copy_from_slice(bytes)))
+                Ok(Answer::FileBytes(reply.outcome, chunks.copy(bytes)))
             }
             (Wanted::Infos { count }, Some(Kind::FileStatReply)) => {
                 infos(*count, FileStatReply::decode(table, payload)?)

@@ -7,6 +7,7 @@ use forebay_types::crc32c;
 use super::Lane;
 use crate::flush::NewRecord;
 use crate::lane::compact::{CopyOf, Live};
+use crate::planted::{Planted, planted};
 use crate::segments::SegmentIndex;
 
 /// What is to be copied of a record without payload.
@@ -52,6 +53,7 @@ impl Lane {
                 .any(|(_, extent)| (extent.segment, extent.version, extent.is_hole()) == (old, record.version, false)),
             _ => file.lives_in(old, 0, record),
         };
-        lives.then(|| (NewRecord::of(&record.entry()), CopyOf::File))
+        let version = record.version + if planted(Planted::CopyOutranksWrite) { 2 } else { 0 };
+        lives.then(|| (NewRecord::of(&FileRecord { version, ..*record }.entry()), CopyOf::File))
     }
 }

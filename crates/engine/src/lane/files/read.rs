@@ -85,6 +85,8 @@ impl Lane {
         self.is_asked();
         let range = start..start + u64::from(bytes);
         if self.read_from_cache(file, range.clone(), into) {
+            self.counters.file_bytes_read += u64::from(bytes);
+            self.counters.file_bytes_read_cached += u64::from(bytes);
             return FetchFile::Done(ReadOutcome::Found, bytes as usize);
         }
         let Some((pinned, parts)) = self.parts_of_file(file, range) else {
@@ -102,12 +104,19 @@ impl Lane {
         FetchFile::Pending { bytes }
     }
 
+    /// What is to be said of a file that is not stored as far as the lane knows, as [`Lane::outcome_of_unknown`] says it of an event. What is not
+    /// "not found" goes before what is known of the file: of what cannot be read, a newer part may be missing.
+    pub fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome {
+        // Without files, whatever stands under their run is of events.
+        if self.config.has_files { self.outcome_of_unknown(file.key()) } else { ReadOutcome::NotFound }
+    }
+
     /// How many bytes there are to read, of so many; the outcome when it cannot be said.
     fn readable_bytes(&self, file: FileNumber, start: u64, bytes: u32) -> Result<u32, ReadOutcome> {
         if self.serves_reads().is_err() {
             return Err(ReadOutcome::Unavailable);
         }
-        match self.outcome_of_unknown(file.key()) {
+        match self.outcome_of_unknown_file(file) {
             ReadOutcome::NotFound => {}
             // Of what may be hidden, also what is known may be out of date.
             outcome => return Err(outcome),
@@ -116,25 +125,30 @@ impl Lane {
         Ok(known.length().saturating_sub(start).min(u64::from(bytes)).min(FRAGMENT_BYTES_MAX as u64) as u32)
     }
 
+    /// Appends a range when every record of it is in memory and sound; otherwise nothing.
     fn read_from_cache(&mut self, file: FileNumber, range: Range<u64>, into: &mut Vec<u8>) -> bool {
         let before = into.len();
-        into.resize(before + (range.end - range.start) as usize, 0);
         let Some(known) = self.files.get(file) else { return false };
-        let mut record = Vec::new();
+        into.reserve((range.end - range.start) as usize);
         for (start, extent) in known.in_range(range.clone()).filter(|(_, extent)| !extent.is_hole()) {
             let (start, extent) = extent.part(start, &range).expect("it meets the range");
-            record.clear();
+            into.resize(before + (start - range.start) as usize, 0);
+            let at = into.len();
+            // The whole record, as its sum demands; then what is wanted of it.
             let place = self.span_of(&record_of(&extent));
-            let is_here = place
-                .is_some_and(|(span, of_flush)| self.cache.append(extent.segment, span.flush, of_flush, &mut record));
-            if !is_here || crc32c(&record) != extent.crc {
+            let is_here =
+                place.is_some_and(|(span, of_flush)| self.cache.append(extent.segment, span.flush, of_flush, into));
+            if !is_here || crc32c(&into[at..]) != extent.crc {
                 into.truncate(before);
                 return false;
             }
-            let at = before + (start - range.start) as usize;
-            let wanted = extent.skip as usize..(extent.skip + extent.bytes) as usize;
-            into[at..at + extent.bytes as usize].copy_from_slice(&record[wanted]);
+            let (skip, bytes) = (extent.skip as usize, extent.bytes as usize);
+            if skip > 0 {
+                into.copy_within(at + skip..at + skip + bytes, at);
+            }
+            into.truncate(at + bytes);
         }
+        into.resize(before + (range.end - range.start) as usize, 0);
         true
     }
 
@@ -175,6 +189,7 @@ impl Lane {
         pinned.iter().for_each(|segment| self.segments.get_mut(*segment).pins -= 1);
         self.note_file_read(&read);
         let FileRead { outcome, payload, .. } = read;
+        self.counters.file_bytes_read += payload.len() as u64;
         self.replies.push_back(Reply::ReadFile { token, outcome, payload });
     }
 

@@ -268,8 +268,11 @@ fn a_seal_goes_with_what_it_seals_or_waits() {
     assert!(matches!(offer(&mut driven, b"all in one flush"), FileAdmission::Pending { .. }));
     assert_eq!(seal(&mut driven), Admission::Pending);
     assert_eq!(offer(&mut driven, b"more"), FileAdmission::Busy, "nothing comes behind a seal");
+    let open = |driven: &mut Driven| driven.lane.open_file(FILE, WriterNumber(2), false);
+    assert_eq!(open(&mut driven), Admission::Busy, "nobody opens what is being sealed, to be told later");
     driven.replies_to(1);
     assert!(matches!(driven.reply(), Reply::Decided { .. }));
+    assert_eq!(open(&mut driven), Admission::Done(FileOutcome::Sealed));
     let all = [&payload[..], &payload, &payload, b"all in one flush"].concat();
     assert_eq!(driven.view().sums, sums_of(&all));
     assert_eq!(driven.read_file(0, u32::MAX), (ReadOutcome::Found, all));

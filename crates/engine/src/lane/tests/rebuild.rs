@@ -74,6 +74,19 @@ fn drives_that_can_still_be_read_help_though_more_are_taken_out_at_once_than_par
 }
 
 #[test]
+fn a_store_that_is_whole_stays_so_while_another_checkpoint_is_written() {
+    let mut driven = Driven::new(with_spare);
+    driven.put(EventKey::new(1, 1), 1, 1, 50_000);
+    let out = driven.drives_of_first()[0];
+    driven.change_drives(|drive| drive.member = drive.number != out);
+    assert!(driven.rebuild().is_whole);
+    driven.lane.checkpointer.wanted = true;
+    driven.lane.pump(driven.now);
+    assert!(driven.lane.operations_in_flight() > 0, "one is on its way");
+    assert!(driven.lane.status().rebuild.is_whole, "{:?}", driven.lane.status().rebuild);
+}
+
+#[test]
 fn what_is_read_wrong_for_a_rebuild_is_left_out_and_mended() {
     let mut driven = Driven::new(with_spare);
     let key = EventKey::new(1, 1);

@@ -1,7 +1,7 @@
-//! What memory costs: the index counts what is taken for it, not what it asked for.
+//! What memory costs: indexes count what is taken for them, not what they asked for.
 
 /// Memory that an allocation of `bytes` takes with the system's allocator: its own word, rounded up.
-pub(crate) const fn allocated_bytes(bytes: usize) -> usize {
+pub const fn allocated_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,
         1..=24 => 32,
@@ -14,7 +14,7 @@ const NODE_PLACES: usize = 11;
 const NODE_PLACES_MIN: usize = 5;
 
 /// The most that a map of `len` entries of `entry_bytes` bytes, key and value, takes.
-pub(crate) const fn tree_bytes(len: usize, entry_bytes: usize) -> usize {
+pub const fn tree_bytes(len: usize, entry_bytes: usize) -> usize {
     let leaf = (NODE_PLACES * entry_bytes + 12).next_multiple_of(8) + 8;
     let inner = leaf + (NODE_PLACES + 1) * size_of::<usize>();
     let nodes = len / NODE_PLACES_MIN + 1;

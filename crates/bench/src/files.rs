@@ -1,0 +1,173 @@
+//! Files through the native client and through a mount, beside iperf3, and names beside ext4: 4+1 on tmpfs.
+
+mod mount;
+mod names;
+mod peers;
+
+use std::io::Read;
+use std::path::Path;
+
+use forebay_client::ClientConfig;
+use forebay_client::files::{Files, ReadOptions, WriteOptions};
+use serde_json::{Value, json};
+
+use crate::iperf;
+use crate::measure::{measured, median};
+use crate::process::{Drives, Server};
+use mount::Mount;
+pub use names::names;
+
+/// Of each store that holds files: its width, its lanes, the bytes of each drive and of the cache.
+pub const DATA: u8 = 4;
+/// See [`DATA`].
+pub const PARITY: u8 = 1;
+/// See [`DATA`].
+pub const LANES: u16 = 2;
+/// See [`DATA`].
+pub const DRIVE_BYTES: u64 = 3 << 29;
+/// See [`DATA`].
+pub const CACHE_BYTES: u64 = 2 << 30;
+/// What is read and written at once.
+pub const REQUEST_BYTES: usize = 1 << 20;
+const STREAMS: [usize; 2] = [1, 8];
+const IPERF_SECONDS: u32 = 2;
+
+/// A client of the files of a server.
+pub fn connect(server: &Server) -> Files {
+    Files::connect(ClientConfig::new(server.address(), "bench")).expect("the server answers")
+}
+
+/// Bytes a second of each part of a round.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    iperf: f64,
+    write: f64,
+    read_cached: f64,
+    read_drives: f64,
+    mount_write: f64,
+    mount_read: f64,
+}
+
+/// So many streams at once, each with a connection and a file of its own.
+fn each_stream(streams: usize, total_bytes: u64, work: impl Fn(usize, u64) + Sync) -> f64 {
+    let bytes = total_bytes / streams as u64;
+    let ((), cost) = measured(|| {
+        std::thread::scope(|scope| {
+            for stream in 0..streams {
+                let work = &work;
+                scope.spawn(move || work(stream, bytes));
+            }
+        });
+    });
+    total_bytes as f64 / cost.seconds
+}
+
+fn write_natively(server: &Server, streams: usize, total_bytes: u64) -> f64 {
+    let block: Vec<u8> = (0..REQUEST_BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
+    each_stream(streams, total_bytes, |stream, bytes| {
+        let files = connect(server);
+        let mut file = files.create(format!("/native{stream}"), &WriteOptions::default()).expect("made");
+        for _ in 0..bytes / REQUEST_BYTES as u64 {
+            file.write(&block).expect("there is room");
+        }
+        file.close().expect("durable");
+    })
+}
+
+fn read_natively(server: &Server, streams: usize, total_bytes: u64) -> f64 {
+    each_stream(streams, total_bytes, |stream, bytes| {
+        let files = connect(server);
+        let mut file = files.open_read(format!("/native{stream}"), &ReadOptions::default()).expect("it is there");
+        read_all(&mut file, bytes);
+    })
+}
+
+/// Reads so many bytes in requests.
+fn read_all(file: &mut impl Read, bytes: u64) {
+    let (mut block, mut found) = (vec![0; REQUEST_BYTES], 0);
+    loop {
+        match file.read(&mut block).expect("it is read") {
+            0 => break,
+            more => found += more as u64,
+        }
+    }
+    assert_eq!(found, bytes, "all of it is there");
+}
+
+fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
+    let iperf = iperf::bytes_per_s_of(IPERF_SECONDS, streams);
+    let drives = Drives::of_width(directory, (DATA, PARITY), DRIVE_BYTES, LANES);
+    let server = drives.serve(CACHE_BYTES);
+    // The first time the system has to find the memory of the server's cache, and of the kernel's, which costs as much as all else.
+    for _ in 0..2 {
+        write_natively(&server, streams, total_bytes);
+        let mounted = Mount::of(&server);
+        mounted.read(streams, total_bytes);
+        let files = connect(&server);
+        (0..streams).for_each(|stream| files.remove(format!("/native{stream}")).expect("it was made"));
+        mounted.write(streams, total_bytes);
+        drop(mounted);
+        (0..streams).for_each(|stream| files.remove(format!("/mount{stream}")).expect("it was made"));
+    }
+    let write = write_natively(&server, streams, total_bytes);
+    let read_cached = read_natively(&server, streams, total_bytes);
+    let mounted = Mount::of(&server);
+    let mount_read = mounted.read(streams, total_bytes);
+    let mount_write = mounted.write(streams, total_bytes);
+    drop(mounted);
+    drop(server);
+    let server = drives.serve(0);
+    let read_drives = read_natively(&server, streams, total_bytes);
+    Round { iperf, write, read_cached, read_drives, mount_write, mount_read }
+}
+
+/// Files of `total_bytes` in all, written and read in requests of a MiB.
+pub fn files(directory: &Path, rounds: usize, total_bytes: u64) -> Value {
+    let streams: Vec<Value> = STREAMS
+        .into_iter()
+        .map(|streams| {
+            let rounds: Vec<Round> = (0..rounds)
+                .map(|number| {
+                    let round = round(directory, streams, total_bytes);
+                    let gb = |bytes_per_s: f64| bytes_per_s / 1e9;
+                    eprintln!(
+                        "{streams} streams, round {number}: iperf3 {:.2} GB/s; native write {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}",
+                        gb(round.iperf), gb(round.write), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read)
+                    );
+                    round
+                })
+                .collect();
+            summary(streams, &rounds)
+        })
+        .collect();
+    json!({
+        "benchmark": "files",
+        "width": format!("{DATA}+{PARITY}"),
+        "request_bytes": REQUEST_BYTES,
+        "total_bytes": total_bytes,
+        "rounds": rounds,
+        "streams": streams,
+    })
+}
+
+fn summary(streams: usize, rounds: &[Round]) -> Value {
+    let speed = |of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
+    let ratios = |of: fn(&Round) -> f64, to: fn(&Round) -> f64| -> Value {
+        let all: Vec<f64> = rounds.iter().map(|round| of(round) / to(round)).collect();
+        json!({ "median": median(all.clone()), "rounds": all })
+    };
+    json!({
+        "streams": streams,
+        "iperf3_bytes_per_s": speed(|round| round.iperf),
+        "native_write_bytes_per_s": speed(|round| round.write),
+        "native_read_cached_bytes_per_s": speed(|round| round.read_cached),
+        "native_read_drives_bytes_per_s": speed(|round| round.read_drives),
+        "mount_write_bytes_per_s": speed(|round| round.mount_write),
+        "mount_read_bytes_per_s": speed(|round| round.mount_read),
+        "native_write_to_iperf3": ratios(|round| round.write, |round| round.iperf),
+        "native_read_cached_to_iperf3": ratios(|round| round.read_cached, |round| round.iperf),
+        "native_read_drives_to_iperf3": ratios(|round| round.read_drives, |round| round.iperf),
+        "mount_write_to_native": ratios(|round| round.mount_write, |round| round.write),
+        "mount_read_to_native": ratios(|round| round.mount_read, |round| round.read_cached),
+    })
+}

@@ -1,0 +1,12 @@
+//! `forebay file` and `forebay tail`, with a real server.
+
+mod bytes;
+#[path = "../common/mod.rs"]
+mod common;
+mod copy;
+mod faults;
+mod look;
+mod names;
+mod scale;
+mod store;
+mod writers;
