@@ -56,6 +56,26 @@ export ASAN_OPTIONS=detect_leaks=0
 artifacts=$build/artifacts
 mkdir -p "$artifacts"
 
+# What an input of a failure may have, in bytes, for it to stand in the summary.
+told_bytes_max=1500
+
+# tell_failure TARGET RESULT: what the summary says of a target that failed. Of a run on another machine often nothing else is kept: so the panic and,
+# made smaller for half a minute, the input.
+tell_failure() {
+    local target=$1 directory=$work/$1 program=$build/$host/release/$1 input
+    echo "fuzz: $target FAILED ($2)"
+    { grep -aE -A 3 -m 1 'panicked at |ERROR: (AddressSanitizer|libFuzzer)' "$directory/log" || true; } | cut -c -600 | sed "s/^/fuzz: $target: /"
+    input=$(sed -n 's/^.*Test unit written to \(.*\)$/\1/p' "$directory/log" | tail -n 1)
+    [[ -r $input ]] || return 0
+    TMPDIR=$directory/tmp "$program" -minimize_crash=1 -max_total_time=30 -timeout="$input_seconds_max" -rss_limit_mb="$memory_mib_max" \
+        -detect_leaks=0 -exact_artifact_path="$input.small" "$input" >"$directory/small.log" 2>&1 </dev/null || true
+    [[ ! -s $input.small ]] || input=$input.small
+    echo "fuzz: $target: again with $program $input"
+    if (($(stat -c %s "$input") <= told_bytes_max)); then
+        echo "fuzz: $target: that input: echo $(base64 -w 0 "$input") | base64 -d"
+    fi
+}
+
 # fuzz TARGET: one line of what it came to; $work/TARGET/runs has the number of runs, and $work/TARGET/failed is there when it failed.
 fuzz() {
     local target=$1 directory=$work/$1 found result=0 runs seeds
@@ -74,12 +94,8 @@ fuzz() {
     echo "$runs" >"$directory/runs"
     # Running the seeds alone is no fuzzing.
     if ((result != 0 || runs <= 2 * seeds + 2)); then
-        touch "$directory/failed"
-        {
-            tail -n 40 "$directory/log"
-            echo "fuzz $target FAILED ($result): the input that it failed on, if there is one, is in $artifacts. Again with"
-            echo "$build/$host/release/$target $artifacts/$target-..."
-        } >&2
+        tell_failure "$target" "$result" >"$directory/failed"
+        tail -n 40 "$directory/log" >&2
     fi
     # What lies in memory: the rest of the targets need it.
     rm -rf "$directory/corpus" "$directory/tmp"
@@ -101,5 +117,6 @@ for target in "${targets[@]}"; do
     total=$((total + runs))
     [[ ! -e $work/$target/failed ]] || failed=$((failed + 1))
 done
+cat "$work"/*/failed 2>/dev/null || true
 echo "fuzz: $total runs of ${#targets[@]} targets, $failed failed"
 ((failed == 0))

@@ -32,6 +32,7 @@ use crate::subscriber::{SUBSCRIBERS_MAX, Subscriber};
 use crate::trace::Trace;
 use crate::writer::Writer;
 use crash::CrashWhen;
+use end::Whole;
 
 /// A run that has not come to its end after so long goes nowhere.
 const TIME_MAX: Time = Time(900_000_000_000);
@@ -109,6 +110,8 @@ pub(crate) struct World {
     jumped_at: Time,
     /// Nothing goes wrong any more since then, and full protection is waited for: nobody ends anything meanwhile.
     mending_since: Option<Time>,
+    /// That the store was whole after the last fault.
+    whole: Option<Whole>,
     /// The status of all lanes is looked at next then.
     status_due: Time,
     /// Drives that were put in because the store said that it lacks space.
@@ -188,6 +191,7 @@ impl World {
             filters_rest_until: now,
             jumped_at: now,
             mending_since: None,
+            whole: None,
             status_due: now,
             enlarged: 0,
             enlarged_at: None,
@@ -249,6 +253,8 @@ impl World {
         self.go_on_replacing();
         if let Some(since) = self.mending_since {
             self.await_protection(since);
+        } else {
+            self.assert_stays_whole();
         }
         self.clients();
     }

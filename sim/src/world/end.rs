@@ -1,5 +1,6 @@
 //! How a run ends: nothing goes wrong any more, and everything must come right by itself.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_engine::{LOOK_AFTER, LaneStatus, LossKind};
@@ -27,6 +28,13 @@ const ENLARGED_MAX: u8 = 3;
 /// So many segments of a lane the journal and the snapshot of names, and the file that all share, may keep at the end.
 const FILES_SEGMENTS_MAX: u64 = 3;
 
+/// All lanes of a process with these members said after the last fault that they are whole.
+pub(super) struct Whole {
+    process: u64,
+    members: BTreeSet<DriveNumber>,
+    looked_at: Time,
+}
+
 impl World {
     /// After the last fault the store returns to full protection by itself, given as many drives as a segment has shards. So that there is
     /// something to protect, nothing is decided or released until then.
@@ -52,12 +60,30 @@ impl World {
         if is_wide && self.is_protected(process) && self.dead_member().is_none() {
             self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
             self.mending_since = None;
+            self.whole = Some(Whole { process: self.processes, members: self.members.0.clone(), looked_at: self.now });
             return;
         }
         assert!(
             self.now < since + PROTECTED_AFTER,
             "{PROTECTED_AFTER:?} after the last fault not everything is protected, with {members} members: {status:?}"
         );
+    }
+
+    /// A store that is whole stays so, and says so, while no drive comes or goes: who looks at any moment is not told otherwise.
+    pub(super) fn assert_stays_whole(&mut self) {
+        let Some(whole) = &mut self.whole else { return };
+        if whole.process != self.processes || whole.members != self.members.0 {
+            self.whole = None;
+            return;
+        }
+        if self.now < whole.looked_at + STATUS_EVERY {
+            return;
+        }
+        whole.looked_at = self.now;
+        let process = self.process.as_ref().filter(|process| process.is_serving());
+        for lane in process.map(Process::status).unwrap_or_default() {
+            assert!(lane.rebuild.is_whole, "it was whole, no drive came or went, and it says that it is not: {lane:?}");
+        }
     }
 
     pub(super) fn end(mut self) -> Totals {
@@ -107,6 +133,7 @@ impl World {
         {
             self.trace.note(self.now, &[7, u64::from(drive.0)], || format!("drive {drive} dies, and nobody uses it"));
             self.drives.kill(drive, self.now);
+            self.whole = None;
             self.wait_for_the_dead();
         }
     }

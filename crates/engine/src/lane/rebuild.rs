@@ -421,7 +421,7 @@ impl Lane {
         };
         let listed = &mut self.background.rebuild.listed;
         // What an earlier one lists is not in doubt while another is written.
-        if *listed == Listed::No {
+        if *listed == Listed::No || planted(Planted::WholeTakenBack) {
             *listed = Listed::OnItsWay;
         }
         self.background.rebuild.moved.iter_mut().map(list).collect()

@@ -404,8 +404,8 @@ impl Core {
         self.send_bytes(connection, Kind::FileReadReply, 0, request.number, &reply.table(), payload);
     }
 
-    /// Ends files that nobody needs, and closes those of clients that did not come back; whether the lane was asked for anything.
-    fn tend_files(&mut self, lane: &mut impl LaneRequests) -> bool {
+    /// Closes the files of clients that did not come back.
+    fn close_expired(&mut self, lane: &mut impl LaneRequests) {
         while let Some(closed) = self.openings.next_expired(self.now) {
             if closed.write {
                 let (lane_number, file, client) = (self.config.lane, closed.file.0, closed.client);
@@ -416,6 +416,13 @@ impl Core {
                 );
                 lane.close_file(closed.file, WriterNumber(closed.client));
             }
+        }
+    }
+
+    /// Ends files that nobody needs; whether the lane was asked for anything.
+    fn end_files(&mut self, lane: &mut impl LaneRequests) -> bool {
+        if self.config.read_only {
+            return false;
         }
         let mut asked = false;
         while self.ending.len() < ENDING_MAX
@@ -477,7 +484,8 @@ impl Service {
         core.tell_seen(lane);
         let asked = core.names.as_mut().is_some_and(|names| names.tend(lane));
         self.answer_names();
-        let ended = !self.core.config.read_only && self.core.tend_files(lane);
+        self.core.close_expired(lane);
+        let ended = self.core.end_files(lane);
         asked || ended
     }
 

@@ -224,6 +224,21 @@ fn a_writer_that_does_not_come_back_is_taken_for_dead_after_a_while() {
 }
 
 #[test]
+fn a_server_that_only_reads_is_done_with_who_does_not_come_back_too() {
+    let mut world = World::new(ServiceConfig { read_only: true, ..config() });
+    let id = world.connect(Class::Monitor);
+    world.ask(id, 2, &FileOpen { file: FILE, by: by(1), write: false });
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
+    world.service.close(id);
+    world.turn(false);
+    let due = world.service.next_retry().expect("the client may come back");
+    assert_eq!(due, world.now + OPENING_KEPT);
+    world.now = due;
+    world.turn(false);
+    assert_eq!(world.service.next_retry(), None, "nothing is left to be done, at no time");
+}
+
+#[test]
 fn what_the_lane_refuses_is_said() {
     let mut world = World::new(config());
     let id = opened(&mut world, Class::Readout, 1);
