@@ -32,7 +32,13 @@ const FILES_SEGMENTS_MAX: u64 = 3;
 pub(super) struct Whole {
     process: u64,
     members: BTreeSet<DriveNumber>,
+    /// The drives that each lane writes to.
+    written: Vec<Vec<u16>>,
     looked_at: Time,
+}
+
+fn written(lanes: &[LaneStatus]) -> Vec<Vec<u16>> {
+    lanes.iter().map(|lane| lane.drives_written.clone()).collect()
 }
 
 impl World {
@@ -60,7 +66,9 @@ impl World {
         if is_wide && self.is_protected(process) && self.dead_member().is_none() {
             self.trace.note(self.now, &[13], || "everything is protected again".to_owned());
             self.mending_since = None;
-            self.whole = Some(Whole { process: self.processes, members: self.members.0.clone(), looked_at: self.now });
+            let members = self.members.0.clone();
+            self.whole =
+                Some(Whole { process: self.processes, members, written: written(&status), looked_at: self.now });
             return;
         }
         assert!(
@@ -71,18 +79,19 @@ impl World {
 
     /// A store that is whole stays so, and says so, while no drive comes or goes: who looks at any moment is not told otherwise.
     pub(super) fn assert_stays_whole(&mut self) {
-        let Some(whole) = &mut self.whole else { return };
-        if whole.process != self.processes || whole.members != self.members.0 {
+        let Some(whole) = self.whole.as_mut().filter(|whole| self.now >= whole.looked_at + STATUS_EVERY) else {
+            return;
+        };
+        whole.looked_at = self.now;
+        let process = self.process.as_ref().filter(|process| process.is_serving());
+        let lanes = process.map(Process::status).unwrap_or_default();
+        // What hung since before the last fault may still cost a lane a drive, and one that is stopped in order says nothing any more.
+        let is_as_then = lanes.iter().all(|lane| lane.state == "serving") && written(&lanes) == whole.written;
+        if whole.process != self.processes || whole.members != self.members.0 || !is_as_then {
             self.whole = None;
             return;
         }
-        if self.now < whole.looked_at + STATUS_EVERY {
-            return;
-        }
-        whole.looked_at = self.now;
-        let process = self.process.as_ref().filter(|process| process.is_serving());
-        // One that was stopped in order says nothing any more.
-        for lane in process.map(Process::status).unwrap_or_default().iter().filter(|lane| lane.state == "serving") {
+        for lane in &lanes {
             assert!(lane.rebuild.is_whole, "it was whole, no drive came or went, and it says that it is not: {lane:?}");
         }
     }
