@@ -101,6 +101,8 @@ mistakes!(
     RebuildHalf = "rebuild-half",
     /// A new place counts before a durable checkpoint lists it, also for what may fail.
     RebuildUnlisted = "rebuild-unlisted",
+    /// What a segment lacks that was emptied before its turn stays missing, and room is kept for it.
+    EmptiedStillMissing = "emptied-still-missing",
     /// What an earlier checkpoint lists is in doubt while another is written.
     WholeTakenBack = "whole-taken-back",
     /// A drive counts as one that nothing lies on while a checkpoint names segments there that were emptied.

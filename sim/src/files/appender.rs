@@ -24,6 +24,8 @@ const APPENDS_MAX: usize = 64;
 const APPEND_BYTES_MAX: u64 = 7000;
 /// A file is not longer, but for what is on its way.
 const FILE_BYTES_MAX: u64 = 300_000;
+/// Reads while appends are waited for, and none is answered.
+const PEEKS_MAX: u8 = 5;
 /// So often, in a thousand, as many as can be are asked at once, in more than one flush, and a crash is to come.
 const BURSTS_PER_MILLE: u64 = 30;
 
@@ -77,6 +79,8 @@ pub(crate) struct Appender {
     wants_crash: bool,
     /// That read is of all that will be there of what was asked before.
     reads_all: bool,
+    /// Reads since something was answered that was asked to be appended.
+    peeks: u8,
     is_looked_at: bool,
     is_summed: bool,
 }
@@ -105,6 +109,7 @@ impl Appender {
             seals: false,
             wants_crash: false,
             reads_all: false,
+            peeks: 0,
             is_looked_at: false,
             is_summed: false,
         }
@@ -140,10 +145,12 @@ impl Appender {
     fn read(&mut self, now: Time) {
         self.there = self.appends.iter().filter(|(_, a)| a.known == Known::There).map(|(number, _)| *number).collect();
         self.reads_all = self.player.file.is_idle();
+        self.peeks = self.peeks.saturating_add(1);
         self.player.file.read(now);
     }
 
     fn take_append(&mut self, change: u64, answer: Option<Answer>) {
+        self.peeks = 0;
         let number = self.by_change.remove(&change).expect("it was asked");
         let append = self.appends.get_mut(&number).expect("it was asked");
         match answer {
@@ -262,7 +269,9 @@ impl Plays for Appender {
                 self.is_looked_at = false;
                 self.player.file.seal(now);
             }
-            Phase::Open if is_written && !self.is_looked_at => self.read(now),
+            // While it reads without end nothing is silent, and an append that was lost on its way is not asked again.
+            Phase::Open if is_written && !self.is_looked_at && (is_idle || self.peeks < PEEKS_MAX) => self.read(now),
+            Phase::Open if is_written && !self.is_looked_at => {}
             Phase::Open if !is_written && self.player.random.per_mille(100) => self.read(now),
             Phase::Open if !is_written => self.append_some(now),
             _ if is_idle => self.player.file.remove(now),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_engine::{LOOK_AFTER, LaneStatus, LossKind};
+use forebay_engine::{LOOK_AFTER, LaneStatus, LossKind, RebuildStatus};
 use forebay_server::Pressure;
 use forebay_types::{DriveNumber, Time};
 
@@ -92,7 +92,9 @@ impl World {
             return;
         }
         for lane in &lanes {
-            assert!(lane.rebuild.is_whole, "it was whole, no drive came or went, and it says that it is not: {lane:?}");
+            let RebuildStatus { is_whole, shards_missing, bytes_left, .. } = lane.rebuild;
+            assert!(is_whole, "it was whole, no drive came or went, and it says that it is not: {lane:?}");
+            assert_eq!((shards_missing, bytes_left), (0, 0), "it is whole, and something is missing: {lane:?}");
         }
     }
 

@@ -248,6 +248,9 @@ impl Lane {
         for index in dropped {
             self.rows.remove_segment(index);
             self.cache.remove_segment(index, &mut self.pool);
+            if self.lacks_shards(index) && !planted(Planted::EmptiedStillMissing) {
+                self.look_for_missing_shards();
+            }
             let segment = self.segments.remove(index);
             self.slots.give_back(&segment.shards);
         }

@@ -60,7 +60,7 @@ struct Moved {
 pub(super) struct Rebuild {
     /// Segments that lack shards, the most urgent first.
     queue: VecDeque<(SegmentIndex, SegmentId)>,
-    /// The drives changed, or segments were closed: the queue is made anew.
+    /// The drives changed, or segments were closed or dropped: the queue is made anew.
     stale: bool,
     current: Option<Rebuilding>,
     moved: Vec<Moved>,
@@ -99,7 +99,7 @@ impl Rebuild {
 }
 
 impl Lane {
-    /// A drive came or went, or a segment was closed: what lacks shards is looked for anew.
+    /// A drive came or went, or a segment was closed, or dropped: what lacks shards is looked for anew.
     pub(super) fn look_for_missing_shards(&mut self) {
         self.background.rebuild.stale = true;
     }

@@ -87,6 +87,21 @@ fn a_store_that_is_whole_stays_so_while_another_checkpoint_is_written() {
 }
 
 #[test]
+fn what_is_emptied_before_its_turn_is_not_missing_any_more() {
+    let mut driven = Driven::new(|_| {});
+    let keys = [EventKey::new(1, 1), EventKey::new(1, 2)];
+    keys.iter().for_each(|key| driven.put(*key, 1, 1, 50_000));
+    let out = driven.drives_of_first()[0];
+    driven.change_drives(|drive| drive.member = drive.number != out);
+    let rebuild = driven.rebuild();
+    assert!(rebuild.waits_for == Some("a drive") && rebuild.shards_missing > 0, "{rebuild:?}");
+    keys.iter().for_each(|key| driven.delete(*key));
+    let rebuild = driven.rebuild();
+    assert_eq!((rebuild.shards_missing, rebuild.bytes_left, rebuild.is_whole), (0, 0, true), "{rebuild:?}");
+    assert_eq!(driven.lane.shards_to_make(), 0, "no room is kept for them");
+}
+
+#[test]
 fn what_is_read_wrong_for_a_rebuild_is_left_out_and_mended() {
     let mut driven = Driven::new(with_spare);
     let key = EventKey::new(1, 1);
