@@ -1,9 +1,12 @@
 //! Work that nobody waits for: mending what was found damaged, making lost shards anew, looking at everything once per period.
 //!
-//! It goes in steps of one flush, some of them on their way at once, one after the other; while requests come, after each the lane rests for as
-//! long as its share of the time demands: less after one that brings protection back than after others. Each step pins its segment: what it
-//! reads and writes is not freed meanwhile.
+//! It goes in steps of one flush, some of them on their way at once; while requests come, the place of each that is over rests before another takes
+//! it, for as long as the share of the time demands: less after one that brings protection back than after others. That no place waits for the others
+//! keeps as few as possible on their way for that share, which puts notice least. Each step pins its segment: what it reads and writes is not freed
+//! meanwhile.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -24,7 +27,7 @@ use super::scrub::{Mend, Scrub};
 /// Steps at once, at most; more while they bring protection back. Beside puts at full rate each step waits its turn at the drives, so that
 /// how many there are is what share of them a rebuild has (`bench/README.md`).
 const STEPS_MAX: usize = 12;
-const REPAIRS_MAX: usize = 21;
+const REPAIRS_MAX: usize = 14;
 
 /// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them;
 /// longer for what brings protection back.
@@ -38,11 +41,34 @@ const ASKED: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Background {
     running: usize,
-    rests_until: Time,
+    /// Until when the places of steps that are over rest: of those that bring protection back, and of others.
+    resting_repairs: Rests,
+    resting_others: Rests,
     asked_until: Time,
     pub(super) rebuild: Rebuild,
     pub(super) scrub: Scrub,
     pub(super) compaction: Compaction,
+}
+
+/// The ends of rests, the first of them first.
+#[derive(Default)]
+struct Rests(BinaryHeap<Reverse<Time>>);
+
+impl Rests {
+    fn begin(&mut self, until: Time) {
+        self.0.push(Reverse(until));
+    }
+
+    /// Forgets those that are over.
+    fn pass(&mut self, now: Time) {
+        while self.0.peek().is_some_and(|until| until.0 <= now) {
+            self.0.pop();
+        }
+    }
+
+    fn next(&self) -> Option<Time> {
+        self.0.peek().map(|until| until.0)
+    }
 }
 
 /// What a step came to.
@@ -86,8 +112,10 @@ impl Lane {
         }
         self.write_copies();
         self.try_all_stuck_again();
-        while self.may_step(REPAIRS_MAX, REPAIRS_BYTES_MAX) && (self.mend_on() || self.rebuild_on()) {}
-        while self.may_step(STEPS_MAX, STEPS_BYTES_MAX) && (self.compact_on() || self.sum_on() || self.scrub_on()) {}
+        self.background.resting_repairs.pass(self.now);
+        self.background.resting_others.pass(self.now);
+        while self.may_repair() && (self.mend_on() || self.rebuild_on()) {}
+        while self.may_step() && (self.compact_on() || self.sum_on() || self.scrub_on()) {}
         self.name_losses();
         self.see_to_asked();
         self.list_what_moved();
@@ -99,11 +127,24 @@ impl Lane {
         self.now < self.background.asked_until
     }
 
-    /// Whether one step more may start, where there are so many at once at most, reading so much of a drive.
-    fn may_step(&self, most: usize, bytes_max: u32) -> bool {
+    /// Whether one step more may start that brings protection back.
+    fn may_repair(&self) -> bool {
         let background = &self.background;
-        let most = most.min((bytes_max / self.config.background_read_bytes.max(1)).max(1) as usize);
-        background.running < most && (!self.has_requests() || background.rests_until <= self.now)
+        let resting = if self.has_requests() { background.resting_repairs.0.len() } else { 0 };
+        background.running + resting < self.places(REPAIRS_MAX, REPAIRS_BYTES_MAX)
+    }
+
+    /// Whether one step more may start of what can wait.
+    fn may_step(&self) -> bool {
+        let background = &self.background;
+        let resting = background.resting_repairs.0.len() + background.resting_others.0.len();
+        let resting = if self.has_requests() { resting } else { 0 };
+        background.running + resting < self.places(STEPS_MAX, STEPS_BYTES_MAX)
+    }
+
+    /// How many steps may be on their way at once, where there are so many at most, reading so much of a drive.
+    fn places(&self, most: usize, bytes_max: u32) -> usize {
+        most.min((bytes_max / self.config.background_read_bytes.max(1)).max(1) as usize)
     }
 
     /// When [`Lane::work_in_background`] has something to do although nothing came.
@@ -111,14 +152,19 @@ impl Lane {
         if !matches!(self.state, State::Serving) || self.writer.frozen {
             return None;
         }
-        let rested = self.background.rests_until.max(self.now);
+        let Background { resting_repairs, resting_others, .. } = &self.background;
+        let repair_at = if self.may_repair() { None } else { resting_repairs.next() };
+        let first = resting_repairs.next().into_iter().chain(resting_others.next()).min();
+        let step_at = if self.may_step() { None } else { first };
+        let (repair_at, step_at) = (repair_at.unwrap_or(self.now), step_at.unwrap_or(self.now));
         let step = match self.background.running {
-            0 if self.has_to_mend() || self.has_to_rebuild() || self.has_to_compact() => Some(rested),
+            0 if self.has_to_mend() || self.has_to_rebuild() => Some(repair_at),
+            0 if self.has_to_compact() => Some(step_at),
             0 => [self.next_scrub(), self.next_compaction(), self.summing.next()]
                 .into_iter()
                 .flatten()
                 .min()
-                .map(|at| at.max(rested)),
+                .map(|at| at.max(step_at)),
             _ => None,
         };
         let naming = self.has_losses_to_name().then_some(self.now);
@@ -165,8 +211,13 @@ impl Lane {
         self.background.running -= 1;
         segments.iter().for_each(|segment| self.segments.get_mut(*segment).pins -= 1);
         let segment = segments[0];
-        let percent = u32::from(self.percent_of_time(&stepped));
-        self.background.rests_until = self.now + self.now.since(began) * (100 - percent) / percent;
+        if self.has_requests() {
+            let percent = u32::from(self.percent_of_time(&stepped));
+            let until = self.now + self.now.since(began) * (100 - percent) / percent;
+            let Background { resting_repairs, resting_others, .. } = &mut self.background;
+            let is_repair = matches!(stepped, Stepped::Rebuilt(..) | Stepped::Mended(..));
+            if is_repair { resting_repairs.begin(until) } else { resting_others.begin(until) }
+        }
         match stepped {
             Stepped::Rebuilt(place, repaired) => self.flush_is_rebuilt(segment, place, repaired),
             Stepped::Checked(place, check, mend) => self.flush_is_checked(segment, place, check, mend),
