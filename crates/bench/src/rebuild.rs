@@ -69,7 +69,7 @@ fn one(directory: &Path, payload_bytes: u64) -> Round {
     let (mut runner, rest) = bench.open(&config);
     let payload: Vec<u8> = (0..FRAGMENT_BYTES).map(|i| (i * 131 + i / 251) as u8).collect();
     let count = payload_bytes / FRAGMENT_BYTES;
-    let part = count / 3;
+    let part = count * 2 / 3;
     put_all(&mut runner, 1, count, &payload, |_| None);
     let puts_alone = timed(|| put_all(&mut runner, 2, part, &payload, |_| None), part * FRAGMENT_BYTES);
 

@@ -44,7 +44,7 @@ fn one(directory: &Path, payload_bytes: u64) -> Round {
     let server = drives.serve(CACHE_BYTES);
     let (mut writer, mut operator) = (server.client(), server.client());
     let (payload, count) = (payload(FRAGMENT_BYTES as usize), payload_bytes / FRAGMENT_BYTES);
-    let part = count / 3;
+    let part = count * 2 / 3;
     let mut put = |run, count| timed(|| _ = put_all(&mut writer, run, count, &payload), count * FRAGMENT_BYTES);
     put(1, count);
     let puts_alone = put(2, part);

@@ -27,7 +27,7 @@ use super::scrub::{Mend, Scrub};
 /// Steps at once, at most; more while they bring protection back. Beside puts at full rate each step waits its turn at the drives, so that
 /// how many there are is what share of them a rebuild has (`bench/README.md`).
 const STEPS_MAX: usize = 12;
-const REPAIRS_MAX: usize = 14;
+const REPAIRS_MAX: usize = 20;
 
 /// Bytes that all steps of a lane at once read from a drive at once, at most: of disks, which want large pieces, nothing else shall wait long for them;
 /// longer for what brings protection back.

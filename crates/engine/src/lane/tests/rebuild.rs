@@ -102,6 +102,34 @@ fn what_is_emptied_before_its_turn_is_not_missing_any_more() {
 }
 
 #[test]
+fn what_brings_protection_back_does_not_wait_for_the_rest_of_a_scrub() {
+    let mut driven = Driven::new(|config| {
+        with_spare(config);
+        config.background_percent = 1;
+    });
+    driven.put(EventKey::new(1, 1), 1, 1, 50_000);
+    let beside_puts = |driven: &mut Driven, events: std::ops::Range<u64>| {
+        for event in events {
+            // Nothing is waited for, so that each step takes some time.
+            driven.begin_put(EventKey::new(2, event), 1, 1, 100);
+            driven.pass(Duration::from_millis(10));
+        }
+    };
+    driven.lane.scrub_all();
+    let mut events = 0;
+    while driven.lane.status().scrub.bytes_read == 0 {
+        beside_puts(&mut driven, events..events + 1);
+        events += 1;
+        assert!(events < 1000, "{:?}", driven.lane.status().scrub);
+    }
+    let out = driven.drives_of_first()[0];
+    driven.change_drives(|drive| drive.member = drive.number != out);
+    beside_puts(&mut driven, events..events + 20);
+    let rebuild = driven.lane.status().rebuild;
+    assert!(rebuild.segments_rebuilt > 0, "{rebuild:?}");
+}
+
+#[test]
 fn what_is_read_wrong_for_a_rebuild_is_left_out_and_mended() {
     let mut driven = Driven::new(with_spare);
     let key = EventKey::new(1, 1);
