@@ -3,7 +3,7 @@
 use forebay_types::limits::{BATCH_RECORDS_MAX, FRAGMENT_BYTES_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_types::{NAME_BYTES_MAX, TARGET_BYTES_MAX};
 
-use crate::message::{FILE_INFO_BYTES, LEASED_EVENT_BYTES, PUT_ENTRY_BYTES, RUN_INFO_BYTES, TOLD_EVENT_BYTES};
+use crate::message::{EVENT_BYTES, FILE_INFO_BYTES, LEASED_EVENT_BYTES, PUT_ENTRY_BYTES, RUN_INFO_BYTES};
 
 /// The table of a frame.
 pub const FRAME_TABLE_BYTES_MAX: usize = 1 << 20;
@@ -40,7 +40,7 @@ const _: () = assert!(8 + NAMES_MAX * (10 + NAME_BYTES_MAX) <= FRAME_TABLE_BYTES
 const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize && TARGET_BYTES_MAX < u16::MAX as usize);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * PUT_ENTRY_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(16 + BATCH_RECORDS_MAX * LEASED_EVENT_BYTES <= FRAME_TABLE_BYTES_MAX);
-const _: () = assert!(40 + BATCH_RECORDS_MAX * TOLD_EVENT_BYTES <= FRAME_TABLE_BYTES_MAX);
+const _: () = assert!(40 + BATCH_RECORDS_MAX * EVENT_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + BATCH_RECORDS_MAX * RUN_INFO_BYTES <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(8 + 24 * BATCH_RECORDS_MAX + STREAMS_MAX * (1 + STREAM_NAME_BYTES_MAX) <= FRAME_TABLE_BYTES_MAX);
 const _: () = assert!(FRAME_PAYLOAD_BYTES_MAX <= u32::MAX as usize);

@@ -25,14 +25,13 @@ pub use file::{
 };
 pub use get::{Get, GetEntry, GetReply, encode_get_reply, get_reply_table};
 pub use greeting::{Hello, HelloReply};
-pub(crate) use hand_out::LEASED_EVENT_BYTES;
 pub use hand_out::{Accepted, AcceptedEvent, AcceptedReply, Lease, LeaseReply, LeasedEvent};
+pub(crate) use hand_out::{EVENT_BYTES, LEASED_EVENT_BYTES};
 pub(crate) use list::RUN_INFO_BYTES;
 pub use list::{RunInfo, Runs, RunsReply, StreamInfo, Streams, StreamsReply};
 pub use name::{ChangeName, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply};
 pub(crate) use put::PUT_ENTRY_BYTES;
 pub use put::{Put, PutEntry, PutReply, encode_put, put_table};
-pub(crate) use subscribe::TOLD_EVENT_BYTES;
 pub use subscribe::{Subscribe, SubscribeReply, ToldEvent};
 
 use crate::error::FrameError;

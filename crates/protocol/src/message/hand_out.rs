@@ -10,7 +10,26 @@ use crate::wire::{Reader, Write};
 
 /// Bytes of a [`LeasedEvent`] on the wire.
 pub(crate) const LEASED_EVENT_BYTES: usize = 32;
-const ACCEPTED_EVENT_BYTES: usize = 32;
+
+/// Bytes of an event that is listed or told, as [`put_event`] writes it.
+pub(crate) const EVENT_BYTES: usize = 32;
+
+/// What is said of an event that is listed or told.
+pub(super) fn put_event(table: &mut Vec<u8>, key: EventKey, fragments: u32, bytes: u64, incomplete: bool) {
+    table.put_u32(key.run.0);
+    table.put_u32(fragments);
+    table.put_u64(key.event.0);
+    table.put_u64(bytes);
+    table.put_u32(u32::from(incomplete));
+    table.put_u32(0);
+}
+
+/// The same read: the event, its fragments, their bytes, and whether some are missing.
+pub(super) fn read_event(entry: &mut Reader<'_>) -> Result<(EventKey, u32, u64, bool), FrameError> {
+    let (run, fragments) = (entry.u32()?, entry.u32()?);
+    let key = EventKey::new(run, entry.u64()?);
+    Ok((key, fragments, entry.u64()?, entry.u32()? & 1 != 0))
+}
 
 /// Asks for undecided events of the connection's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,12 +196,8 @@ impl Message for AcceptedReply {
         table.put_u32(u32::from(self.more) | u32::from(self.undecided_floor.is_some()) << 1);
         table.put_key(self.undecided_floor.unwrap_or_default());
         for event in &self.events {
-            table.put_u32(event.key.run.0);
-            table.put_u32(event.fragments);
-            table.put_u64(event.key.event.0);
-            table.put_u64(event.bytes);
-            table.put_u32(u32::from(event.incomplete));
-            table.put_u32(0);
+            let AcceptedEvent { key, fragments, bytes, incomplete } = *event;
+            put_event(table, key, fragments, bytes, incomplete);
         }
     }
 
@@ -191,10 +206,9 @@ impl Message for AcceptedReply {
         let count = reader.count("events", BATCH_RECORDS_MAX)?;
         let flags = reader.u32()?;
         let floor = reader.key()?;
-        let events = reader.list(count, ACCEPTED_EVENT_BYTES, |entry| {
-            let (run, fragments) = (entry.u32()?, entry.u32()?);
-            let key = EventKey::new(run, entry.u64()?);
-            Ok(AcceptedEvent { key, fragments, bytes: entry.u64()?, incomplete: entry.u32()? & 1 != 0 })
+        let events = reader.list(count, EVENT_BYTES, |entry| {
+            let (key, fragments, bytes, incomplete) = read_event(entry)?;
+            Ok(AcceptedEvent { key, fragments, bytes, incomplete })
         })?;
         Ok(AcceptedReply { events, more: flags & 1 != 0, undecided_floor: (flags & 2 != 0).then_some(floor) })
     }

@@ -4,12 +4,10 @@ use forebay_types::limits::{BATCH_RECORDS_MAX, STREAM_NAME_BYTES_MAX};
 use forebay_types::{Cursor, EventKey, Fraction, RunId, StreamName};
 
 use super::Message;
+use super::hand_out::{EVENT_BYTES, put_event, read_event};
 use crate::error::FrameError;
 use crate::kind::Kind;
 use crate::wire::{Reader, Write};
-
-/// Bytes of a [`ToldEvent`] on the wire.
-pub(crate) const TOLD_EVENT_BYTES: usize = 32;
 
 /// Asks what happened to events of the connection's lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,12 +103,8 @@ impl Message for SubscribeReply {
         table.put_u32(self.gone);
         table.put_u32(self.retry_after_ms);
         for event in &self.events {
-            table.put_u32(event.key.run.0);
-            table.put_u32(event.fragments);
-            table.put_u64(event.key.event.0);
-            table.put_u64(event.bytes);
-            table.put_u32(u32::from(event.incomplete));
-            table.put_u32(0);
+            let ToldEvent { key, fragments, bytes, incomplete } = *event;
+            put_event(table, key, fragments, bytes, incomplete);
         }
     }
 
@@ -120,10 +114,9 @@ impl Message for SubscribeReply {
         let restarted = reader.u32()? & 1 != 0;
         let next = Cursor { start: reader.u64()?, sequence: reader.u64()? };
         let (dropped, gone, retry_after_ms) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        let events = reader.list(count, TOLD_EVENT_BYTES, |entry| {
-            let (run, fragments) = (entry.u32()?, entry.u32()?);
-            let key = EventKey::new(run, entry.u64()?);
-            Ok(ToldEvent { key, fragments, bytes: entry.u64()?, incomplete: entry.u32()? & 1 != 0 })
+        let events = reader.list(count, EVENT_BYTES, |entry| {
+            let (key, fragments, bytes, incomplete) = read_event(entry)?;
+            Ok(ToldEvent { key, fragments, bytes, incomplete })
         })?;
         Ok(SubscribeReply { events, next, restarted, dropped, gone, retry_after_ms })
     }
