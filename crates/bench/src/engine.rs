@@ -150,12 +150,17 @@ fn replies(runner: &mut LaneRunner) -> u64 {
     stored
 }
 
-pub(crate) fn delete_all(runner: &mut LaneRunner, run: u32, count: u64) {
+/// Deletes the events of `count` fragments as fast as the lane takes it.
+pub(crate) fn delete_events(runner: &mut LaneRunner, run: u32, count: u64) {
     for event in 0..count.div_ceil(SOURCES) {
         while let Admission::Busy = runner.lane().delete(Token::NONE, EventKey::new(run, event)) {
             runner.wait(Duration::from_millis(100));
         }
     }
+}
+
+fn delete_all(runner: &mut LaneRunner, run: u32, count: u64) {
+    delete_events(runner, run, count);
     for _ in 0..200 {
         runner.wait(Duration::from_millis(1));
     }

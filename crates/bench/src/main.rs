@@ -179,7 +179,7 @@ fn main() {
         What::Engine { fragment_bytes: 10 << 10, payload_bytes: 2 << 30 },
         What::Amplification,
         What::Recovery { fragments: None, fragment_bytes: None },
-        What::Rebuild { payload_bytes: 3 << 29 },
+        What::Rebuild { payload_bytes: 5 << 29 },
         What::Degraded { payload_bytes: 1 << 30 },
         What::Acknowledgements { seconds: 10, payload_bytes: 4 << 30 },
         What::Server,
