@@ -179,7 +179,7 @@ fn main() {
         What::Engine { fragment_bytes: 10 << 10, payload_bytes: 2 << 30 },
         What::Amplification,
         What::Recovery { fragments: None, fragment_bytes: None },
-        What::Rebuild { payload_bytes: 5 << 29 },
+        What::Rebuild { payload_bytes: 3 << 29 },
         What::Degraded { payload_bytes: 1 << 30 },
         What::Acknowledgements { seconds: 10, payload_bytes: 4 << 30 },
         What::Server,
@@ -244,7 +244,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
             many_files::many_files(directory, pairs.min(3), shape)
         }
         What::Server => server::throughput(directory, pairs),
-        What::Occupancy => occupancy::occupancy(directory, pairs.min(3)),
+        What::Occupancy => occupancy::occupancy(directory, pairs.min(5)),
         What::Memory => memory::resident(directory),
         What::Endurance { minutes } => endurance::endurance(directory, minutes),
         What::Curves => curves::curves(directory, pairs.min(3)),

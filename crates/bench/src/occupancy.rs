@@ -1,6 +1,7 @@
 //! Puts at full rate into a store that is more or less full: what making room costs, and what writers notice of it.
 //!
-//! Two loads, each at every occupancy, on a new store each time. In both a tenth of the events, chosen at random, survive.
+//! Two loads, each at every occupancy, in a store that is emptied between them: what the machine gives anew is slower at first. In both a tenth of the events,
+//! chosen at random, survive.
 //! - *survivors*: that much of the room is taken, all but the survivors of it is deleted, in random order, and then it is measured: what is taken is
 //!   nine tenths dead, everywhere. New events go the same way soon after they came.
 //! - *backlog*: that much of the room is alive and stays so: for each event that comes, one of those that do not survive is deleted, any of them.
@@ -29,7 +30,8 @@ const EVENT_BYTES: u64 = SOURCES * FRAGMENT_BYTES;
 const SURVIVES: u64 = 10;
 const PERCENTS: [u64; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95];
 
-const DRIVE_BYTES: u64 = 448 << 20;
+/// So large that a measurement takes a second.
+const DRIVE_BYTES: u64 = 1792 << 20;
 /// Small, so that a small store has as many segments as a large one of large ones.
 const SLOT_BYTES: u64 = 2 << 20;
 
@@ -75,8 +77,13 @@ pub fn occupancy(directory: &Path, rounds: usize) -> Value {
     for (name, load) in [("survivors", Load::Survivors), ("backlog", Load::Backlog)] {
         eprintln!("{name}: occupied %, taken %, alive %, GB/s, p50 ms, p99 ms, copied, on media, refused");
         // All occupancies in each round: a machine that is faster for a while is so for all of them.
-        let round = |round| PERCENTS.map(|percent| measure(directory, load, percent, round));
-        let all: Vec<[Row; PERCENTS.len()]> = (0..rounds.max(1) as u64).map(round).collect();
+        let bench = Bench::with_slots(directory, DRIVE_BYTES, SLOT_BYTES);
+        bench.touch_drives();
+        let (runner, rest) = bench.open(&config());
+        let mut asked = Asked::new(runner);
+        let round = |_| PERCENTS.map(|percent| measure(&mut asked, load, percent));
+        let all: Vec<[Row; PERCENTS.len()]> = (0..rounds.max(1)).map(round).collect();
+        crash(asked.runner, rest);
         let ratios: Vec<f64> = all.iter().map(|round| rate_at(round, 90) / rate_at(round, 20)).collect();
         let ratio = median(ratios.clone());
         eprintln!("{name}: 90 % to 20 %: {ratio:.2}, median of {ratios:.2?}");
@@ -127,20 +134,21 @@ fn told(row: &Row) -> Value {
     })
 }
 
-fn measure(directory: &Path, load: Load, percent: u64, round: u64) -> Row {
-    let bench = Bench::with_slots(directory, DRIVE_BYTES, SLOT_BYTES);
-    bench.touch_drives();
-    let config = StoreConfig {
+fn config() -> StoreConfig {
+    StoreConfig {
         drive_timeout_ms: Some(60_000),
         scrub_period_s: 0,
         // What is copied comes from the drives.
         cache_bytes: 16 << 20,
         ..StoreConfig::default()
-    };
-    let (runner, rest) = bench.open(&config);
-    let mut asked = Asked::new(runner, percent * 1000 + round);
+    }
+}
+
+fn measure(asked: &mut Asked, load: Load, percent: u64) -> Row {
+    asked.delete_all();
     let capacity = asked.status().capacity_bytes;
     asked.fill(capacity * percent / 100);
+    asked.until_answered();
     if load == Load::Survivors {
         asked.delete_down_to(0);
     }
@@ -148,6 +156,7 @@ fn measure(directory: &Path, load: Load, percent: u64, round: u64) -> Row {
     asked.until_deleted();
     let before = asked.status();
     let doomed_max = if load == Load::Survivors { YOUNG } else { asked.doomed.len() };
+    let survivors = asked.survivors.len();
     asked.begin();
     let begin = Instant::now();
     let mut written = 0;
@@ -155,14 +164,12 @@ fn measure(directory: &Path, load: Load, percent: u64, round: u64) -> Row {
         asked.put_event(begin + TIME_MAX);
         written += EVENT_BYTES;
         // What survives is more of what is alive: as much less of the others is, so that all together stays.
-        let gone = if load == Load::Survivors { 0 } else { asked.survived };
+        let gone = if load == Load::Survivors { 0 } else { asked.survivors.len() - survivors };
         asked.delete_down_to(doomed_max.saturating_sub(gone));
     }
     asked.until_answered();
     let (seconds, after) = (begin.elapsed().as_secs_f64(), asked.status());
-    let row = asked.row(percent, (&before, &after), seconds);
-    crash(asked.runner, rest);
-    row
+    asked.row(percent, (&before, &after), seconds)
 }
 
 /// A lane and what it was asked.
@@ -172,10 +179,11 @@ struct Asked {
     payload: Vec<u8>,
     crc: u32,
     next_event: u64,
-    /// Events that do not survive, and are not deleted yet.
+    /// Stored events that do not survive, and are not deleted yet.
     doomed: Vec<u64>,
-    /// Since the measurement began: events that survive, those that were stored, how long each took, and how long puts were refused.
-    survived: usize,
+    /// Those that do.
+    survivors: Vec<u64>,
+    /// Since the measurement began: events that were stored, how long each took, and how long puts were refused.
     stored: u64,
     latencies: Vec<f64>,
     refused: Duration,
@@ -184,17 +192,17 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(runner: LaneRunner, seed: u64) -> Asked {
+    fn new(runner: LaneRunner) -> Asked {
         let payload: Vec<u8> = (0..FRAGMENT_BYTES).map(|i| (i * 131 + i / 251) as u8).collect();
         let crc = crc32c(&payload);
         Asked {
             runner,
-            random: Rng::with_seed(seed),
+            random: Rng::with_seed(1),
             payload,
             crc,
             next_event: 0,
             doomed: Vec::new(),
-            survived: 0,
+            survivors: Vec::new(),
             stored: 0,
             latencies: Vec::new(),
             refused: Duration::ZERO,
@@ -217,7 +225,7 @@ impl Asked {
 
     /// What was counted so far does not belong to the measurement.
     fn begin(&mut self) {
-        (self.survived, self.stored, self.refused) = (0, 0, Duration::ZERO);
+        (self.stored, self.refused) = (0, Duration::ZERO);
         self.latencies.clear();
     }
 
@@ -247,11 +255,6 @@ impl Asked {
                 }
             }
         }
-        if self.random.u64(..SURVIVES) == 0 {
-            self.survived += 1;
-        } else {
-            self.doomed.push(event);
-        }
         if event % 16 == 15 {
             self.runner.turn();
             self.take_replies();
@@ -270,6 +273,17 @@ impl Asked {
         }
     }
 
+    /// Empties the store.
+    fn delete_all(&mut self) {
+        self.doomed.append(&mut self.survivors);
+        self.delete_down_to(0);
+        self.until_deleted();
+        // What was written last lies in a segment that is not closed yet.
+        while self.status().free_bytes * 10 < self.status().capacity_bytes * 9 {
+            self.wait();
+        }
+    }
+
     fn until_answered(&mut self) {
         while !self.waiting.is_empty() {
             self.wait();
@@ -278,7 +292,7 @@ impl Asked {
 
     /// Until all deletions count: they do when they are durable.
     fn until_deleted(&mut self) {
-        let alive = (self.survived + self.doomed.len()) as u64;
+        let alive = (self.survivors.len() + self.doomed.len()) as u64;
         while self.status().events > alive {
             self.wait();
         }
@@ -309,6 +323,8 @@ impl Asked {
             self.latencies.push(since.elapsed().as_secs_f64() * 1e3);
             self.stored += 1;
             self.waiting.remove(&event);
+            let survives = self.random.u64(..SURVIVES) == 0;
+            if survives { &mut self.survivors } else { &mut self.doomed }.push(event);
         }
     }
 

@@ -56,7 +56,7 @@ struct Round {
     beside: f64,
 }
 
-/// A drive is lost and replaced twice: once while nothing else happens, once under puts at full rate.
+/// A drive is lost and replaced twice while nothing else happens, of which the second time counts, and once under puts at full rate.
 pub fn rebuild(directory: &Path, rounds: usize, payload_bytes: u64) -> Value {
     let (mut all, mut fios) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -111,6 +111,9 @@ impl Round {
         let always = |_: &mut _| false;
         parts.put_for(PUTS_ALONE, always);
 
+        // A first one brings memory to where the files are: where the machine is a virtual one, a rebuild into new files takes up to three times as long.
+        parts.store.replace(1);
+        parts.until_whole();
         parts.store.replace(2);
         let (before, begin) = (parts.store.rebuilt(), Instant::now());
         let whole = parts.until_whole();

@@ -12,14 +12,12 @@ use forebay_client::{Client, PutResult};
 use forebay_types::{EventKey, FragmentId};
 use serde_json::{Value, json};
 
-use super::{EVENT_BYTES, FRAGMENT_BYTES, RUN, SLOT_BYTES, SOURCES, SURVIVES, WRITTEN_PERCENT, YOUNG};
+use super::{DRIVE_BYTES, EVENT_BYTES, FRAGMENT_BYTES, RUN, SLOT_BYTES, SOURCES, SURVIVES, WRITTEN_PERCENT, YOUNG};
 use crate::measure::median;
 use crate::process::{Drives, Server};
 use crate::requests::{payload, percentiles, status};
 
 const PERCENTS: [u64; 2] = [20, 90];
-/// With more processes than processors a measurement has to take longer.
-const DRIVE_BYTES: u64 = 4 * super::DRIVE_BYTES;
 /// Little, so that what is copied comes from the drives.
 const CACHE_BYTES: u64 = 16 << 20;
 /// Events that are deleted by one request while others are put, and before, where it must not take so long that room is made meanwhile.
@@ -41,9 +39,15 @@ struct Row {
 
 /// At 20 % and at 90 %, by turns, `rounds` times.
 pub(super) fn served(directory: &Path, rounds: usize) -> Value {
+    let drives = Drives::with_slots(directory, DRIVE_BYTES, 1, Some(SLOT_BYTES));
+    let server = drives.serve(CACHE_BYTES);
+    let mut writer = Writer::new(&server);
+    // Once around, so that every place of the files was written to before anything is measured.
+    let capacity = writer.number("capacity_bytes");
+    writer.put_events(capacity * 95 / 100 / EVENT_BYTES);
     let mut all: Vec<[Row; 2]> = Vec::new();
-    for round in 0..rounds.max(1) as u64 {
-        let pair = PERCENTS.map(|percent| measure(directory, percent, percent * 1000 + round));
+    for _ in 0..rounds.max(1) {
+        let pair = PERCENTS.map(|percent| measure(&server, &mut writer, percent));
         let [low, high] = [0, 1].map(|at| pair[at].bytes_per_s / 1e9);
         let [low_taken, high_taken] = [0, 1].map(|at| pair[at].taken_percent);
         eprintln!("through a server: {low:.2} GB/s at {low_taken:.1} %, {high:.2} at {high_taken:.1} %");
@@ -66,15 +70,10 @@ pub(super) fn served(directory: &Path, rounds: usize) -> Value {
     json!({ "ratio_90_to_20": ratio, "ratios": ratios, "rows": rows })
 }
 
-fn measure(directory: &Path, percent: u64, seed: u64) -> Row {
-    let drives = Drives::with_slots(directory, DRIVE_BYTES, 1, Some(SLOT_BYTES));
-    let server = drives.serve(CACHE_BYTES);
-    let mut writer = Writer::new(&server, seed);
+fn measure(server: &Server, writer: &mut Writer, percent: u64) -> Row {
+    writer.delete_all();
     let capacity = writer.number("capacity_bytes");
     let moved = |lane: Value| lane["compaction"]["bytes_moved"].as_u64().expect("lanes say it");
-    // Once around, so that every place of the files was written to before anything is measured.
-    writer.put_events(capacity * 95 / 100 / EVENT_BYTES);
-    writer.delete_all();
     writer.put_events(capacity * percent / 100 / EVENT_BYTES);
     writer.delete_down_to(0, BATCH_BEFORE);
     writer.until_deleted();
@@ -111,14 +110,14 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(server: &Server, seed: u64) -> Writer {
+    fn new(server: &Server) -> Writer {
         let (deletes, asked) = sync_channel(BATCHES_WAITING);
         let deleter = server.client();
         Writer {
             client: server.client(),
             deletes: Some(deletes),
             deleter: Some(std::thread::spawn(move || delete(deleter, &asked))),
-            random: Rng::with_seed(seed),
+            random: Rng::with_seed(1),
             payload: payload(FRAGMENT_BYTES as usize),
             next_event: 0,
             waiting: HashMap::new(),

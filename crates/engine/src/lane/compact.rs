@@ -40,8 +40,12 @@ const LOOK: Duration = Duration::from_millis(200);
 /// and so often when room is scarce.
 const LOOK_SCARCE: Duration = Duration::from_millis(20);
 
-/// Flushes of the segment that is emptied that are read at once.
+/// Flushes of the segment that is emptied that are read at once: when nobody asks for anything, or room is short,
 const FLUSHES_AT_ONCE: usize = 4;
+
+/// and beside requests, with at least so much of the lane free, in percent. More would make more room than is written to, which writers would pay for, and what is
+/// moved later has died in part.
+const FLUSHES_AT_ONCE_BESIDE: [(u64, usize); 2] = [(15, 1), (10, 2)];
 
 /// The table of a whole segment is read at once when it is not larger than this; else those of its flushes are, one by one.
 const TABLES_BYTES_MAX: usize = 4 << 20;
@@ -151,7 +155,8 @@ impl Lane {
 
     /// Starts to read the next event, or the next flush, of a segment that is emptied; whether there was one.
     pub(super) fn compact_on(&mut self) -> bool {
-        if self.background.compaction.reading >= FLUSHES_AT_ONCE || !self.background.compaction.ready.is_empty() {
+        if self.background.compaction.reading >= self.flushes_at_once() || !self.background.compaction.ready.is_empty()
+        {
             return false;
         }
         if self.join_on() {
@@ -175,6 +180,15 @@ impl Lane {
             ToRead::Table(of) => self.read_table(segment, of),
         }
         true
+    }
+
+    fn flushes_at_once(&self) -> usize {
+        if !self.has_requests() {
+            return FLUSHES_AT_ONCE;
+        }
+        let free = self.width().map_or(0, |width| self.space(width).percent_free());
+        let beside = FLUSHES_AT_ONCE_BESIDE.iter().find(|(at_least, _)| free >= *at_least);
+        beside.map_or(FLUSHES_AT_ONCE, |(_, flushes)| *flushes)
     }
 
     fn read_table(&mut self, segment: SegmentIndex, of: Option<FlushSpan>) {

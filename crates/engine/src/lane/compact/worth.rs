@@ -70,20 +70,26 @@ impl Lane {
         // What becomes one record takes less of the index, wherever it lies.
         let for_index = self.index_percent_free() < FREE_PERCENT_ENOUGH;
         let slots_bytes = |segment: &Segment| u64::from(segment.data_shards) * self.config.geometry.slot_bytes;
-        let candidate = |(_, segment): &(SegmentIndex, &Segment)| {
+        let may_go = |segment: &Segment| {
             let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
             // One that misses something stays.
-            let can_go = segment.misses_below == 0;
             rests
-                && can_go
+                && segment.misses_below == 0
                 && segment.live_records > 0
                 && segment.live_bytes * 100 <= limit * slots_bytes(segment)
-                && (for_index || self.brings_room(segment))
                 && !self.background.compaction.stuck.contains(&segment.id)
                 && !self.background.compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
         };
         let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);
-        self.segments.iter().filter(candidate).min_by_key(|(_, segment)| cost(segment)).map(|(index, _)| index)
+        let mut best: Option<(SegmentIndex, _)> = None;
+        for (index, segment) in self.segments.iter() {
+            let is_cheaper = best.is_none_or(|(_, least)| cost(segment) < least);
+            // What it brings takes longest to say: few are asked.
+            if is_cheaper && may_go(segment) && (for_index || self.brings_room(segment)) {
+                best = Some((index, cost(segment)));
+            }
+        }
+        best.map(|(index, _)| index)
     }
 
     /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, its slots were never filled, or its flushes were not.

@@ -93,3 +93,33 @@ fn what_lies_between_is_read_with_what_survives_when_that_is_quicker() {
     let (apart, through) = (reads_to_make_room(1 << 10), reads_to_make_room(64 << 10));
     assert!(through * 3 < apart, "{apart} reads a megabyte one by one, {through} together");
 }
+
+/// Bytes that are copied in some turns of a lane that holds so many events, of which most were deleted: while somebody asks for something all the time, and while
+/// nobody does.
+fn moved(events: u64) -> [u64; 2] {
+    [true, false].map(|is_asked| {
+        let mut driven = Driven::new(|config| config.cache_bytes = 0);
+        for event in 0..events {
+            driven.put(EventKey::new(1, event), 1, 1, 30_000);
+        }
+        for event in (0..events).filter(|event| event % SURVIVES != 0) {
+            driven.delete(EventKey::new(1, event));
+        }
+        driven.now = driven.now + Duration::from_secs(1);
+        for _ in 0..30 {
+            if is_asked {
+                driven.lane.is_asked();
+            }
+            driven.pass(Duration::from_micros(100));
+        }
+        driven.lane.status().compaction.bytes_moved
+    })
+}
+
+#[test]
+fn beside_requests_room_is_made_more_slowly_until_it_is_short() {
+    let [beside, alone] = moved(900);
+    assert!(beside * 3 < alone * 2, "with two thirds taken {beside} bytes beside requests, {alone} without");
+    let [beside, alone] = moved(1300);
+    assert!(beside > 0 && beside == alone, "with all taken {beside} bytes beside requests, {alone} without");
+}
