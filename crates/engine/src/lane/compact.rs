@@ -47,6 +47,9 @@ const FLUSHES_AT_ONCE: usize = 4;
 /// moved later has died in part.
 const FLUSHES_AT_ONCE_BESIDE: [(u64, usize); 2] = [(15, 1), (10, 2)];
 
+/// Segments that are emptied at once when room is short, or nobody asks for anything, else one: the first reads of the next one do not wait for the last of the one before.
+const SEGMENTS_AT_ONCE: usize = 3;
+
 /// The table of a whole segment is read at once when it is not larger than this; else those of its flushes are, one by one.
 const TABLES_BYTES_MAX: usize = 4 << 20;
 
@@ -86,8 +89,8 @@ struct Compacting {
     id: SegmentId,
     /// What is still to be read of it, in this order.
     left: VecDeque<ToRead>,
-    /// Copies that had been appended when it was begun, since the start.
-    copies_before: u64,
+    /// Something of it was written once more, or will be with the event that it belongs to.
+    has_copies: bool,
 }
 
 /// A part of a segment that is emptied.
@@ -106,6 +109,14 @@ struct Emptied {
 }
 
 impl Compaction {
+    fn reading(&self) -> usize {
+        self.reading.values().sum()
+    }
+
+    fn current(&mut self, segment: SegmentIndex) -> Option<&mut Compacting> {
+        self.current.iter_mut().find(|current| current.segment == segment)
+    }
+
     /// A record of a file was moved.
     pub(super) fn piece_is_moved(&mut self) {
         self.status.pieces_moved += 1;
@@ -115,9 +126,10 @@ impl Compaction {
 /// What is moved.
 #[derive(Default)]
 pub(super) struct Compaction {
-    current: Option<Compacting>,
-    /// Flushes that are read now.
-    reading: usize,
+    /// The first of them first.
+    current: Vec<Compacting>,
+    /// How many parts of each segment are read now, also of those that were left meanwhile.
+    reading: BTreeMap<SegmentIndex, usize>,
     /// What was read and is not written yet, for which segment.
     ready: VecDeque<(SegmentIndex, SegmentId, Live)>,
     /// In the order in which they were read.
@@ -136,27 +148,31 @@ impl Lane {
     /// Whether more copies follow those that fill a flush: nobody waits for them, and a flush of few takes as much room as what they are to free.
     pub(super) fn more_copies_follow(&self) -> bool {
         let compaction = &self.background.compaction;
-        compaction.current.is_some() && matches!(self.state, State::Serving)
+        !compaction.current.is_empty() && matches!(self.state, State::Serving)
     }
 
     pub(super) fn has_to_compact(&self) -> bool {
         let compaction = &self.background.compaction;
-        let waits = compaction.reading > 0 || !compaction.joining.is_idle() || !compaction.ready.is_empty();
-        compaction.current.is_some() && !waits
+        let waits = compaction.reading() > 0 || !compaction.joining.is_idle() || !compaction.ready.is_empty();
+        !compaction.current.is_empty() && !waits
     }
 
     /// When segments are compared next.
     pub(super) fn next_compaction(&self) -> Option<Time> {
-        let compaction = &self.background.compaction;
+        self.background.compaction.current.is_empty().then(|| self.next_look())
+    }
+
+    fn next_look(&self) -> Time {
         let scarce = self.width().is_some_and(|width| self.space(width).percent_free() < FREE_PERCENT_SCARCE);
         let look = if scarce { LOOK_SCARCE } else { LOOK };
-        compaction.current.is_none().then(|| compaction.looked_at.map_or(self.now, |at| at + look))
+        self.background.compaction.looked_at.map_or(self.now, |at| at + look)
     }
 
     /// Starts to read the next event, or the next flush, of a segment that is emptied; whether there was one.
     pub(super) fn compact_on(&mut self) -> bool {
-        if self.background.compaction.reading >= self.flushes_at_once() || !self.background.compaction.ready.is_empty()
-        {
+        let flushes_at_once = self.flushes_at_once();
+        let compaction = &self.background.compaction;
+        if compaction.reading() >= flushes_at_once || !compaction.ready.is_empty() {
             return false;
         }
         if self.join_on() {
@@ -165,19 +181,29 @@ impl Lane {
         if !self.background.compaction.joining.is_idle() {
             return false;
         }
-        if self.background.compaction.current.is_none() && !self.begin_compacting() {
-            return false;
+        self.end_compacting();
+        let segments_at_once = if flushes_at_once == FLUSHES_AT_ONCE { SEGMENTS_AT_ONCE } else { 1 };
+        let mut current = self.background.compaction.current.iter();
+        let segment = current.find(|current| !current.left.is_empty()).map(|current| current.segment);
+        match segment {
+            Some(segment) => self.read_on(segment),
+            None if self.background.compaction.current.len() < segments_at_once => self.begin_compacting(),
+            None => false,
         }
-        let current = self.background.compaction.current.as_mut().expect("begun just now");
-        let (segment, id) = (current.segment, current.id);
+    }
+
+    /// Starts to read the next part of a segment; whether anything changed.
+    fn read_on(&mut self, segment: SegmentIndex) -> bool {
+        let current = self.background.compaction.current(segment).expect("it is emptied");
+        let (id, next) = (current.id, current.left.pop_front());
         if self.segments.find(segment).is_none_or(|s| s.id != id || s.live_records == 0) {
-            self.stop_compacting();
+            self.stop_compacting(segment);
             return true;
         }
-        let Some(next) = current.left.pop_front() else { return self.end_compacting() };
         match next {
-            ToRead::Records(span, records) => self.read_records(segment, span, records),
-            ToRead::Table(of) => self.read_table(segment, of),
+            Some(ToRead::Records(span, records)) => self.read_records(segment, span, records),
+            Some(ToRead::Table(of)) => self.read_table(segment, of),
+            None => return false,
         }
         true
     }
@@ -191,8 +217,23 @@ impl Lane {
         beside.map_or(FLUSHES_AT_ONCE, |(_, flushes)| *flushes)
     }
 
+    /// A part of a segment is read from now on.
+    fn is_read(&mut self, segment: SegmentIndex) {
+        *self.background.compaction.reading.entry(segment).or_default() += 1;
+    }
+
+    /// And not any more.
+    fn was_read(&mut self, segment: SegmentIndex) {
+        let reading = &mut self.background.compaction.reading;
+        let parts = reading.get_mut(&segment).expect("its step came back");
+        *parts -= 1;
+        if *parts == 0 {
+            reading.remove(&segment);
+        }
+    }
+
     fn read_table(&mut self, segment: SegmentIndex, of: Option<FlushSpan>) {
-        self.background.compaction.reading += 1;
+        self.is_read(segment);
         self.start_step(segment, move |reader| async move {
             let tables = match of {
                 Some(span) => reader.table(span).await.map(|table| vec![(span, table)]),
@@ -202,20 +243,21 @@ impl Lane {
         });
     }
 
-    /// Every flush of a segment was read, or is: when all are, whether the next one can be emptied.
-    fn end_compacting(&mut self) -> bool {
-        let compaction = &mut self.background.compaction;
-        if compaction.reading > 0 {
-            return false;
+    /// Ends with the segments of which everything was read, and written once more.
+    fn end_compacting(&mut self) {
+        let Compaction { current, reading, .. } = &mut self.background.compaction;
+        let is_over = |current: &mut Compacting| current.left.is_empty() && !reading.contains_key(&current.segment);
+        let over: Vec<Compacting> = current.extract_if(.., is_over).collect();
+        for Compacting { segment, id, has_copies, .. } in over {
+            let lives = self.segments.find(segment).is_some_and(|known| known.id == id && known.live_records > 0);
+            let compaction = &mut self.background.compaction;
+            if lives && !has_copies {
+                // Nothing of it could be copied: what still lives there is what drives that are away hold elsewhere.
+                compaction.stuck.insert(id);
+            } else if compaction.copies > compaction.copies_durable {
+                compaction.emptied.push_back(Emptied { id, copies: compaction.copies });
+            }
         }
-        let current = compaction.current.take().expect("it is emptied");
-        if compaction.copies > compaction.copies_durable {
-            compaction.emptied.push_back(Emptied { id: current.id, copies: compaction.copies });
-        } else if compaction.copies == current.copies_before {
-            // Nothing of it could be copied: what still lives there is what drives that are away hold elsewhere.
-            compaction.stuck.insert(current.id);
-        }
-        true
     }
 
     /// So many more copies are durable: segments of which all are do not look as if they had anything more.
@@ -235,15 +277,15 @@ impl Lane {
         compaction.emptied.clear();
     }
 
-    /// Leaves the segment that was being emptied.
-    fn stop_compacting(&mut self) {
+    /// Leaves a segment that was being emptied.
+    fn stop_compacting(&mut self, segment: SegmentIndex) {
         let compaction = &mut self.background.compaction;
-        compaction.current = None;
+        compaction.current.retain(|current| current.segment != segment);
         compaction.joining.forget();
     }
 
     fn begin_compacting(&mut self) -> bool {
-        if self.next_compaction().is_none_or(|at| at > self.now) {
+        if self.next_look() > self.now {
             return false;
         }
         self.background.compaction.looked_at = Some(self.now);
@@ -255,12 +297,12 @@ impl Lane {
             false => known.flushes.iter().map(|span| ToRead::Table(Some(*span))).collect(),
         };
         let id = known.id;
-        if self.background.compaction.emptied.is_empty() {
-            self.background.compaction.joining.forget();
+        let compaction = &mut self.background.compaction;
+        if compaction.emptied.is_empty() && compaction.current.is_empty() {
+            compaction.joining.forget();
         }
-        let copies_before = self.background.compaction.copies;
-        self.background.compaction.current = Some(Compacting { segment, id, left, copies_before });
-        self.background.compaction.looked_at = None;
+        compaction.current.push(Compacting { segment, id, left, has_copies: false });
+        compaction.looked_at = None;
         true
     }
 
@@ -271,7 +313,7 @@ impl Lane {
         of: Option<FlushSpan>,
         tables: Option<FlushTables>,
     ) {
-        self.background.compaction.reading -= 1;
+        self.was_read(segment);
         let living = |(span, mut table): (FlushSpan, Vec<TableEntry>)| {
             table.retain(|entry| self.lives_in(segment, &span, entry));
             (!table.is_empty()).then_some(ToRead::Records(span, table))
@@ -283,8 +325,7 @@ impl Lane {
             (None, Some(_)) => return self.cannot_compact(segment),
         };
         // It may have been left meanwhile.
-        if let Some(current) = self.background.compaction.current.as_mut().filter(|current| current.segment == segment)
-        {
+        if let Some(current) = self.background.compaction.current(segment) {
             next.into_iter().rev().for_each(|next| current.left.push_front(next));
         }
     }
@@ -295,7 +336,7 @@ impl Lane {
         for entry in table {
             match entry.kind {
                 _ if !self.lives_in(segment, &span, &entry) => {}
-                RecordKind::Fragment if self.will_be_joined(&entry) => {}
+                RecordKind::Fragment if self.will_be_joined(segment, &entry) => {}
                 RecordKind::Fragment | RecordKind::Event | RecordKind::Piece => records.push(entry),
                 kind if kind.is_of_file() => of_files.extend(live_record(&entry)),
                 _ => drop(decided.insert(entry.key())),
@@ -304,7 +345,7 @@ impl Lane {
         if records.is_empty() && decided.is_empty() && of_files.is_empty() {
             return;
         }
-        self.background.compaction.reading += 1;
+        self.is_read(segment);
         let decisions = |key: EventKey| [Live::Acceptance(key), Live::Releases(key)];
         let decided: Vec<Live> = decided.into_iter().flat_map(decisions).collect();
         self.start_step(segment, move |reader| async move {
@@ -342,7 +383,7 @@ impl Lane {
 
     /// What lives of a flush is here: it is written as soon as there is room.
     pub(super) fn flush_lives(&mut self, segment: SegmentIndex, live: Vec<Live>) {
-        self.background.compaction.reading -= 1;
+        self.was_read(segment);
         if live.iter().any(|live| matches!(live, Live::Fragment(_, None))) {
             return self.cannot_compact(segment);
         }
@@ -359,6 +400,13 @@ impl Lane {
         self.write_copies();
     }
 
+    /// Something of a segment that is emptied was written once more, or will be.
+    pub(super) fn has_copies(&mut self, segment: SegmentIndex) {
+        if let Some(current) = self.background.compaction.current(segment) {
+            current.has_copies = true;
+        }
+    }
+
     /// Something was read of a segment that is emptied.
     pub(super) fn copy_soon(&mut self, segment: SegmentIndex, live: Live) {
         if let Some(id) = self.segments.find(segment).map(|known| known.id) {
@@ -371,15 +419,8 @@ impl Lane {
         if let Some(id) = self.segments.find(segment).map(|known| known.id) {
             self.background.compaction.stuck.insert(id);
         }
-        if self.background.compaction.current.as_ref().is_some_and(|current| current.segment == segment) {
-            self.stop_compacting();
-        }
-    }
-
-    /// An event that something in the segment that is emptied belongs to cannot be read: the segment stays where it is.
-    pub(super) fn leave_current(&mut self) {
-        if let Some(segment) = self.background.compaction.current.as_ref().map(|current| current.segment) {
-            self.cannot_compact(segment);
+        if self.background.compaction.current(segment).is_some() {
+            self.stop_compacting(segment);
         }
     }
 
@@ -408,6 +449,7 @@ impl Lane {
             match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
                 Ok((segment, position)) => {
                     self.background.compaction.copies += 1;
+                    self.has_copies(old);
                     self.background.compaction.status.bytes_moved += payload.len() as u64;
                     if let (true, Live::Fragment(entry, _)) = (planted(Planted::CopyBeforeDurable), &live) {
                         self.copy_counts(copy, segment, position, entry);
@@ -420,8 +462,10 @@ impl Lane {
                 }
                 Err(Refusal::NoSpace | Refusal::Unavailable) => {
                     // What was read is not lost by that: it lies where it lay.
-                    self.background.compaction.ready.clear();
-                    self.stop_compacting();
+                    let compaction = &mut self.background.compaction;
+                    compaction.ready.clear();
+                    compaction.current.clear();
+                    compaction.joining.forget();
                     return;
                 }
             }
@@ -503,7 +547,7 @@ impl Lane {
         CompactionStatus {
             segments_stuck: self.segments.iter().filter(|(_, segment)| compaction.stuck.contains(&segment.id)).count()
                 as u64,
-            is_running: compaction.current.is_some(),
+            is_running: !compaction.current.is_empty(),
             ..compaction.status.clone()
         }
     }

@@ -28,8 +28,9 @@ const JOINED_KNOWN_MAX: usize = 1 << 16;
 /// Events on their way to become one record.
 #[derive(Default)]
 pub(super) struct Joining {
-    /// Those of the flush that was looked at last.
+    /// Those of the flush that was looked at last, and the segment that it lies in.
     waiting: VecDeque<EventKey>,
+    of: Option<SegmentIndex>,
     /// Those of the segments that are emptied, until their copies are durable: many flushes name the same event.
     known: BTreeSet<EventKey>,
     /// Bytes of what is read now.
@@ -71,12 +72,14 @@ impl Lane {
     }
 
     /// The fragment belongs to an event that becomes one record: the event is read as a whole, once.
-    pub(super) fn will_be_joined(&mut self, entry: &TableEntry) -> bool {
+    pub(super) fn will_be_joined(&mut self, segment: SegmentIndex, entry: &TableEntry) -> bool {
         let key = entry.key();
         if !self.index.event(key).is_some_and(|event| self.is_joinable(event)) {
             return false;
         }
+        self.has_copies(segment);
         let joining = &mut self.background.compaction.joining;
+        joining.of = Some(segment);
         if joining.known.len() == JOINED_KNOWN_MAX {
             joining.known.clear();
         }
@@ -102,7 +105,7 @@ impl Lane {
             let (segments, parts) = self.parts_of(fragments);
             let Some(parts) = parts else {
                 // The table of its segment names no flush there: it is lost, and stays so.
-                self.leave_current();
+                self.leave_what_is_joined();
                 return false;
             };
             // No event is read for nothing: that something is read is seen by this.
@@ -135,7 +138,14 @@ impl Lane {
         self.background.compaction.joining.reading_bytes -= bytes;
         match payload {
             Some(payload) => self.copy_soon(segment, Live::Event(key, payload)),
-            None => self.leave_current(),
+            None => self.leave_what_is_joined(),
+        }
+    }
+
+    /// An event that something in a segment that is emptied belongs to cannot be read: the segment stays where it is.
+    fn leave_what_is_joined(&mut self) {
+        if let Some(segment) = self.background.compaction.joining.of {
+            self.cannot_compact(segment);
         }
     }
 

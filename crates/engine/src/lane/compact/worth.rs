@@ -78,6 +78,7 @@ impl Lane {
                 && segment.live_records > 0
                 && segment.live_bytes * 100 <= limit * slots_bytes(segment)
                 && !self.background.compaction.stuck.contains(&segment.id)
+                && !self.background.compaction.current.iter().any(|current| current.id == segment.id)
                 && !self.background.compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
         };
         let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);

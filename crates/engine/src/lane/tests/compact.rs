@@ -120,6 +120,6 @@ fn moved(events: u64) -> [u64; 2] {
 fn beside_requests_room_is_made_more_slowly_until_it_is_short() {
     let [beside, alone] = moved(900);
     assert!(beside * 3 < alone * 2, "with two thirds taken {beside} bytes beside requests, {alone} without");
-    let [beside, alone] = moved(1300);
-    assert!(beside > 0 && beside == alone, "with all taken {beside} bytes beside requests, {alone} without");
+    let [when_full, _] = moved(1300);
+    assert!(when_full > beside * 3 / 2, "with all taken {when_full} bytes beside requests, with two thirds {beside}");
 }
