@@ -411,3 +411,41 @@ fn a_mount_in_the_background_stands_when_the_command_returns() {
     common::forebay(["mount", "127.0.0.1:1", path]).expect(3).says("nothing listens");
     assert!(names_in(directory.path()).is_empty());
 }
+
+/// What a user who is not root does, in a mount namespace where `/dev/fuse` is open to all, as it is where udev makes it.
+const AS_ANOTHER_USER: &str = r#"
+mknod fuse c 10 229; chmod 666 fuse; mount --bind fuse /dev/fuse
+as="setpriv --reuid 65534 --regid 65534 --clear-groups"
+mkdir mounted; chown 65534 mounted
+$as ./forebay mount "$1" "$PWD/mounted"
+$as sh -ec 'echo bytes > mounted/own/a; mv mounted/own/a mounted/own/b; cat mounted/own/b; stat -c %u mounted/own/b'
+$as touch mounted/a 2> /dev/null && echo "writes to what is another's"
+ls mounted 2> /dev/null && echo "another user sees it"
+$as fusermount3 -u mounted
+"#;
+
+#[test]
+fn a_user_who_is_not_root_mounts_and_unmounts() {
+    if !has_fuse() || !has_peer("fusermount3") || !has_peer("setpriv") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root to become another user; all other tests here mount without it");
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let own = forebay_client::files::Owner { mode: 0o755, owner: 65534, group: 65534 };
+    files_of(&server).make_directory("/own", &own).expect("made");
+    let directory = tempfile::TempDir::new().expect("a directory");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it may be entered");
+    fs::copy(env!("CARGO_BIN_EXE_forebay"), directory.path().join("forebay")).expect("copied");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", AS_ANOTHER_USER, "sh", &server.address]).current_dir(directory.path());
+    let output = command.output().expect("it runs");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{errors}");
+    let said: Vec<&str> = said.lines().filter(|line| !line.contains("shows the files of")).collect();
+    assert_eq!(said, ["bytes", "65534"], "{errors}");
+    assert_eq!(files_of(&server).stat("/own/b").expect("there").length(), Some(6));
+}
