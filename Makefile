@@ -27,7 +27,7 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
 	export FOREBAY_TEST_ALL=1; failed=; \
 	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
-	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 400 || failed=1; \
+	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 || failed=1; \
 	test -z "$$failed"
 
 fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server mdf" for some of them)

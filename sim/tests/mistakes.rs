@@ -5,7 +5,7 @@
 use forebay_sim::{Mistake, search};
 
 /// Each is found in one of so many seeds.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 1000;
 
 /// Found in a seed or two.
 const QUICK: [&str; 6] =
