@@ -417,6 +417,7 @@ const AS_ANOTHER_USER: &str = r#"
 mknod fuse c 10 229; chmod 666 fuse; mount --bind fuse /dev/fuse
 as="setpriv --reuid 65534 --regid 65534 --clear-groups"
 mkdir mounted; chown 65534 mounted
+trap '$as fusermount3 -u mounted 2> /dev/null || true' EXIT
 $as ./forebay mount "$1" "$PWD/mounted"
 $as sh -ec 'echo bytes > mounted/own/a; mv mounted/own/a mounted/own/b; cat mounted/own/b; stat -c %u mounted/own/b'
 $as touch mounted/a 2> /dev/null && echo "writes to what is another's"

@@ -40,15 +40,21 @@ const LOOK: Duration = Duration::from_millis(200);
 /// and so often when room is scarce.
 const LOOK_SCARCE: Duration = Duration::from_millis(20);
 
-/// Flushes of the segment that is emptied that are read at once: when nobody asks for anything, or room is short,
-const FLUSHES_AT_ONCE: usize = 4;
+/// What is done at once: parts of segments that are read, and segments that are emptied. With more than one of these the first reads of the next do not wait for
+/// the last of the one before.
+#[derive(Clone, Copy)]
+struct AtOnce {
+    parts: usize,
+    segments: usize,
+}
+
+/// When nobody asks for anything, or room is short,
+const AT_ONCE: AtOnce = AtOnce { parts: 4, segments: 3 };
 
 /// and beside requests, with at least so much of the lane free, in percent. More would make more room than is written to, which writers would pay for, and what is
 /// moved later has died in part.
-const FLUSHES_AT_ONCE_BESIDE: [(u64, usize); 2] = [(15, 1), (10, 2)];
-
-/// Segments that are emptied at once when room is short, or nobody asks for anything, else one: the first reads of the next one do not wait for the last of the one before.
-const SEGMENTS_AT_ONCE: usize = 3;
+const AT_ONCE_BESIDE: [(u64, AtOnce); 2] =
+    [(15, AtOnce { parts: 1, segments: 1 }), (10, AtOnce { parts: 2, segments: 1 })];
 
 /// The table of a whole segment is read at once when it is not larger than this; else those of its flushes are, one by one.
 const TABLES_BYTES_MAX: usize = 4 << 20;
@@ -170,9 +176,9 @@ impl Lane {
 
     /// Starts to read the next event, or the next flush, of a segment that is emptied; whether there was one.
     pub(super) fn compact_on(&mut self) -> bool {
-        let flushes_at_once = self.flushes_at_once();
+        let at_once = self.at_once();
         let compaction = &self.background.compaction;
-        if compaction.reading() >= flushes_at_once || !compaction.ready.is_empty() {
+        if compaction.reading() >= at_once.parts || !compaction.ready.is_empty() {
             return false;
         }
         if self.join_on() {
@@ -182,12 +188,11 @@ impl Lane {
             return false;
         }
         self.end_compacting();
-        let segments_at_once = if flushes_at_once == FLUSHES_AT_ONCE { SEGMENTS_AT_ONCE } else { 1 };
         let mut current = self.background.compaction.current.iter();
         let segment = current.find(|current| !current.left.is_empty()).map(|current| current.segment);
         match segment {
             Some(segment) => self.read_on(segment),
-            None if self.background.compaction.current.len() < segments_at_once => self.begin_compacting(),
+            None if self.background.compaction.current.len() < at_once.segments => self.begin_compacting(),
             None => false,
         }
     }
@@ -208,13 +213,13 @@ impl Lane {
         true
     }
 
-    fn flushes_at_once(&self) -> usize {
+    fn at_once(&self) -> AtOnce {
         if !self.has_requests() {
-            return FLUSHES_AT_ONCE;
+            return AT_ONCE;
         }
         let free = self.width().map_or(0, |width| self.space(width).percent_free());
-        let beside = FLUSHES_AT_ONCE_BESIDE.iter().find(|(at_least, _)| free >= *at_least);
-        beside.map_or(FLUSHES_AT_ONCE, |(_, flushes)| *flushes)
+        let beside = AT_ONCE_BESIDE.iter().find(|(at_least, _)| free >= *at_least);
+        beside.map_or(AT_ONCE, |(_, at_once)| *at_once)
     }
 
     /// A part of a segment is read from now on.
