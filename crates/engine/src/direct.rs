@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
 
 use forebay_format::{Extent, RowGeometry};
 use forebay_media::{AlignedBuffer, OperationId};
 use forebay_types::limits::BLOCK_BYTES;
 
 use crate::flush::codec;
+use crate::pieces::{Pieces, ReadBuffer};
 use crate::read::Reader;
 use crate::segments::FlushSpan;
 
@@ -60,13 +62,22 @@ impl Reader {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         let computed = extents.iter().any(|extent| self.is_missing(extent));
         if !computed {
-            self.extents(span, &extents, &mut bytes).await?;
+            self.extents(span, &extents).await?.append_to(&mut bytes);
         } else {
             for rows in self.rows_at_once(&extents) {
                 self.computed(span, rows, &mut bytes).await?;
             }
         }
         Some(Unchecked { bytes, computed })
+    }
+
+    /// As [`Reader::direct`], left where it was read.
+    pub(crate) async fn pieces(&self, span: FlushSpan, range: Range<u64>) -> Option<Pieces> {
+        let extents: Vec<Extent> = self.geometry(span.data_bytes).locate(range.clone()).collect();
+        if extents.iter().any(|extent| self.is_missing(extent)) {
+            return self.direct(span, range).await.map(|unchecked| unchecked.bytes.into());
+        }
+        self.extents(span, &extents).await
     }
 
     fn is_missing(&self, extent: &Extent) -> bool {
@@ -84,24 +95,23 @@ impl Reader {
     }
 
     /// Extents of drives that answer.
-    async fn extents(&self, span: FlushSpan, extents: &[Extent], into: &mut Vec<u8>) -> Option<()> {
+    async fn extents(&self, span: FlushSpan, extents: &[Extent]) -> Option<Pieces> {
         let (runs, run_of) = runs(extents, self.segment.step_bytes as usize);
         let start = |run: &Run| self.start(span, run.shard, run.start, run.bytes);
         let pending: Vec<Pending> = runs.iter().map(start).collect();
         let mut buffers = Vec::with_capacity(runs.len());
         for Pending { id, skip } in pending {
-            buffers.push(self.io.result(id).await.ok().map(|buffer| (buffer, skip)));
+            let buffer = self.io.result(id).await.ok();
+            buffers.push(buffer.map(|buffer| (ReadBuffer::new(self.io.clone(), buffer), skip)));
         }
-        let whole = buffers.iter().all(Option::is_some);
-        if whole {
-            for (extent, run) in extents.iter().zip(run_of) {
-                let (buffer, skip) = buffers[run].as_ref().expect("all are there");
-                let from = skip + (extent.offset_in_shard_bytes - runs[run].start) as usize;
-                into.extend_from_slice(&buffer[from..from + extent.bytes]);
-            }
+        let buffers: Vec<(Rc<ReadBuffer>, usize)> = buffers.into_iter().collect::<Option<_>>()?;
+        let mut pieces = Pieces::default();
+        for (extent, run) in extents.iter().zip(run_of) {
+            let (buffer, skip) = &buffers[run];
+            let from = skip + (extent.offset_in_shard_bytes - runs[run].start) as usize;
+            pieces.push(Rc::<ReadBuffer>::clone(buffer), from..from + extent.bytes);
         }
-        buffers.into_iter().flatten().for_each(|(buffer, _)| self.io.give_back(buffer));
-        whole.then_some(())
+        Some(pieces)
     }
 
     /// Cut into rows, of which those between the first and the last, all of which is wanted, are read as many at once as background work does.
@@ -116,7 +126,7 @@ impl Reader {
     /// the others.
     async fn computed(&self, span: FlushSpan, extents: &[Extent], into: &mut Vec<u8>) -> Option<()> {
         if !extents.iter().any(|extent| self.is_missing(extent)) {
-            return self.extents(span, extents, into).await;
+            return Some(self.extents(span, extents).await?.append_to(into));
         }
         let data_shards = usize::from(self.segment.data_shards);
         let shards = self.segment.shards.iter().enumerate();

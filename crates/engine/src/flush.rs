@@ -227,9 +227,10 @@ impl OpenFlush {
         table_bytes <= space_for_inline_table(self.header_bytes, self.place.shards.len(), rows)
     }
 
-    /// Copies a payload to its place, checking its sum on the way, and returns its position in the flush.
-    pub(crate) fn add(&mut self, record: NewRecord, payload: &[u8]) -> Result<u32, NotAdded> {
-        let end = self.data_bytes + room(record.kind.has_payload(), payload.len());
+    /// Copies a payload, which lies in pieces, to its place, checking its sum on the way, and returns its position in the flush.
+    pub(crate) fn add(&mut self, record: NewRecord, payload: &[&[u8]]) -> Result<u32, NotAdded> {
+        let payload_bytes = bytes_of(payload);
+        let end = self.data_bytes + room(record.kind.has_payload(), payload_bytes);
         if end + self.table.len() + TABLE_ENTRY_BYTES > self.capacity_bytes() {
             return Err(NotAdded::Full);
         }
@@ -239,8 +240,8 @@ impl OpenFlush {
         }
         let position = u32::try_from(self.data_bytes as u64 / POSITION_BYTES).expect("a flush is small");
         let entry = record.without_payload();
-        let payload_bytes = u32::try_from(payload.len()).expect("a payload fits a flush");
-        let bytes = if record.kind.has_payload() { payload_bytes } else { entry.bytes };
+        let of_payload = u32::try_from(payload_bytes).expect("a payload fits a flush");
+        let bytes = if record.kind.has_payload() { of_payload } else { entry.bytes };
         let entry = TableEntry { bytes, offset_units: position, ..entry };
         let mut bytes = [0; TABLE_ENTRY_BYTES];
         entry.encode_into(&mut bytes);
@@ -249,7 +250,7 @@ impl OpenFlush {
         let EventKey { run, event } = entry.key();
         self.runs = (self.runs.0.min(run), self.runs.1.max(run));
         self.events = (self.events.0.min(event), self.events.1.max(event));
-        self.zero(self.data_bytes + payload.len(), end);
+        self.zero(self.data_bytes + payload_bytes, end);
         self.data_bytes = end;
         self.encode_full_rows();
         Ok(position)
@@ -263,7 +264,7 @@ impl OpenFlush {
         let FileChange::Piece { crc, .. } = record.change else { return Ok(false) };
         let before = self.data_bytes;
         self.data_bytes = entry.payload_range().end as usize;
-        if self.copy_in(payload) != crc {
+        if self.copy_in(&[payload]) != crc {
             // The bytes are not counted; what is rounded up behind the piece is zeros again.
             self.zero(self.data_bytes, before);
             self.data_bytes = before;
@@ -310,19 +311,20 @@ impl OpenFlush {
     }
 
     /// Copies bytes to the end of the data, which stays where it was, and returns their sum.
-    fn copy_in(&mut self, payload: &[u8]) -> u32 {
+    fn copy_in(&mut self, payload: &[&[u8]]) -> u32 {
         let unit = self.place.unit_bytes as usize;
         let mut at = self.data_bytes;
         let mut crc = Crc32c::default();
-        let mut rest = payload;
-        while !rest.is_empty() {
-            let room = (unit - at % unit).min(PIECE_BYTES).min(rest.len());
-            let (piece, after) = rest.split_at(room);
-            crc.update(piece);
-            let (shard, offset) = self.place_of(at);
-            self.buffers[shard][offset..offset + room].copy_from_slice(piece);
-            at += room;
-            rest = after;
+        for mut rest in payload.iter().copied() {
+            while !rest.is_empty() {
+                let room = (unit - at % unit).min(PIECE_BYTES).min(rest.len());
+                let (piece, after) = rest.split_at(room);
+                crc.update(piece);
+                let (shard, offset) = self.place_of(at);
+                self.buffers[shard][offset..offset + room].copy_from_slice(piece);
+                at += room;
+                rest = after;
+            }
         }
         crc.finish()
     }
@@ -400,7 +402,7 @@ impl OpenFlush {
         let inline = self.table_is_inline(self.table.len(), self.data_bytes);
         if !inline {
             let table = std::mem::take(&mut self.table);
-            self.copy_in(&table);
+            self.copy_in(&[&table]);
             self.table = table;
             self.data_bytes += self.table.len();
             self.encode_full_rows();
@@ -486,6 +488,11 @@ impl OpenFlush {
         let shards = self.place.shards.len();
         (0..shards).flat_map(|shard| (0..rows).map(move |row| self.unit_crcs[row * shards + shard])).collect()
     }
+}
+
+/// Bytes of a payload that lies in pieces.
+pub(crate) fn bytes_of(payload: &[&[u8]]) -> usize {
+    payload.iter().map(|piece| piece.len()).sum()
 }
 
 /// Bytes of data that a record takes. An empty fragment takes a place too: its position says whether it is durable.

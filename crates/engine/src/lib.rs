@@ -37,6 +37,7 @@ mod losses;
 #[cfg(test)]
 mod measured;
 mod open;
+mod pieces;
 mod planted;
 mod pool;
 mod read;

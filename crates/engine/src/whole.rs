@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use bytes::Bytes;
 use forebay_format::{
     EventFragment, Extent, FlushHeader, decode_event_directory, encode_event_directory, event_directory_bytes,
 };
@@ -16,6 +15,7 @@ use forebay_types::{ReadOutcome, SourceId, crc32c};
 use crate::api::EventPart;
 use crate::direct::Unchecked;
 use crate::index::FragmentEntry;
+use crate::pieces::Pieces;
 use crate::read::{ReadReport, Reader, RowsError, agreed};
 use crate::segments::FlushSpan;
 use crate::units::Unit;
@@ -24,11 +24,11 @@ use crate::units::Unit;
 pub const JOINED_FRAGMENTS_MAX: usize = 4096;
 
 /// The payload of the record of an event, of its fragments ascending by source.
-pub(crate) fn joined(parts: &[(EventFragment, Bytes)]) -> Vec<u8> {
+pub(crate) fn joined(parts: &[(EventFragment, Pieces)]) -> Vec<u8> {
     let fragments: Vec<EventFragment> = parts.iter().map(|(fragment, _)| *fragment).collect();
     let mut payload = encode_event_directory(&fragments);
-    payload.reserve_exact(parts.iter().map(|(_, bytes)| bytes.len()).sum());
-    parts.iter().for_each(|(_, bytes)| payload.extend_from_slice(bytes));
+    payload.reserve_exact(parts.iter().map(|(_, bytes)| bytes.bytes()).sum());
+    parts.iter().for_each(|(_, bytes)| bytes.append_to(&mut payload));
     payload
 }
 
@@ -244,7 +244,7 @@ mod tests {
     fn what_was_joined_is_taken_apart() {
         let part = |(source, bytes): (u32, &[u8])| {
             let fragment = EventFragment { source: SourceId(source), bytes: bytes.len() as u32, crc: crc32c(bytes) };
-            (fragment, Bytes::copy_from_slice(bytes))
+            (fragment, Pieces::from(bytes.to_vec()))
         };
         let parts: Vec<_> = [(1, &b"abc"[..]), (5, b""), (9, b"de"), (u32::MAX, b"f")].map(part).to_vec();
         let payload = joined(&parts);
@@ -254,7 +254,7 @@ mod tests {
         let directory = directory_of(&whole, &payload).expect("just made");
         for (fragment, bytes) in &parts {
             let (range, found) = part_of(&directory, fragment.source).expect("it is in it");
-            assert_eq!((&payload[range.start as usize..range.end as usize], found), (&bytes[..], *fragment));
+            assert_eq!((&payload[range.start as usize..range.end as usize], found), (&bytes.to_vec()[..], *fragment));
         }
         assert_eq!(part_of(&directory, SourceId(2)), None);
         assert_eq!(directory_of(&whole, &payload[..20]), None);

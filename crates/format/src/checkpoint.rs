@@ -1,7 +1,5 @@
 //! The checkpoint of a lane: what exists, what will be opened next, and what is finished.
 
-use std::collections::BTreeSet;
-
 use forebay_types::limits::{BLOCK_BYTES, LANES_MAX};
 use forebay_types::{DriveUuid, RunId, StoreUuid, StreamName, crc32c};
 
@@ -211,6 +209,11 @@ impl CheckpointHeader {
         Ok(header)
     }
 
+    /// The header of a checkpoint with this body.
+    pub fn with_body(self, body: &[u8]) -> CheckpointHeader {
+        CheckpointHeader { body_bytes: body.len() as u64, body_crc: crc32c(body), ..self }
+    }
+
     fn encode_into(&self, block: &mut [u8]) {
         use checkpoint as field;
         field::STORE.put(block, self.store);
@@ -237,12 +240,26 @@ pub fn encoded_checkpoint_bytes(body_bytes: usize) -> usize {
 /// # Panics
 /// When the lane is none that a store has.
 pub fn encode_checkpoint(header: &CheckpointHeader, body: &[u8]) -> Vec<u8> {
-    assert!(usize::from(header.lane) < LANES_MAX, "lane {}", header.lane);
-    let header = CheckpointHeader { body_bytes: body.len() as u64, body_crc: crc32c(body), ..*header };
     let mut blocks = vec![0; encoded_checkpoint_bytes(body.len())];
-    header.encode_into(&mut blocks[..CHECKPOINT_HEADER_BYTES]);
-    blocks[CHECKPOINT_HEADER_BYTES..][..body.len()].copy_from_slice(body);
+    encode_checkpoint_into(&header.with_body(body), body, &mut blocks);
     blocks
+}
+
+/// As [`encode_checkpoint`], over whatever is in `blocks`, with a header that [`CheckpointHeader::with_body`] made: the body that is written to many drives is
+/// summed once.
+///
+/// # Panics
+/// When the header is that of another body, by its length, or `blocks` is not as long as the checkpoint.
+pub fn encode_checkpoint_into(header: &CheckpointHeader, body: &[u8], blocks: &mut [u8]) {
+    assert!(usize::from(header.lane) < LANES_MAX, "lane {}", header.lane);
+    assert_eq!(header.body_bytes, body.len() as u64, "the header is that of the body");
+    assert_eq!(blocks.len(), encoded_checkpoint_bytes(body.len()), "the checkpoint fills its blocks");
+    let (first, rest) = blocks.split_at_mut(CHECKPOINT_HEADER_BYTES);
+    first.fill(0);
+    header.encode_into(first);
+    let (of_body, padding) = rest.split_at_mut(body.len());
+    of_body.copy_from_slice(body);
+    padding.fill(0);
 }
 
 /// What recovery does with a live segment.

@@ -30,7 +30,7 @@ mod version;
 pub use checkpoint::{
     CHECKPOINT_HEADER_BYTES, CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, DecidedRange,
     DecidedRun, DecisionSet, FinishedRun, OrdinalRange, PlannedSegment, SegmentEntry, SegmentState, encode_checkpoint,
-    encoded_checkpoint_bytes,
+    encode_checkpoint_into, encoded_checkpoint_bytes,
 };
 pub use error::FormatError;
 pub use event::{EventFragment, decode_event_directory, encode_event_directory, event_directory_bytes};

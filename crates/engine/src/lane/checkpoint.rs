@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use forebay_format::{
     CheckpointBody, CheckpointHeader, DECIDED_EVENTS_MAX, DECISION_SETS_MAX, SegmentEntry, SegmentId,
-    encode_checkpoint, encoded_checkpoint_bytes, place_of,
+    encode_checkpoint_into, encoded_checkpoint_bytes, place_of,
 };
 use forebay_media::AlignedBuffer;
-use forebay_types::DriveNumber;
 use forebay_types::limits::{BLOCK_BYTES, SHARDS_MAX, STREAM_NAME_BYTES_MAX, STREAMS_MAX};
+use forebay_types::{DriveNumber, DriveUuid};
 
 use super::{Lane, State};
 use crate::api::LaneConfig;
@@ -46,6 +46,8 @@ struct Writing {
     serial: u64,
     pending: usize,
     failed: bool,
+    /// Of the lane's flushes, where it is not larger than these.
+    buffers: Vec<Arc<AlignedBuffer>>,
     dropped: Vec<SegmentIndex>,
     window: WindowMark,
     streams: usize,
@@ -154,22 +156,29 @@ impl Lane {
         let sequence = self.checkpointer.sequence;
         let serial = self.next_serial();
         let members = self.members();
+        let header = CheckpointHeader {
+            store: self.config.store,
+            drive: DriveUuid::default(),
+            offset_bytes: 0,
+            lane: self.config.lane,
+            epoch: self.config.epoch,
+            sequence,
+            body_bytes: 0,
+            body_crc: 0,
+        }
+        .with_body(&body);
+        let mut buffers = Vec::with_capacity(members.len());
+        self.reuse_buffers(members.len());
         for number in &members {
             let drive = self.config.drives.iter().find(|d| d.number == *number).expect("members are known drives");
             let layout = self.config.geometry.layout(drive.slots);
             let offset_bytes = layout.checkpoint_offset(self.config.lane, place_of(sequence));
-            let header = CheckpointHeader {
-                store: self.config.store,
-                drive: drive.uuid,
-                offset_bytes,
-                lane: self.config.lane,
-                epoch: self.config.epoch,
-                sequence,
-                body_bytes: 0,
-                body_crc: 0,
-            };
-            let buffer = AlignedBuffer::copied(&encode_checkpoint(&header, &body));
-            self.io.write(Owner::Checkpoint { serial, drive: *number }, *number, offset_bytes, Arc::new(buffer), bytes);
+            let mut buffer = self.pool.take(bytes);
+            let header = CheckpointHeader { drive: drive.uuid, offset_bytes, ..header };
+            encode_checkpoint_into(&header, &body, &mut buffer[..bytes]);
+            let (owner, buffer) = (Owner::Checkpoint { serial, drive: *number }, Arc::new(buffer));
+            self.io.write(owner, *number, offset_bytes, Arc::clone(&buffer), bytes);
+            buffers.push(buffer);
             self.counters.media_bytes_written += bytes as u64;
         }
         if planted(Planted::WindowIgnored) || planted(Planted::SlotReusedEarly) {
@@ -179,6 +188,7 @@ impl Lane {
             serial,
             pending: members.len(),
             failed: members.is_empty(),
+            buffers,
             dropped,
             window: self.slots.window_mark(),
             streams: self.accepted.names().len(),
@@ -228,6 +238,8 @@ impl Lane {
             return;
         }
         let writing = self.checkpointer.writing.take().expect("looked at just now");
+        self.pool.give_back_shared(writing.buffers);
+        self.keep_in_budget();
         if writing.failed {
             self.checkpointer.wanted = true;
             self.checkpoint_decisions_failed();

@@ -14,7 +14,6 @@ mod worth;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use bytes::Bytes;
 use forebay_format::{
     FileRecord, RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TABLE_ENTRY_BYTES, TableEntry,
 };
@@ -26,8 +25,9 @@ use super::join::Joining;
 use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
 use crate::api::CompactionStatus;
-use crate::flush::NewRecord;
+use crate::flush::{NewRecord, bytes_of};
 use crate::index::FragmentEntry;
+use crate::pieces::Pieces;
 use crate::planted::{Planted, planted};
 use crate::read::Reader;
 use crate::recovery::spans_of;
@@ -64,8 +64,8 @@ pub(super) type FlushTables = Vec<(FlushSpan, Vec<TableEntry>)>;
 
 /// What lives of a flush, and is to be written once more.
 pub(super) enum Live {
-    /// A fragment, or a whole event that is one record, and what it holds; `None` when that cannot be read.
-    Fragment(TableEntry, Option<Bytes>),
+    /// A fragment, or a whole event that is one record.
+    Record(LiveRecord),
     /// What was decided on an event: the acceptance.
     Acceptance(EventKey),
     /// And the releases so far, in one record behind the acceptance.
@@ -73,7 +73,17 @@ pub(super) enum Live {
     /// An accepted event, all of it, as the payload of its one record.
     Event(EventKey, Vec<u8>),
     /// A record of a file, or the part of a piece that counts, and its bytes.
-    File(FileRecord, Bytes),
+    File(FileRecord, Pieces),
+}
+
+/// A record with its payload.
+pub(super) struct LiveRecord {
+    span: FlushSpan,
+    entry: TableEntry,
+    /// `None` when it cannot be read.
+    payload: Option<Pieces>,
+    /// It was compared with its sum. Else that is done when it is copied, while it is in the processor's cache for that.
+    is_checked: bool,
 }
 
 /// What a copy stands for, for the time when it is durable.
@@ -105,6 +115,8 @@ enum ToRead {
     Table(Option<FlushSpan>),
     /// Records of a flush that lived when its table was read.
     Records(FlushSpan, Vec<TableEntry>),
+    /// One that was not what its sum says when it was to be copied.
+    Damaged(FlushSpan, TableEntry),
 }
 
 /// A segment of which everything was read. It looks as if it still had what its copies stand for, until these are durable.
@@ -207,6 +219,7 @@ impl Lane {
         }
         match next {
             Some(ToRead::Records(span, records)) => self.read_records(segment, span, records),
+            Some(ToRead::Damaged(span, entry)) => self.read_damaged(segment, span, entry),
             Some(ToRead::Table(of)) => self.read_table(segment, of),
             None => return false,
         }
@@ -354,10 +367,28 @@ impl Lane {
         let decisions = |key: EventKey| [Live::Acceptance(key), Live::Releases(key)];
         let decided: Vec<Live> = decided.into_iter().flat_map(decisions).collect();
         self.start_step(segment, move |reader| async move {
-            let places = records.iter().map(|entry| (entry.payload_range(), entry.crc)).collect();
-            let payloads = reader.payloads(span, places).await;
-            let records = records.into_iter().zip(payloads).map(|(entry, payload)| Live::Fragment(entry, payload));
-            Stepped::Lives(records.chain(decided).chain(of_files).collect())
+            let ranges: Vec<_> = records.iter().map(TableEntry::payload_range).collect();
+            let payloads = reader.unchecked(span, &ranges).await;
+            let mut live = Vec::with_capacity(records.len());
+            for (entry, read) in records.into_iter().zip(payloads) {
+                // Parts of a piece get other sums than it has.
+                let may_wait = read.is_some() && entry.kind != RecordKind::Piece;
+                live.push(if may_wait {
+                    Live::Record(LiveRecord { span, entry, payload: read, is_checked: false })
+                } else {
+                    reader.checked_record(span, entry, read).await
+                });
+            }
+            live.extend(decided.into_iter().chain(of_files));
+            Stepped::Lives(live)
+        });
+    }
+
+    /// Reads a record once more, from whatever drives have it.
+    fn read_damaged(&mut self, segment: SegmentIndex, span: FlushSpan, entry: TableEntry) {
+        self.is_read(segment);
+        self.start_step(segment, move |reader| async move {
+            Stepped::Lives(vec![reader.checked_record(span, entry, None).await])
         });
     }
 
@@ -389,12 +420,12 @@ impl Lane {
     /// What lives of a flush is here: it is written as soon as there is room.
     pub(super) fn flush_lives(&mut self, segment: SegmentIndex, live: Vec<Live>) {
         self.was_read(segment);
-        if live.iter().any(|live| matches!(live, Live::Fragment(_, None))) {
+        if live.iter().any(|live| matches!(live, Live::Record(LiveRecord { payload: None, .. }))) {
             return self.cannot_compact(segment);
         }
         for live in live {
             match live {
-                Live::Fragment(entry, Some(payload)) if entry.kind == RecordKind::Piece => {
+                Live::Record(LiveRecord { entry, payload: Some(payload), .. }) if entry.kind == RecordKind::Piece => {
                     self.parts_to_copy(segment, &entry, &payload)
                         .into_iter()
                         .for_each(|live| self.copy_soon(segment, live));
@@ -445,22 +476,18 @@ impl Lane {
                 continue;
             }
             let Some((record, copy)) = self.copy_of(old, &live) else { continue };
-            let payload = match &live {
-                Live::Fragment(_, Some(payload)) => &payload[..],
-                Live::Event(_, payload) => payload,
-                Live::File(_, payload) => payload,
-                _ => &[],
-            };
-            match self.append(Purpose::Copy, record, payload, Waiter::Copy(copy)) {
+            let payload = live.payload();
+            match self.append(Purpose::Copy, record, &payload, Waiter::Copy(copy)) {
                 Ok((segment, position)) => {
                     self.background.compaction.copies += 1;
                     self.has_copies(old);
-                    self.background.compaction.status.bytes_moved += payload.len() as u64;
-                    if let (true, Live::Fragment(entry, _)) = (planted(Planted::CopyBeforeDurable), &live) {
+                    self.background.compaction.status.bytes_moved += bytes_of(&payload) as u64;
+                    if let (true, Live::Record(LiveRecord { entry, .. })) = (planted(Planted::CopyBeforeDurable), &live)
+                    {
                         self.copy_counts(copy, segment, position, entry);
                     }
                 }
-                Err(Refusal::ChecksumMismatch) => self.cannot_compact(old),
+                Err(Refusal::ChecksumMismatch) => self.is_damaged(old, live),
                 Err(Refusal::Busy) => {
                     self.background.compaction.ready.push_front((old, id, live));
                     return;
@@ -477,16 +504,26 @@ impl Lane {
         }
     }
 
+    /// What was read is not what was written: it is made from what the other drives have, unless that was tried.
+    fn is_damaged(&mut self, segment: SegmentIndex, live: Live) {
+        match (live, self.background.compaction.current(segment)) {
+            (Live::Record(LiveRecord { span, entry, is_checked: false, .. }), Some(current)) => {
+                current.left.push_front(ToRead::Damaged(span, entry));
+            }
+            _ => self.cannot_compact(segment),
+        }
+    }
+
     /// The record that is to be written for something that lived in `old`, if it still does.
     fn copy_of(&self, old: SegmentIndex, live: &Live) -> Option<(NewRecord, CopyOf)> {
         let (key, is_release) = match live {
             Live::Event(key, payload) => return self.record_of_event(*key, payload),
             Live::File(record, _) => return self.copy_of_file_record(old, record),
-            Live::Fragment(entry, _) if entry.kind == RecordKind::Event => {
+            Live::Record(LiveRecord { entry, .. }) if entry.kind == RecordKind::Event => {
                 let known = self.index.event(entry.key()).and_then(|event| event.whole())?;
                 return (known.segment == old).then_some((NewRecord::of(entry), CopyOf::Event));
             }
-            Live::Fragment(entry, _) => {
+            Live::Record(LiveRecord { entry, .. }) => {
                 let known = self.index.event(entry.key()).and_then(|event| event.fragment(entry.source))?;
                 let record = NewRecord::of(entry);
                 return (known.segment == old).then_some((record, CopyOf::Part(old)));
@@ -558,7 +595,26 @@ impl Lane {
     }
 }
 
+impl Live {
+    /// What is to be written, in pieces.
+    fn payload(&self) -> Vec<&[u8]> {
+        match self {
+            Live::Record(LiveRecord { payload: Some(payload), .. }) | Live::File(_, payload) => {
+                payload.iter().collect()
+            }
+            Live::Event(_, payload) => vec![payload],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Reader {
+    /// A record that lives, compared with its sum.
+    async fn checked_record(&self, span: FlushSpan, entry: TableEntry, read: Option<Pieces>) -> Live {
+        let payload = self.checked(span, entry.payload_range(), entry.crc, read).await;
+        Live::Record(LiveRecord { span, entry, payload, is_checked: true })
+    }
+
     /// The records of all flushes of a closed segment; `None` when its closing flush cannot be read.
     async fn tables(&self) -> Option<FlushTables> {
         let table = self.closing_table().await?.table;

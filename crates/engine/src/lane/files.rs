@@ -259,7 +259,7 @@ impl Lane {
         waiter: Waiter,
         purpose: Purpose,
     ) -> Result<(), Refusal> {
-        self.append(purpose, NewRecord::of(&record.entry()), payload, waiter)?;
+        self.append(purpose, NewRecord::of(&record.entry()), &[payload], waiter)?;
         let flush = self.filling_flush().expect("it was appended to one");
         let known = self.files.get(record.file);
         self.open_files.files.entry(record.file).or_insert_with(|| Writing::of(known)).is_appended(flush);

@@ -4,8 +4,8 @@
 //! are too large for one record, and those of which something might still be found on drives that are away, are moved by fragments.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
-use bytes::Bytes;
 use forebay_format::{EventFragment, RecordKind, TableEntry, event_directory_bytes};
 use forebay_types::{EventKey, ReadOutcome, crc32c};
 
@@ -14,6 +14,7 @@ use super::background::Stepped;
 use super::compact::{CopyOf, Live};
 use crate::flush::NewRecord;
 use crate::index::{EventEntry, EventFlags, FragmentEntry};
+use crate::pieces::Pieces;
 use crate::planted::{Planted, planted};
 use crate::read::Reader;
 use crate::segments::{FlushSpan, POSITION_BYTES, SegmentIndex};
@@ -186,10 +187,11 @@ async fn joined_from(readers: &[Reader], parts: Vec<Part>) -> Option<Vec<u8>> {
     let mut read = Vec::with_capacity(parts.len());
     for flush in by_place.chunk_by(|a, b| a.reader == b.reader && a.span.flush == b.span.flush) {
         let (reader, span) = (&readers[flush[0].reader], flush[0].span);
-        let records = flush.iter().map(|part| part.in_flush()).collect();
-        for (part, payload) in flush.iter().zip(reader.payloads(span, records).await) {
+        let records: Vec<_> = flush.iter().map(|part| part.in_flush()).collect();
+        for (part, payload) in flush.iter().zip(reader.unchecked(span, &records).await) {
             let FragmentEntry { source, bytes, crc, .. } = part.fragment;
-            read.push((EventFragment { source, bytes, crc }, payload?));
+            let payload = reader.checked(span, part.in_flush(), crc, payload).await?;
+            read.push((EventFragment { source, bytes, crc }, payload));
         }
     }
     read.sort_by_key(|(fragment, _)| fragment.source);
@@ -197,60 +199,47 @@ async fn joined_from(readers: &[Reader], parts: Vec<Part>) -> Option<Vec<u8>> {
 }
 
 impl Part {
-    /// Where it lies in the data of its flush, and its sum.
-    fn in_flush(&self) -> (std::ops::Range<u64>, u32) {
+    /// Where it lies in the data of its flush.
+    fn in_flush(&self) -> Range<u64> {
         let start = u64::from(self.fragment.position - self.span.position) * POSITION_BYTES;
-        (start..start + u64::from(self.fragment.bytes), self.fragment.crc)
+        start..start + u64::from(self.fragment.bytes)
     }
 }
 
 impl Reader {
-    /// What lies in these ranges of a flush's data, ascending, each with its sum; `None` for what cannot be read. Neighbours are read together, up to
-    /// what is read at once, and what lies between them with them when it is little.
-    pub(super) async fn payloads(
-        &self,
-        span: FlushSpan,
-        records: Vec<(std::ops::Range<u64>, u32)>,
-    ) -> Vec<Option<Bytes>> {
+    /// What lies in these ranges of a flush's data, which ascend; `None` for what cannot be read as it lies there. Neighbours are read together, up to what is
+    /// read at once, and what lies between them with them when it is little. Nothing is compared with its sum.
+    pub(super) async fn unchecked(&self, span: FlushSpan, ranges: &[Range<u64>]) -> Vec<Option<Pieces>> {
         let data_shards = u64::from(self.segment.data_shards);
         let gap_bytes = u64::from(self.segment.read_through_bytes) * data_shards;
-        let piece_bytes = u64::from(self.segment.step_bytes) * data_shards;
-        let mut payloads = Vec::with_capacity(records.len());
-        let mut at = 0;
-        while at < records.len() {
-            let (mut range, mut end) = (records[at].0.clone(), at + 1);
-            while let Some((next, _)) = records.get(end)
-                && next.start <= range.end + gap_bytes
-                && next.end.max(range.end) - range.start <= piece_bytes
+        let at_once_bytes = u64::from(self.segment.step_bytes) * data_shards;
+        let mut payloads = Vec::with_capacity(ranges.len());
+        while let Some(first) = ranges.get(payloads.len()) {
+            let (mut all, begin) = (first.clone(), payloads.len());
+            let mut end = begin + 1;
+            while let Some(next) = ranges.get(end)
+                && next.start <= all.end + gap_bytes
+                && next.end.max(all.end) - all.start <= at_once_bytes
             {
-                (range.end, end) = (next.end.max(range.end), end + 1);
+                (all.end, end) = (next.end.max(all.end), end + 1);
             }
-            let piece = if range.is_empty() { None } else { self.direct(span, range.clone()).await };
-            let piece = piece.map(|piece| Bytes::from(piece.bytes));
-            for (record, crc) in &records[at..end] {
-                payloads.push(self.one_of(span, piece.as_ref(), range.start, record.clone(), *crc).await);
-            }
-            at = end;
+            let read = if all.is_empty() { Some(Pieces::default()) } else { self.pieces(span, all.clone()).await };
+            let place = |range: &Range<u64>| (range.start - all.start) as usize..(range.end - all.start) as usize;
+            payloads.extend(ranges[begin..end].iter().map(|range| read.as_ref()?.slice(place(range))));
         }
         payloads
     }
 
-    async fn one_of(
+    /// What was read of a range, when that is right; else it is read once more, and made from what the other drives have where it must be.
+    pub(super) async fn checked(
         &self,
         span: FlushSpan,
-        piece: Option<&Bytes>,
-        start: u64,
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
         crc: u32,
-    ) -> Option<Bytes> {
-        if range.is_empty() {
-            return Some(Bytes::new());
-        }
-        let place = (range.start - start) as usize..(range.end - start) as usize;
-        if let Some(piece) = piece
-            && piece.get(place.clone()).is_some_and(|bytes| crc32c(bytes) == crc)
-        {
-            return Some(piece.slice(place));
+        read: Option<Pieces>,
+    ) -> Option<Pieces> {
+        if let Some(read) = read.filter(|read| read.crc32c() == crc) {
+            return Some(read);
         }
         let report = self.record(span, range, crc).await;
         (report.outcome == ReadOutcome::Found).then_some(report.payload.into())

@@ -59,7 +59,7 @@ impl Lane {
             crc: put.crc,
             extra: 0,
         };
-        match self.append(Purpose::Fragment, record, payload, Waiter::Put(token)) {
+        match self.append(Purpose::Fragment, record, &[payload], Waiter::Put(token)) {
             Ok((segment, position)) => {
                 self.enter_fragment(&record, segment, position, payload.len());
                 if planted(Planted::ToldBeforeDurable)

@@ -8,7 +8,7 @@ use forebay_types::Time;
 
 use super::{Lane, State};
 use crate::api::Token;
-use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, flush_buffer_bytes};
+use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, bytes_of, flush_buffer_bytes};
 use crate::io::Owner;
 use crate::lane::checkpoint::next_segment_id;
 use crate::lane::close::{Closing, closing_bytes};
@@ -110,21 +110,22 @@ pub(super) struct Writer {
 }
 
 impl Lane {
-    /// Adds a record to the flush that is filling and says where it will lie.
+    /// Adds a record to the flush that is filling, its payload in pieces, and says where it will lie.
     pub(super) fn append(
         &mut self,
         purpose: Purpose,
         record: NewRecord,
-        payload: &[u8],
+        payload: &[&[u8]],
         waiter: Waiter,
     ) -> Result<(SegmentIndex, u32), Refusal> {
+        let payload_bytes = bytes_of(payload);
         if self.writer.frozen {
             return Err(Refusal::Busy);
         }
         loop {
             self.open_segment(purpose)?;
-            self.open_flush(payload.len())?;
-            if !self.fits_slot(payload.len()) {
+            self.open_flush(payload_bytes)?;
+            if !self.fits_slot(payload_bytes) {
                 if self.is_fresh() {
                     // `init` bounds fragments so that each fits the narrowest segment: never met on a sound store.
                     return Err(Refusal::NoSpace);
@@ -385,7 +386,7 @@ impl Lane {
         }
         while let Some(replay) = self.writer.replay.pop_front() {
             let key = replay.record.key();
-            match self.append(Purpose::Again, replay.record, &replay.payload, replay.waiter) {
+            match self.append(Purpose::Again, replay.record, &[&replay.payload], replay.waiter) {
                 Ok((segment, position)) => {
                     if let Some(filling) = &mut self.writer.filling {
                         filling.repeated.extend(replay.repeated);

@@ -114,17 +114,20 @@ impl CheckpointBody {
     }
 
     fn check(&self) -> Result<(), FormatError> {
-        let mut ids = BTreeSet::new();
-        let mut slots = BTreeSet::new();
+        let (mut ids, mut slots) = (Vec::<SegmentId>::new(), Vec::<ShardPlace>::new());
         let live = self.live.iter().map(|s| (s.id, s.data_shards, s.parity_shards, s.unit_bytes, &s.shards));
         let planned = self.planned.iter().map(|s| (s.id, s.data_shards, s.parity_shards, s.unit_bytes, &s.shards));
         for (id, data_shards, parity_shards, unit_bytes, shards) in live.chain(planned) {
             check_width(WHAT, data_shards, parity_shards, unit_bytes)?;
             check_places(WHAT, shards, usize::from(data_shards) + usize::from(parity_shards))?;
-            ensure(ids.insert(id), WHAT, "each segment is listed once", id.counter, id.counter)?;
-            for place in shards {
-                ensure(slots.insert(*place), WHAT, "no slot belongs to two segments", place.slot, place.slot)?;
-            }
+            ids.push(id);
+            slots.extend(shards);
+        }
+        if let Some(id) = twice(ids) {
+            ensure(false, WHAT, "each segment is listed once", id.counter, id.counter)?;
+        }
+        if let Some(place) = twice(slots) {
+            ensure(false, WHAT, "no slot belongs to two segments", place.slot, place.slot)?;
         }
         for pair in self.finished.windows(2) {
             let ascending = pair[0].run < pair[1].run;
@@ -214,6 +217,12 @@ const _: () = assert!(STREAMS_MAX <= u64::BITS as usize, "records hold sets of s
 
 /// The fewest bytes that a place takes on a drive bound how much memory `Vec::with_capacity` may take.
 const _: () = assert!(SHARDS_MAX * shard_place::BYTES <= BLOCK_BYTES);
+
+/// One that is there more than once.
+fn twice<T: Copy + Ord>(mut all: Vec<T>) -> Option<T> {
+    all.sort_unstable();
+    all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
 
 fn extend(bytes: &mut Vec<u8>, by: usize) -> &mut [u8] {
     let start = bytes.len();

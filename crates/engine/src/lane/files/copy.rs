@@ -1,18 +1,17 @@
 //! What compaction moves of files: parts of pieces that count, holes, states and sums, each with its version.
 
-use bytes::Bytes;
 use forebay_format::{FileChange, FileRecord, TableEntry};
-use forebay_types::crc32c;
 
 use super::Lane;
 use crate::flush::NewRecord;
 use crate::lane::compact::{CopyOf, Live};
+use crate::pieces::Pieces;
 use crate::planted::{Planted, planted};
 use crate::segments::SegmentIndex;
 
 /// What is to be copied of a record without payload.
 pub(in crate::lane) fn live_record(entry: &TableEntry) -> Option<Live> {
-    FileRecord::of(entry).map(|record| Live::File(record, Bytes::new()))
+    FileRecord::of(entry).map(|record| Live::File(record, Pieces::default()))
 }
 
 impl Lane {
@@ -21,23 +20,24 @@ impl Lane {
         &self,
         segment: SegmentIndex,
         entry: &TableEntry,
-        payload: &Bytes,
+        payload: &Pieces,
     ) -> Vec<Live> {
         let record = FileRecord::of(entry).expect("it is a piece");
         let FileChange::Piece { start: of_record, .. } = record.change else { unreachable!("it is a piece") };
         let Some(file) = self.files.get(record.file) else { return Vec::new() };
-        let payload_end = of_record + payload.len() as u64;
+        let payload_bytes = payload.bytes();
+        let payload_end = of_record + payload_bytes as u64;
         let parts = file.in_range(of_record..payload_end);
         let counts = parts
             .filter(|(_, extent)| !extent.is_hole() && extent.segment == segment && extent.version == record.version);
         let part = |(start, extent): (u64, crate::files::Extent)| {
             let at = extent.skip as usize;
-            let bytes = payload.slice(at..at + extent.bytes as usize);
-            let crc = if bytes.len() == payload.len() { extent.crc } else { crc32c(&bytes) };
+            let bytes = payload.slice(at..at + extent.bytes as usize)?;
+            let crc = if bytes.bytes() == payload_bytes { extent.crc } else { bytes.crc32c() };
             let change = FileChange::Piece { start, bytes: extent.bytes, crc, appended: false };
-            Live::File(FileRecord { change, ..record }, bytes)
+            Some(Live::File(FileRecord { change, ..record }, bytes))
         };
-        counts.filter(|(_, extent)| extent.payload_bytes() as usize == payload.len()).map(part).collect()
+        counts.filter(|(_, extent)| extent.payload_bytes() as usize == payload_bytes).filter_map(part).collect()
     }
 
     /// The record that is to be written for one that lived in `old`, if anything of it still does.

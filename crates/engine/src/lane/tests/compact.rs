@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_format::SegmentId;
-use forebay_types::{EventKey, SourceId};
+use forebay_types::{DriveNumber, EventKey, ReadOutcome, SourceId, crc32c};
 
-use super::Driven;
+use super::{DRIVE_BYTES, Driven};
 use crate::api::Reply;
 
 /// Together with it the lane is two thirds full.
@@ -51,6 +51,32 @@ fn what_was_copied_lies_where_it_was_copied_to_after_a_crash() {
         (crashes, before) = (crashes + 1, now);
     }
     assert!(crashes > 2, "{:?}", driven.lane.status());
+}
+
+/// What is copied is compared with its sum when it is: what a drive damaged is made from the others first, and no segment stays where it is for that.
+#[test]
+fn what_was_damaged_is_made_anew_before_it_is_copied() {
+    let mut driven = Driven::new(|config| config.cache_bytes = 0);
+    for event in 0..EVENTS {
+        driven.put(EventKey::new(1, event), 1, 1, 30_000);
+    }
+    driven.drives.corrupt(DriveNumber(1), 0..DRIVE_BYTES, 1);
+    for event in (0..EVENTS).filter(|event| event % SURVIVES != 0) {
+        driven.delete(EventKey::new(1, event));
+    }
+    for _ in 0..2000 {
+        driven.pass(Duration::from_millis(1));
+    }
+    let status = driven.lane.status();
+    assert!(status.compaction.fragments_moved > 50 && status.compaction.segments_stuck == 0, "{status:?}");
+    for key in survivors() {
+        let (outcome, payload) = driven.read(key, 1);
+        assert_eq!((outcome, payload.len()), (ReadOutcome::Found, 30_000), "{key:?}");
+        assert_eq!(
+            driven.lane.index.event(key).and_then(|event| event.fragment(SourceId(1))).map(|f| f.crc),
+            Some(crc32c(&payload))
+        );
+    }
 }
 
 /// The lane is as full of small fragments, twenty to a flush, of which every third survives; gives how often drives were read until that much was
