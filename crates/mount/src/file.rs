@@ -23,7 +23,7 @@ use crate::requests;
 const FILE_BYTES_MAX: usize = 8 << 20;
 
 /// The same of all files.
-const ALL_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ALL_BYTES_MAX: usize = 64 << 20;
 
 /// Goes on when a step is over.
 pub(crate) type Then<T> = Box<dyn FnOnce(&mut Machine, Result<T, Errno>) + Send>;

@@ -21,7 +21,9 @@ use rustix::fs::{FileType as Format, OFlags, RawMode};
 use crate::attributes::{BLOCK_BYTES, Known, SHORT, unknown};
 use crate::calls::{Opened, Set};
 use crate::directories::Entry;
+use crate::file::ALL_BYTES_MAX;
 use crate::machine::{Machine, Reply};
+use crate::replies::Replies;
 
 /// A call of the machine.
 pub(crate) type Call = Box<dyn FnOnce(&mut Machine) + Send>;
@@ -29,8 +31,8 @@ pub(crate) type Call = Box<dyn FnOnce(&mut Machine) + Send>;
 /// Bytes of a write of the kernel, at most.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// Chunks of written bytes that are kept, to be used again.
-const CHUNKS_MAX: usize = 16;
+/// Chunks of written bytes that are kept, to be used again: with fewer than are on their way at full rate, the system would have to find memory for each write.
+const CHUNKS_MAX: usize = ALL_BYTES_MAX / WRITE_BYTES_MAX as usize;
 
 /// Requests of the kernel that nobody waits for, such as those that read ahead.
 const BACKGROUND_MAX: u16 = 64;
@@ -44,14 +46,16 @@ pub(crate) struct Kernel {
     waker: TurnWaker,
     /// What is written.
     chunks: Mutex<Chunks>,
+    /// Takes what was read.
+    replies: Replies,
     /// Whether what goes past the kernel's cache is dropped from it: it is, where the kernel lets such files be mapped, too (Linux 6.6).
     passes_cache: bool,
 }
 
 impl Kernel {
-    pub(crate) fn new(calls: Sender<Call>, waker: TurnWaker) -> Kernel {
+    pub(crate) fn new(calls: Sender<Call>, waker: TurnWaker, replies: Replies) -> Kernel {
         let chunks = Mutex::new(Chunks::new(WRITE_BYTES_MAX as usize, CHUNKS_MAX));
-        Kernel { calls, waker, chunks, passes_cache: false }
+        Kernel { calls, waker, chunks, replies, passes_cache: false }
     }
 
     /// Has a call made. When the machine's thread is gone the reply is dropped, which tells an input/output error.
@@ -86,9 +90,9 @@ fn attributes(reply: ReplyAttr) -> Reply<Known> {
     })
 }
 
-fn data(reply: ReplyData) -> Reply<Bytes> {
+fn data(reply: ReplyData, replies: Replies) -> Reply<Bytes> {
     Box::new(move |bytes| match bytes {
-        Ok(bytes) => reply.data(&bytes),
+        Ok(bytes) => replies.give(reply, bytes),
         Err(error) => reply.error(error),
     })
 }
@@ -393,7 +397,7 @@ impl Filesystem for Kernel {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let reply = data(reply);
+        let reply = data(reply, self.replies.clone());
         self.call(move |machine| machine.read(handle.0, offset, size, reply));
     }
 

@@ -28,6 +28,8 @@ mod names;
 mod read;
 #[expect(clippy::disallowed_methods, reason = "what sets the kernel: its files")]
 mod read_ahead;
+#[expect(clippy::disallowed_methods, reason = "what gives the kernel what was read: its threads")]
+mod replies;
 mod requests;
 mod seal;
 #[expect(clippy::disallowed_methods, reason = "what drives the machine: its threads")]

@@ -17,6 +17,7 @@ use crate::driver::Driver;
 use crate::kernel::{Call, Kernel};
 use crate::machine::{Machine, MachineConfig, NAMES_LANE};
 use crate::read_ahead::read_further_ahead;
+use crate::replies::Replies;
 
 /// What to mount, and where.
 #[derive(Clone, Debug)]
@@ -167,8 +168,9 @@ pub fn mount(config: &MountConfig) -> Result<Mounted, MountError> {
     let machine = Machine::new(machine, info.epoch, &root);
     let waker = client.turn_waker().map_err(system)?;
     let (sender, calls) = channel();
-    let session = Session::new(Kernel::new(sender.clone(), waker.clone()), &directory, &options(config))
-        .map_err(|source| cannot_mount(&directory, source))?;
+    let kernel = Kernel::new(sender.clone(), waker.clone(), Replies::start().map_err(system)?);
+    let session =
+        Session::new(kernel, &directory, &options(config)).map_err(|source| cannot_mount(&directory, source))?;
     read_further_ahead(&directory);
     let driver = Driver { client, machine, calls, patience: config.patience };
     let driver = std::thread::Builder::new().name("store".to_owned()).spawn(move || driver.run()).map_err(system)?;
