@@ -93,6 +93,8 @@ mistakes!(
     FreedDuringRead = "freed-during-read",
     /// A copy counts before it is durable.
     CopyBeforeDurable = "copy-before-durable",
+    /// A copy is given the sum of what was read, whatever sum the original has.
+    CopyUnchecked = "copy-unchecked",
     /// A copy of a fragment brings its event back that was deleted meanwhile.
     CopyRevives = "copy-revives",
     /// The slot in which a shard is made anew counts as free meanwhile.

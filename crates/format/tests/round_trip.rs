@@ -191,6 +191,9 @@ proptest! {
     fn checkpoints(body in any_body()) {
         let bytes = encode_checkpoint(&checkpoint_header(), &body.encode());
         prop_assert_eq!(bytes.len(), encoded_checkpoint_bytes(body.encode().len()));
+        let mut used = vec![0xA5; bytes.len()];
+        encode_checkpoint_into(&checkpoint_header().with_body(&body.encode()), &body.encode(), &mut used);
+        prop_assert!(used == bytes, "whatever was there before");
         let header = CheckpointHeader::decode(&bytes[..CHECKPOINT_HEADER_BYTES]).expect("what was encoded");
         prop_assert_eq!(CheckpointBody::decode(&header, &bytes[CHECKPOINT_HEADER_BYTES..]), Ok(body));
     }

