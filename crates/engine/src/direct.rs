@@ -126,7 +126,8 @@ impl Reader {
     /// the others.
     async fn computed(&self, span: FlushSpan, extents: &[Extent], into: &mut Vec<u8>) -> Option<()> {
         if !extents.iter().any(|extent| self.is_missing(extent)) {
-            return Some(self.extents(span, extents).await?.append_to(into));
+            self.extents(span, extents).await?.append_to(into);
+            return Some(());
         }
         let data_shards = usize::from(self.segment.data_shards);
         let shards = self.segment.shards.iter().enumerate();

@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn a_part_is_that_of_the_bytes_wherever_they_lie() {
         let all: Vec<u8> = (0..=99).collect();
-        let (first, second): (Rc<dyn AsRef<[u8]>>, Rc<dyn AsRef<[u8]>>) = (Rc::new(all.clone()), Rc::new(all.clone()));
+        let (first, second) = (Rc::new(all.clone()), Rc::new(all.clone()));
         let mut pieces = Pieces::default();
         for (of, range) in [(&first, 0..10), (&second, 10..40), (&first, 40..41), (&second, 41..100)] {
-            pieces.push(Rc::clone(of), range);
+            pieces.push(Rc::<Vec<u8>>::clone(of), range);
         }
         assert_eq!((pieces.to_vec(), pieces.crc32c()), (all.clone(), crc32c(&all)));
         for start in 0..=100 {
