@@ -9,6 +9,7 @@
 //! the new one. A copy that is lost with a drive or in a crash is not missed, and of two that are found one counts. Deletions count whatever
 //! is met after them, so that no copy outranks a later one.
 
+mod live;
 mod worth;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,11 +28,12 @@ use super::{Lane, State};
 use crate::api::CompactionStatus;
 use crate::flush::{NewRecord, bytes_of};
 use crate::index::FragmentEntry;
-use crate::pieces::Pieces;
 use crate::planted::{Planted, planted};
 use crate::read::Reader;
 use crate::recovery::spans_of;
 use crate::segments::{FlushSpan, SegmentIndex};
+pub(super) use live::Live;
+use live::LiveRecord;
 use worth::FREE_PERCENT_SCARCE;
 
 /// Segments are compared so often when none was worth it,
@@ -61,30 +63,6 @@ const TABLES_BYTES_MAX: usize = 4 << 20;
 
 /// Flushes and their records.
 pub(super) type FlushTables = Vec<(FlushSpan, Vec<TableEntry>)>;
-
-/// What lives of a flush, and is to be written once more.
-pub(super) enum Live {
-    /// A fragment, or a whole event that is one record.
-    Record(LiveRecord),
-    /// What was decided on an event: the acceptance.
-    Acceptance(EventKey),
-    /// And the releases so far, in one record behind the acceptance.
-    Releases(EventKey),
-    /// An accepted event, all of it, as the payload of its one record.
-    Event(EventKey, Vec<u8>),
-    /// A record of a file, or the part of a piece that counts, and its bytes.
-    File(FileRecord, Pieces),
-}
-
-/// A record with its payload.
-pub(super) struct LiveRecord {
-    span: FlushSpan,
-    entry: TableEntry,
-    /// `None` when it cannot be read.
-    payload: Option<Pieces>,
-    /// It was compared with its sum. Else that is done when it is copied, while it is in the processor's cache for that.
-    is_checked: bool,
-}
 
 /// What a copy stands for, for the time when it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -594,37 +572,7 @@ impl Lane {
     }
 }
 
-impl LiveRecord {
-    /// The record once more. It keeps the sum that it has had from the beginning.
-    fn record(&self) -> NewRecord {
-        let record = NewRecord::of(&self.entry);
-        match &self.payload {
-            Some(payload) if planted(Planted::CopyUnchecked) => NewRecord { crc: payload.crc32c(), ..record },
-            _ => record,
-        }
-    }
-}
-
-impl Live {
-    /// What is to be written, in pieces.
-    fn payload(&self) -> Vec<&[u8]> {
-        match self {
-            Live::Record(LiveRecord { payload: Some(payload), .. }) | Live::File(_, payload) => {
-                payload.iter().collect()
-            }
-            Live::Event(_, payload) => vec![payload],
-            _ => Vec::new(),
-        }
-    }
-}
-
 impl Reader {
-    /// A record that lives, compared with its sum.
-    async fn checked_record(&self, span: FlushSpan, entry: TableEntry, read: Option<Pieces>) -> Live {
-        let payload = self.checked(span, entry.payload_range(), entry.crc, read).await;
-        Live::Record(LiveRecord { span, entry, payload, is_checked: true })
-    }
-
     /// The records of all flushes of a closed segment; `None` when its closing flush cannot be read.
     async fn tables(&self) -> Option<FlushTables> {
         let table = self.closing_table().await?.table;
