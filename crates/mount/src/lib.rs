@@ -1,7 +1,8 @@
 //! The files of a store as a mounted file system, by FUSE.
 //!
 //! [`mount`] connects and mounts; [`Mounted`] stands until somebody unmounts it. A thread takes the kernel's requests from `/dev/fuse` and hands each to the thread of
-//! the machine, which has the client: no thread waits for a lock or for an answer, however many requests are on their way.
+//! the machine, which has the client; what was read goes to the kernel by further threads, as that is a copy. Neither of the first two waits for a lock or for an answer, however
+//! many requests are on their way.
 //!
 //! # What it promises
 //! - What `fsync` and `close` say to be written is durable, names are so when they are made. `docs/mount.md` says what is and what is not as in a local file system.

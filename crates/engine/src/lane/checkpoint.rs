@@ -38,6 +38,10 @@ const STREAM_BYTES: usize = 8 + STREAM_NAME_BYTES_MAX;
 /// Bytes that a set of decisions takes in a checkpoint.
 const DECISION_SET_BYTES: usize = 24;
 
+/// It is written from buffers of flushes when these have room for it and are not more than so many times as large: it goes to all drives at once, and on many disks, whose flushes are
+/// large, that would take their cache from them.
+const BUFFER_TIMES_MAX: usize = 4;
+
 /// Bytes of the heads of its sections, and more.
 const SECTIONS_BYTES: usize = 4096;
 
@@ -46,7 +50,7 @@ struct Writing {
     serial: u64,
     pending: usize,
     failed: bool,
-    /// Of the lane's flushes, where it is not larger than these.
+    /// Those of flushes are used again.
     buffers: Vec<Arc<AlignedBuffer>>,
     dropped: Vec<SegmentIndex>,
     window: WindowMark,
@@ -168,12 +172,15 @@ impl Lane {
         }
         .with_body(&body);
         let mut buffers = Vec::with_capacity(members.len());
-        self.reuse_buffers(members.len());
+        let in_flush_buffers = (bytes..=bytes * BUFFER_TIMES_MAX).contains(&self.pool.buffer_bytes());
+        if in_flush_buffers {
+            self.reuse_buffers(members.len());
+        }
         for number in &members {
             let drive = self.config.drives.iter().find(|d| d.number == *number).expect("members are known drives");
             let layout = self.config.geometry.layout(drive.slots);
             let offset_bytes = layout.checkpoint_offset(self.config.lane, place_of(sequence));
-            let mut buffer = self.pool.take(bytes);
+            let mut buffer = if in_flush_buffers { self.pool.take(bytes) } else { AlignedBuffer::zeroed(bytes) };
             let header = CheckpointHeader { drive: drive.uuid, offset_bytes, ..header };
             encode_checkpoint_into(&header, &body, &mut buffer[..bytes]);
             let (owner, buffer) = (Owner::Checkpoint { serial, drive: *number }, Arc::new(buffer));
