@@ -364,6 +364,9 @@ impl Lane {
 
     /// Reads a record once more, from whatever drives have it.
     fn read_damaged(&mut self, segment: SegmentIndex, span: FlushSpan, entry: TableEntry) {
+        if !self.lives_in(segment, &span, &entry) {
+            return;
+        }
         self.is_read(segment);
         self.start_step(segment, move |reader| async move {
             Stepped::Lives(vec![reader.checked_record(span, entry, None).await])
