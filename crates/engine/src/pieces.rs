@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use forebay_media::AlignedBuffer;
 use forebay_types::Crc32c;
+use smallvec::SmallVec;
 
 use crate::io::Io;
 
@@ -39,9 +40,9 @@ struct Piece {
     range: Range<usize>,
 }
 
-/// Bytes that lie in pieces, one behind the other.
+/// Bytes that lie in pieces, one behind the other. Those of a record are few as a rule, and there are as many records as are copied: they take no memory of their own.
 #[derive(Clone, Default)]
-pub(crate) struct Pieces(Vec<Piece>);
+pub(crate) struct Pieces(SmallVec<[Piece; 2]>);
 
 impl Pieces {
     pub(crate) fn push(&mut self, of: Rc<dyn AsRef<[u8]>>, range: Range<usize>) {
@@ -77,6 +78,9 @@ impl Pieces {
                 part.push(Rc::clone(of), all.start + from..all.start + to);
             }
             at += all.len();
+            if range.end <= at {
+                return Some(part);
+            }
         }
         (range.end <= at).then_some(part)
     }

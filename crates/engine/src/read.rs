@@ -16,7 +16,7 @@ use crate::io::Io;
 use crate::planted::{Planted, planted};
 use crate::recovery::decode_table;
 use crate::segments::FlushSpan;
-use crate::units::{Unit, Units, bytes_in};
+use crate::units::{Unit, Units, bytes_in, bytes_of};
 
 /// Where a shard lies and whether its drive answers.
 #[derive(Clone, Debug)]
@@ -337,7 +337,7 @@ impl Reader {
             let with = with.filter(|(units, _)| units.as_ref().is_some_and(is_meant));
             with.map(|(_, shard)| shard.place.drive).collect()
         };
-        let mut data = Vec::new();
+        let mut data = Vec::with_capacity(k * bytes_of(header, &rows));
         for (at, row) in rows.clone().enumerate() {
             let bytes = bytes_in(header, &rows, row);
             let right = |units: &&Units| is_right(units.found[at]);

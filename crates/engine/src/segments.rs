@@ -251,8 +251,10 @@ impl Segments {
         self.dead.iter().copied().filter(|index| self.table[index].is_droppable()).collect()
     }
 
-    pub(crate) fn droppable_count(&self) -> usize {
-        self.dead.iter().filter(|index| self.table[index].is_droppable()).count()
+    /// Whether there are so many of them.
+    pub(crate) fn are_droppable(&self, count: usize) -> bool {
+        self.dead.len() >= count
+            && self.dead.iter().filter(|at| self.table[at].is_droppable()).take(count).count() == count
     }
 
     /// A record of an event came to life in `index`.
@@ -374,7 +376,10 @@ mod tests {
         segments.revive(a, 5);
         segments.revive(a, 5);
         segments.revive(b, 5);
-        assert_eq!((segments.droppable(), segments.droppable_count()), (vec![c], 1));
+        assert_eq!(
+            (segments.droppable(), segments.are_droppable(1), segments.are_droppable(2)),
+            (vec![c], true, false)
+        );
         assert_eq!(segments.failures_left(|_| true), Some(1));
         assert_eq!(segments.failures_left(|drive| drive.0 != 3), Some(1), "nothing lives there");
         let out_of_reach = |segments: &Segments, gone: &[u16]| {

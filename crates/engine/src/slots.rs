@@ -28,6 +28,8 @@ pub(crate) struct Slots {
     total: BTreeMap<DriveNumber, u32>,
     /// Planned segments; those of the durable window come first.
     planned: VecDeque<PlannedSegment>,
+    /// Slots of each drive that are planned.
+    planned_on: BTreeMap<DriveNumber, usize>,
     durable: usize,
     /// Segments opened so far.
     opened: u64,
@@ -53,6 +55,7 @@ impl Slots {
             free: BTreeMap::new(),
             total: BTreeMap::new(),
             planned: VecDeque::new(),
+            planned_on: BTreeMap::new(),
             durable: 0,
             opened: 0,
             generation: 0,
@@ -78,6 +81,7 @@ impl Slots {
 
     /// Nothing is planned any more.
     pub(crate) fn forget_plans(&mut self) {
+        self.planned_on.clear();
         for plan in self.planned.drain(..) {
             for place in &plan.shards {
                 if let Some(free) = self.free.get_mut(&place.drive) {
@@ -112,6 +116,7 @@ impl Slots {
     ) {
         while self.planned.len() < window {
             let Some(shards) = self.take(width.shards()) else { return };
+            shards.iter().for_each(|place| *self.planned_on.entry(place.drive).or_default() += 1);
             self.planned.push_back(PlannedSegment {
                 id: next_id(),
                 data_shards: width.data,
@@ -171,7 +176,11 @@ impl Slots {
         }
         self.durable -= 1;
         self.opened += 1;
-        self.planned.pop_front()
+        let next = self.planned.pop_front()?;
+        for place in &next.shards {
+            *self.planned_on.get_mut(&place.drive).expect("counted when it was planned") -= 1;
+        }
+        Some(next)
     }
 
     /// A segment that no checkpoint lists.
@@ -239,8 +248,8 @@ impl Slots {
 
     /// Free slots of each drive, those that are planned among them.
     fn free_with_plans(&self) -> impl Iterator<Item = (&DriveNumber, usize)> + '_ {
-        let planned = |drive| self.planned.iter().flat_map(|p| &p.shards).filter(|place| place.drive == drive).count();
-        self.free.iter().map(move |(drive, free)| (drive, free.len() + planned(*drive)))
+        let planned = |drive| self.planned_on.get(drive).copied().unwrap_or_default();
+        self.free.iter().map(move |(drive, free)| (drive, free.len() + planned(drive)))
     }
 
     /// The same of a lane in which nothing is stored.

@@ -114,16 +114,14 @@ impl SegmentTable {
             return Err(truncated(needed));
         }
         ensure(needed == available, WHAT, "it ends after its last record", available, needed)?;
-        let (flushes, records) = rest.split_at(flush_bytes as usize);
-        let table = SegmentTable {
-            flushes: flushes.chunks_exact(flush_entry::BYTES).map(FlushEntry::get).collect::<Result<_, _>>()?,
-            records: records
-                .as_chunks::<TABLE_ENTRY_BYTES>()
-                .0
-                .iter()
-                .map(TableEntry::decode)
-                .collect::<Result<_, _>>()?,
-        };
+        let (flushes, entries) = rest.split_at(flush_bytes as usize);
+        let flushes = flushes.chunks_exact(flush_entry::BYTES).map(FlushEntry::get).collect::<Result<_, _>>()?;
+        let entries = entries.as_chunks::<TABLE_ENTRY_BYTES>().0;
+        let mut records = Vec::with_capacity(entries.len());
+        for entry in entries {
+            records.push(TableEntry::decode(entry)?);
+        }
+        let table = SegmentTable { flushes, records };
         table.check()?;
         Ok(table)
     }

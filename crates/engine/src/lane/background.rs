@@ -18,7 +18,7 @@ use crate::read::Reader;
 use crate::repair::Repaired;
 use crate::segments::{FlushSpan, SegmentIndex};
 
-use super::compact::{Compaction, FlushTables, Live};
+use super::compact::{Compaction, Live, Tables};
 use super::files::FileRead;
 use super::losses::ReadSuspect;
 use super::rebuild::Rebuild;
@@ -80,7 +80,7 @@ pub(super) enum Stepped {
     /// What was found damaged in it was written again.
     Mended(FlushPlace, FlushCheck, Mend, Repaired),
     /// The table of a flush was read, or those of all flushes of a segment, if they could be.
-    Tabled(Option<FlushSpan>, Option<FlushTables>),
+    Tabled(Option<FlushSpan>, Option<Tables>),
     /// What lives of a flush was read.
     Lives(Vec<Live>),
     /// An event of so many bytes was read, as the payload of one record, if all of it could be.

@@ -21,7 +21,7 @@ use crate::slots::{Width, WindowMark};
 const WINDOW_MIN: usize = 4;
 
 /// And at most.
-const WINDOW_MAX: usize = 16;
+const WINDOW_MAX: usize = 32;
 
 /// Between those a lane of so many segments plans one.
 const SEGMENTS_PER_PLANNED: usize = 16;
@@ -38,9 +38,9 @@ const STREAM_BYTES: usize = 8 + STREAM_NAME_BYTES_MAX;
 /// Bytes that a set of decisions takes in a checkpoint.
 const DECISION_SET_BYTES: usize = 24;
 
-/// It is written from buffers of flushes when these have room for it and are not more than so many times as large: it goes to all drives at once, and on many disks, whose flushes are
-/// large, that would take their cache from them.
-const BUFFER_TIMES_MAX: usize = 4;
+/// What the last one was written from is kept for the next when it is not more than so many bytes, on all drives together: a store with many segments writes one after the other at full
+/// rate, and memory that is asked for anew costs more than what is written into it.
+const SPARE_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of the heads of its sections, and more.
 const SECTIONS_BYTES: usize = 4096;
@@ -50,7 +50,6 @@ struct Writing {
     serial: u64,
     pending: usize,
     failed: bool,
-    /// Those of flushes are used again.
     buffers: Vec<Arc<AlignedBuffer>>,
     dropped: Vec<SegmentIndex>,
     window: WindowMark,
@@ -70,9 +69,25 @@ pub(super) struct Checkpointer {
     /// The last one of this start was asked for.
     pub(super) last_wanted: bool,
     writing: Option<Writing>,
+    /// From which the one before was written.
+    spare: Vec<AlignedBuffer>,
 }
 
 impl Checkpointer {
+    /// A buffer of at least so many bytes, in which something may stand. A new one has room to grow.
+    fn buffer(&mut self, bytes: usize) -> AlignedBuffer {
+        let spare = self.spare.pop().filter(|spare| spare.len() >= bytes);
+        spare.unwrap_or_else(|| AlignedBuffer::zeroed(bytes + bytes / 8))
+    }
+
+    /// These are not written from any more.
+    fn keep(&mut self, buffers: Vec<Arc<AlignedBuffer>>) {
+        let bytes: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if bytes <= SPARE_BYTES_MAX {
+            self.spare = buffers.into_iter().filter_map(Arc::into_inner).collect();
+        }
+    }
+
     pub(super) fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
@@ -111,19 +126,19 @@ impl Lane {
             return false;
         }
         let Some(width) = self.width() else { return false };
-        let plannable = self.slots.plannable(width.shards());
         let window = self.window(width);
         let window_is_low = self.slots.durable_window() <= window / 2;
-        let window_can_grow = plannable > 0 || self.slots.planned() > self.slots.durable_window();
-        let droppable = self.segments.droppable_count();
+        let is_planned = || self.slots.planned() > self.slots.durable_window();
+        let window_can_grow = || is_planned() || self.slots.plannable(width.shards()) > 0;
         let idle = self.writer.in_flight.is_empty() && self.writer.filling.is_none() && !self.has_requests();
         // Whoever is refused because of what they take asks again and again: that is not quiet.
         let scarce = || {
             let index_is_full = self.index_bytes() / 7 >= self.config.index_bytes / 8;
             index_is_full || self.space(width).free_for_fragments() < 2 * WINDOW_MIN
         };
-        let dropping_is_due = || idle || droppable >= window || scarce() || self.rebuild_waits_for_checkpoint();
-        window_is_low && window_can_grow || droppable > 0 && dropping_is_due()
+        let enough = |count| self.segments.are_droppable(count);
+        let dropping_is_due = || idle || enough(window) || scarce() || self.rebuild_waits_for_checkpoint();
+        window_is_low && window_can_grow() || enough(1) && dropping_is_due()
     }
 
     /// Planned segments in a checkpoint.
@@ -172,15 +187,11 @@ impl Lane {
         }
         .with_body(&body);
         let mut buffers = Vec::with_capacity(members.len());
-        let in_flush_buffers = (bytes..=bytes * BUFFER_TIMES_MAX).contains(&self.pool.buffer_bytes());
-        if in_flush_buffers {
-            self.reuse_buffers(members.len());
-        }
         for number in &members {
             let drive = self.config.drives.iter().find(|d| d.number == *number).expect("members are known drives");
             let layout = self.config.geometry.layout(drive.slots);
             let offset_bytes = layout.checkpoint_offset(self.config.lane, place_of(sequence));
-            let mut buffer = if in_flush_buffers { self.pool.take(bytes) } else { AlignedBuffer::zeroed(bytes) };
+            let mut buffer = self.checkpointer.buffer(bytes);
             let header = CheckpointHeader { drive: drive.uuid, offset_bytes, ..header };
             encode_checkpoint_into(&header, &body, &mut buffer[..bytes]);
             let (owner, buffer) = (Owner::Checkpoint { serial, drive: *number }, Arc::new(buffer));
@@ -245,8 +256,7 @@ impl Lane {
             return;
         }
         let writing = self.checkpointer.writing.take().expect("looked at just now");
-        self.pool.give_back_shared(writing.buffers);
-        self.keep_in_budget();
+        self.checkpointer.keep(writing.buffers);
         if writing.failed {
             self.checkpointer.wanted = true;
             self.checkpoint_decisions_failed();
@@ -281,4 +291,28 @@ pub(super) fn next_segment_id(config: &LaneConfig, counter: &mut u64) -> Segment
     *counter += 1;
     let number = u64::from(config.lane) << 48 | (*counter & SEGMENT_COUNTER_MASK);
     SegmentId { epoch: config.epoch as u32, nonce: config.nonce as u32, counter: number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_a_checkpoint_serve_the_next_while_they_are_large_enough_and_few() {
+        let write = |checkpointer: &mut Checkpointer, drives: usize, bytes: usize| -> Vec<*const u8> {
+            let buffers: Vec<_> = (0..drives).map(|_| Arc::new(checkpointer.buffer(bytes))).collect();
+            assert!(checkpointer.spare.is_empty() && buffers.iter().all(|buffer| buffer.len() >= bytes));
+            let mut at: Vec<_> = buffers.iter().map(|buffer| buffer.as_ptr()).collect();
+            at.sort_unstable();
+            checkpointer.keep(buffers);
+            at
+        };
+        let mut checkpointer = Checkpointer::default();
+        let first = write(&mut checkpointer, 6, 80 << 10);
+        assert_eq!(write(&mut checkpointer, 6, 84 << 10), first, "it has grown a little");
+        write(&mut checkpointer, 6, 500 << 10);
+        assert_eq!(checkpointer.spare.len(), 6);
+        write(&mut checkpointer, 6, SPARE_BYTES_MAX / 6);
+        assert_eq!(checkpointer.spare.len(), 0, "with its eighth that is too much");
+    }
 }

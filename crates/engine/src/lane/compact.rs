@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_format::{
-    FileRecord, RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, TABLE_ENTRY_BYTES, TableEntry,
+    FileRecord, RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, SegmentTable, TABLE_ENTRY_BYTES, TableEntry,
 };
 use forebay_types::{EventKey, Time};
 
@@ -29,12 +29,11 @@ use crate::api::CompactionStatus;
 use crate::flush::{NewRecord, bytes_of};
 use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
-use crate::read::Reader;
 use crate::recovery::spans_of;
 use crate::segments::{FlushSpan, SegmentIndex};
 pub(super) use live::Live;
 use live::LiveRecord;
-use worth::FREE_PERCENT_SCARCE;
+use worth::{Chosen, FREE_PERCENT_SCARCE};
 
 /// Segments are compared so often when none was worth it,
 const LOOK: Duration = Duration::from_millis(200);
@@ -56,13 +55,16 @@ const AT_ONCE: AtOnce = AtOnce { parts: 4, segments: 3 };
 /// and beside requests, with at least so much of the lane free, in percent. More would make more room than is written to, which writers would pay for, and what is
 /// moved later has died in part.
 const AT_ONCE_BESIDE: [(u64, AtOnce); 2] =
-    [(15, AtOnce { parts: 1, segments: 1 }), (10, AtOnce { parts: 2, segments: 1 })];
+    [(12, AtOnce { parts: 1, segments: 1 }), (10, AtOnce { parts: 2, segments: 1 })];
 
 /// The table of a whole segment is read at once when it is not larger than this; else those of its flushes are, one by one.
 const TABLES_BYTES_MAX: usize = 4 << 20;
 
-/// Flushes and their records.
-pub(super) type FlushTables = Vec<(FlushSpan, Vec<TableEntry>)>;
+/// The records of a flush, or of all flushes of a segment.
+pub(super) enum Tables {
+    Flush(FlushSpan, Vec<TableEntry>),
+    Segment(SegmentTable),
+}
 
 /// What a copy stands for, for the time when it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +137,7 @@ pub(super) struct Compaction {
     copies_durable: u64,
     pub(super) joining: Joining,
     looked_at: Option<Time>,
+    chosen: Chosen,
     /// Segments of which something cannot be read.
     stuck: BTreeSet<SegmentId>,
     status: CompactionStatus,
@@ -232,8 +235,8 @@ impl Lane {
         self.is_read(segment);
         self.start_step(segment, move |reader| async move {
             let tables = match of {
-                Some(span) => reader.table(span).await.map(|table| vec![(span, table)]),
-                None => reader.tables().await,
+                Some(span) => reader.table(span).await.map(|table| Tables::Flush(span, table)),
+                None => reader.closing_table().await.map(|closing| Tables::Segment(closing.table)),
             };
             Stepped::Tabled(of, tables)
         });
@@ -303,19 +306,19 @@ impl Lane {
     }
 
     /// Tables are here: what lives by them is read next.
-    pub(super) fn flushes_are_tabled(
-        &mut self,
-        segment: SegmentIndex,
-        of: Option<FlushSpan>,
-        tables: Option<FlushTables>,
-    ) {
+    pub(super) fn flushes_are_tabled(&mut self, segment: SegmentIndex, of: Option<FlushSpan>, tables: Option<Tables>) {
         self.was_read(segment);
-        let living = |(span, mut table): (FlushSpan, Vec<TableEntry>)| {
-            table.retain(|entry| self.lives_in(segment, &span, entry));
-            (!table.is_empty()).then_some(ToRead::Records(span, table))
+        let living = |span: FlushSpan, table: &[TableEntry]| {
+            let lives = |entry: &&TableEntry| self.lives_in(segment, &span, entry);
+            let living: Vec<TableEntry> = table.iter().filter(lives).copied().collect();
+            (!living.is_empty()).then_some(ToRead::Records(span, living))
         };
         let next: Vec<ToRead> = match (tables, of) {
-            (Some(tables), _) => tables.into_iter().filter_map(living).collect(),
+            (Some(Tables::Flush(span, table)), _) => living(span, &table).into_iter().collect(),
+            (Some(Tables::Segment(table)), _) => {
+                let flushes = spans_of(&table).into_iter().zip(table.by_flush());
+                flushes.filter_map(|(span, (_, table))| living(span, table)).collect()
+            }
             // What a closing flush says stands in the tables of the others, too.
             (None, None) => self.segments.get(segment).flushes.iter().map(|span| ToRead::Table(Some(*span))).collect(),
             (None, Some(_)) => return self.cannot_compact(segment),
@@ -458,11 +461,14 @@ impl Lane {
             }
             let Some((record, copy)) = self.copy_of(old, &live) else { continue };
             let payload = live.payload();
-            match self.append(Purpose::Copy, record, &payload, Waiter::Copy(copy)) {
+            let bytes = bytes_of(&payload) as u64;
+            let appended = self.append(Purpose::Copy, record, &payload, Waiter::Copy(copy));
+            drop(payload);
+            match appended {
                 Ok((segment, position)) => {
                     self.background.compaction.copies += 1;
                     self.has_copies(old);
-                    self.background.compaction.status.bytes_moved += bytes_of(&payload) as u64;
+                    self.background.compaction.status.bytes_moved += bytes;
                     if let (true, Live::Record(LiveRecord { entry, .. })) = (planted(Planted::CopyBeforeDurable), &live)
                     {
                         self.copy_counts(copy, segment, position, entry);
@@ -572,15 +578,6 @@ impl Lane {
             is_running: !compaction.current.is_empty(),
             ..compaction.status.clone()
         }
-    }
-}
-
-impl Reader {
-    /// The records of all flushes of a closed segment; `None` when its closing flush cannot be read.
-    async fn tables(&self) -> Option<FlushTables> {
-        let table = self.closing_table().await?.table;
-        let records = table.by_flush().map(|(_, records)| records.to_vec());
-        Some(spans_of(&table).into_iter().zip(records).collect())
     }
 }
 

@@ -22,7 +22,7 @@
 //! - rows that were read from drives, a sixteenth of the budget, 1 to 8 MiB;
 //! - and in all the rest the data of recent flushes.
 //!
-//! What is on its way for a moment comes on top: a checkpoint (its own size, for each drive; up to four times that where it lies in buffers of flushes), the closing
+//! What is on its way for a moment comes on top: a checkpoint (its own size and an eighth, for each drive; up to 4 MiB of that are kept for the next one), the closing
 //! flush of a segment (40 bytes a record), what is read for someone (bounded by who asks), and what steps beside requests have read of each drive of a segment, 16 MiB of
 //! each at most (21 times `background_read_bytes`, of flash 1.3 MiB), and twice that of what they write. Up to 4 MiB of such buffers are kept to be used again.
 //! So does what happened to events lately, 64 bytes for each of `told_events`.

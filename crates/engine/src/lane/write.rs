@@ -161,7 +161,7 @@ impl Lane {
         let space = self.space(width);
         let is_kept = matches!(purpose, Purpose::Copy | Purpose::Decision) && !space.admits(Purpose::Fragment);
         if !space.admits(purpose) {
-            self.checkpointer.wanted |= self.segments.droppable_count() > 0;
+            self.checkpointer.wanted |= self.segments.are_droppable(1);
             return Err(Refusal::NoSpace);
         }
         let plan = self.next_segment(width)?;
@@ -203,7 +203,7 @@ impl Lane {
         }
         let hope = self.slots.planned() > 0
             || self.slots.plannable(width.shards()) > 0
-            || self.segments.droppable_count() > 0
+            || self.segments.are_droppable(1)
             || !self.checkpointer.is_idle();
         self.checkpointer.wanted |= hope;
         Err(if hope { Refusal::Busy } else { Refusal::NoSpace })

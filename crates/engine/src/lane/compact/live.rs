@@ -2,6 +2,7 @@
 
 use forebay_format::{FileRecord, TableEntry};
 use forebay_types::EventKey;
+use smallvec::{SmallVec, smallvec};
 
 use crate::flush::NewRecord;
 use crate::pieces::Pieces;
@@ -46,13 +47,13 @@ impl LiveRecord {
 
 impl Live {
     /// What is to be written, in pieces.
-    pub(super) fn payload(&self) -> Vec<&[u8]> {
+    pub(super) fn payload(&self) -> SmallVec<[&[u8]; 4]> {
         match self {
             Live::Record(LiveRecord { payload: Some(payload), .. }) | Live::File(_, payload) => {
                 payload.iter().collect()
             }
-            Live::Event(_, payload) => vec![payload],
-            _ => Vec::new(),
+            Live::Event(_, payload) => smallvec![payload.as_slice()],
+            _ => SmallVec::new(),
         }
     }
 }

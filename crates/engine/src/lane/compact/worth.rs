@@ -1,11 +1,15 @@
 //! Whether room is to be made, and which segment costs least for what it brings.
 
-use forebay_format::{SegmentState, TABLE_ENTRY_BYTES};
+use std::collections::{BinaryHeap, VecDeque};
+
+use forebay_format::{SegmentId, SegmentState, TABLE_ENTRY_BYTES};
+use forebay_types::Time;
 use forebay_types::limits::BLOCK_BYTES;
 
 use super::super::Lane;
 use super::super::close::closing_bytes;
 use super::super::write::Purpose;
+use super::LOOK;
 use crate::segments::{POSITION_BYTES, Segment, SegmentIndex};
 
 /// With more of the lane free than this nothing is moved, in percent.
@@ -33,6 +37,23 @@ const RECORD_BYTES: u64 = TABLE_ENTRY_BYTES as u64 + POSITION_BYTES;
 /// With less of the lane free, in percent, room is scarce: writers wait for it, or soon will, so that making it takes a larger share than what else
 /// is done beside requests, and all of the time when nothing is free.
 pub(super) const FREE_PERCENT_SCARCE: u64 = 20;
+
+/// So many segments are chosen when all are compared: of a lane with very many that takes long.
+const CHOSEN_AT_ONCE: usize = 16;
+
+/// Segments that cost least for what they brought when all were compared, the first of them first.
+#[derive(Default)]
+pub(super) struct Chosen {
+    segments: VecDeque<(SegmentIndex, SegmentId)>,
+    at: Time,
+}
+
+impl Chosen {
+    /// The next of them, unless others may cost less by now.
+    fn next(&mut self, now: Time) -> Option<(SegmentIndex, SegmentId)> {
+        self.segments.pop_front().filter(|_| now.since(self.at) < LOOK)
+    }
+}
 
 impl Lane {
     /// So much of a segment's slots may live when it is to be emptied, in percent; none while there is room enough, on the drives and in the
@@ -65,32 +86,54 @@ impl Lane {
     }
 
     /// The segment that costs least for what it brings.
-    pub(super) fn segment_worth(&self) -> Option<SegmentIndex> {
+    pub(super) fn segment_worth(&mut self) -> Option<SegmentIndex> {
         let limit = self.alive_percent_worth()?;
-        // What becomes one record takes less of the index, wherever it lies.
-        let for_index = self.index_percent_free() < FREE_PERCENT_ENOUGH;
-        let slots_bytes = |segment: &Segment| u64::from(segment.data_shards) * self.config.geometry.slot_bytes;
-        let may_go = |segment: &Segment| {
-            let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
-            // One that misses something stays.
-            rests
-                && segment.misses_below == 0
-                && segment.live_records > 0
-                && segment.live_bytes * 100 <= limit * slots_bytes(segment)
-                && !self.background.compaction.stuck.contains(&segment.id)
-                && !self.background.compaction.current.iter().any(|current| current.id == segment.id)
-                && !self.background.compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
-        };
-        let cost = |segment: &Segment| (segment.live_bytes * 10_000 / slots_bytes(segment).max(1), segment.id.counter);
-        let mut best: Option<(SegmentIndex, _)> = None;
-        for (index, segment) in self.segments.iter() {
-            let is_cheaper = best.is_none_or(|(_, least)| cost(segment) < least);
-            // What it brings takes longest to say: few are asked.
-            if is_cheaper && may_go(segment) && (for_index || self.brings_room(segment)) {
-                best = Some((index, cost(segment)));
+        while let Some((index, id)) = self.background.compaction.chosen.next(self.now) {
+            let segment = self.segments.find(index).filter(|segment| segment.id == id);
+            if segment.is_some_and(|segment| self.is_worth(segment, limit)) {
+                return Some(index);
             }
         }
-        best.map(|(index, _)| index)
+        self.choose(limit);
+        self.background.compaction.chosen.next(self.now).map(|(index, _)| index)
+    }
+
+    /// Compares all segments.
+    fn choose(&mut self, limit: u64) {
+        let cost = |segment: &Segment| (segment.live_bytes * 10_000 / self.slots_bytes(segment), segment.id.counter);
+        let mut cheapest = BinaryHeap::with_capacity(CHOSEN_AT_ONCE + 1);
+        for (index, segment) in self.segments.iter() {
+            let is_cheaper = |dearest: &(_, _, _)| cost(segment) < dearest.0;
+            let may_count = cheapest.len() < CHOSEN_AT_ONCE || cheapest.peek().is_some_and(is_cheaper);
+            if may_count && self.is_worth(segment, limit) {
+                cheapest.push((cost(segment), index, segment.id));
+                if cheapest.len() > CHOSEN_AT_ONCE {
+                    cheapest.pop();
+                }
+            }
+        }
+        let segments = cheapest.into_sorted_vec().into_iter().map(|(_, index, id)| (index, id)).collect();
+        self.background.compaction.chosen = Chosen { segments, at: self.now };
+    }
+
+    fn slots_bytes(&self, segment: &Segment) -> u64 {
+        (u64::from(segment.data_shards) * self.config.geometry.slot_bytes).max(1)
+    }
+
+    /// Whether a segment is to be emptied of which so much may live.
+    fn is_worth(&self, segment: &Segment, alive_percent_max: u64) -> bool {
+        let compaction = &self.background.compaction;
+        let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
+        // One that misses something stays.
+        rests
+            && segment.misses_below == 0
+            && segment.live_records > 0
+            && segment.live_bytes * 100 <= alive_percent_max * self.slots_bytes(segment)
+            && !compaction.stuck.contains(&segment.id)
+            && !compaction.current.iter().any(|current| current.id == segment.id)
+            && !compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
+            // What becomes one record takes less of the index, wherever it lies.
+            && (self.index_percent_free() < FREE_PERCENT_ENOUGH || self.brings_room(segment))
     }
 
     /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, its slots were never filled, or its flushes were not.

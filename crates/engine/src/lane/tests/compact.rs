@@ -149,3 +149,40 @@ fn beside_requests_room_is_made_more_slowly_until_it_is_short() {
     let [when_full, _] = moved(1300);
     assert!(when_full > beside * 3 / 2, "with all taken {when_full} bytes beside requests, with two thirds {beside}");
 }
+
+/// Several segments are chosen when all are compared: they come in the order of what lives in each.
+#[test]
+fn segments_with_least_alive_are_emptied_first() {
+    let mut driven = Driven::new(|config| config.cache_bytes = 0);
+    for event in 0..EVENTS {
+        driven.put(EventKey::new(1, event), 1, 1, 30_000);
+    }
+    let mut by_segment: BTreeMap<SegmentId, Vec<EventKey>> = BTreeMap::new();
+    for key in (0..EVENTS).map(|event| EventKey::new(1, event)) {
+        let fragment = driven.lane.index.event(key).and_then(|event| event.fragment(SourceId(1))).expect("it lives");
+        by_segment.entry(driven.lane.segments.get(fragment.segment).id).or_default().push(key);
+    }
+    // The later a segment, the less of it lives.
+    let count = by_segment.len();
+    let mut order: Vec<SegmentId> = Vec::new();
+    for (at, (id, keys)) in by_segment.iter().enumerate() {
+        let left = if at + 1 == count { keys.len() } else { keys.len() * (count - at) / (2 * count) };
+        keys[left..].iter().for_each(|key| driven.delete(*key));
+        if (1..keys.len()).contains(&left) {
+            order.push(*id);
+        }
+    }
+    let mut emptied: Vec<SegmentId> = Vec::new();
+    for _ in 0..5000 {
+        driven.pass(Duration::from_millis(1));
+        let alive: Vec<SegmentId> =
+            driven.lane.segments.iter().filter(|(_, segment)| segment.live_records > 0).map(|(_, s)| s.id).collect();
+        emptied.extend(
+            order.iter().rev().filter(|id| !alive.contains(id) && !emptied.contains(id)).copied().collect::<Vec<_>>(),
+        );
+    }
+    order.reverse();
+    order.truncate(emptied.len());
+    assert!(emptied.len() > 3, "{} of {count}", emptied.len());
+    assert_eq!(emptied, order);
+}
