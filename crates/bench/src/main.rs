@@ -244,7 +244,7 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
             many_files::many_files(directory, pairs.min(3), shape)
         }
         What::Server => server::throughput(directory, pairs),
-        What::Occupancy => occupancy::occupancy(directory, pairs.min(5)),
+        What::Occupancy => occupancy::occupancy(directory, pairs),
         What::Memory => memory::resident(directory),
         What::Endurance { minutes } => endurance::endurance(directory, minutes),
         What::Curves => curves::curves(directory, pairs.min(3)),
