@@ -259,14 +259,14 @@ pub struct LaneConfig {
     pub epoch: u64,
     /// Its random number.
     pub nonce: u64,
-    /// Bytes of a flush on each drive at full rate.
+    /// Payload of a flush on each drive at full rate, in bytes. Its table has up to a unit beside it.
     pub flush_bytes: usize,
     /// Flushes on their way at once.
     pub flush_depth: usize,
     /// The least time between two flushes that are not full.
     pub flush_interval: Duration,
     /// Memory for the data of recent flushes in bytes, and for the buffers of those that fill and are on their way, and for rows that were read.
-    /// When these alone need more (up to `flush_depth` + 1 flushes of k+m buffers of `flush_bytes`), nothing else is kept.
+    /// When these alone need more (up to `flush_depth` + 1 flushes of k+m buffers of `flush_bytes` and a unit), nothing else is kept.
     pub cache_bytes: usize,
     /// Memory for the index in bytes: all that the lane must know of events, flushes and segments. No new fragment is taken beyond it.
     pub index_bytes: usize,

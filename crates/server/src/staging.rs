@@ -29,6 +29,7 @@ pub(crate) struct Staging {
     kept: Budget,
     /// Initialised over their whole length; the last one used is the first one given.
     spare: Vec<Vec<u8>>,
+    /// The same of larger ones: with those in use they are within the budget. Memory that is asked for anew for each large unit costs as much as receiving it.
     spare_grown: Vec<Vec<u8>>,
     released: bool,
 }
@@ -87,11 +88,26 @@ impl Staging {
         let fits = |spare: &Vec<u8>| (bytes..=room).contains(&spare.len());
         let buffer = match self.spare_grown.iter().rposition(fits) {
             Some(at) => self.spare_grown.swap_remove(at),
-            None if bytes <= room => vec![0; bytes],
+            None if bytes <= room => {
+                self.drop_spare_beyond(room - bytes);
+                vec![0; bytes]
+            }
             None => return None,
         };
         self.grown.used += buffer.len();
         Some((buffer, Counted::Grown))
+    }
+
+    /// Keeps no more of larger buffers that nobody uses than so many bytes. Those used last stay.
+    fn drop_spare_beyond(&mut self, bytes: usize) {
+        let mut spare_bytes: usize = self.spare_grown.iter().map(Vec::len).sum();
+        let dropped = self.spare_grown.iter().take_while(|spare| {
+            let drops = spare_bytes > bytes;
+            spare_bytes -= if drops { spare.len() } else { 0 };
+            drops
+        });
+        let dropped = dropped.count();
+        self.spare_grown.drain(..dropped);
     }
 
     /// Memory for a rest of so many bytes, if there is room for it or it takes the place of a larger buffer.
@@ -119,8 +135,9 @@ impl Staging {
             Counted::Grown => {
                 self.grown.used -= buffer.len();
                 // Larger ones than a few fragments need are rare, and not kept from others.
-                if self.spare_grown.len() < 2 && buffer.len() <= 8 * READ_BYTES {
+                if buffer.len() <= 8 * READ_BYTES {
                     self.spare_grown.push(buffer);
+                    self.drop_spare_beyond(self.grown.max - self.grown.used);
                 }
             }
         }
@@ -289,6 +306,27 @@ mod tests {
         two.clear(&mut staging);
         small.iter_mut().for_each(|small| small.clear(&mut staging));
         assert_eq!(staging.used(), 0);
+    }
+
+    #[test]
+    fn larger_buffers_are_used_again_within_the_budget() {
+        let mut staging = Staging::new(16 << 20, 1 << 20);
+        let mut each: Vec<Receive> = (0..4).map(|_| Receive::default()).collect();
+        let mut use_all = |bytes: usize, staging: &mut Staging| -> Vec<*const u8> {
+            assert!(each.iter_mut().all(|one| one.prepare(bytes, staging)));
+            let mut at: Vec<_> = each.iter().map(|one| one.buffer.as_ptr()).collect();
+            at.sort_unstable();
+            each.iter_mut().for_each(|one| one.clear(staging));
+            at
+        };
+        let spare_bytes = |staging: &Staging| staging.spare_grown.iter().map(Vec::len).sum::<usize>();
+        let first = use_all(1 << 20, &mut staging);
+        assert_eq!(spare_bytes(&staging), 4 << 20);
+        assert_eq!(use_all(900 << 10, &mut staging), first, "no memory is asked for");
+        assert!(each[0].prepare(3 << 20, &mut staging));
+        assert_eq!(spare_bytes(&staging), 1 << 20, "what is needed takes the place of what is not");
+        each[0].clear(&mut staging);
+        assert_eq!((staging.grown.used, spare_bytes(&staging)), (0, 1 << 20), "so large a one is not kept");
     }
 
     #[test]

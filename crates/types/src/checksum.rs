@@ -2,6 +2,31 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+/// The polynomial of CRC32C (RFC 3720, 12.1) as it stands in the sums: the coefficient of x^0 is the highest bit.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+
+/// x^(2^n), by n: as many as the bits of a number of bytes, counted in bits, need.
+const POWERS: [u32; 67] = {
+    let mut powers = [1 << 30; 67];
+    let mut n = 1;
+    while n < powers.len() {
+        powers[n] = product(powers[n - 1], powers[n - 1]);
+        n += 1;
+    }
+    powers
+};
+
+/// The product of two polynomials, modulo that of CRC32C.
+const fn product(a: u32, mut b: u32) -> u32 {
+    let (mut sum, mut bit) = (0, 32);
+    while bit > 0 {
+        bit -= 1;
+        sum ^= b & (a >> bit & 1).wrapping_neg();
+        b = b >> 1 ^ POLYNOMIAL & (b & 1).wrapping_neg();
+    }
+    sum
+}
+
 /// CRC32C of `bytes`.
 ///
 /// ```
@@ -12,8 +37,12 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// The CRC32C of bytes with the CRC32C `first`, and of `second_bytes` more of them behind, with `second`.
+///
+/// A sum is a polynomial, and that of the first bytes moves up by as many bits as follow (M. Adler, zlib's `crc32_combine`). It is asked for with each write to a
+/// file: what the crate of the sums has for this squares matrices, and takes as long as summing a MiB.
 pub fn crc32c_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
-    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, first.into(), second.into(), second_bytes) as u32
+    let bits = (0..u64::BITS as usize).filter(|bit| second_bytes >> bit & 1 == 1);
+    bits.fold(first, |moved, bit| product(POWERS[bit + 3], moved)) ^ second
 }
 
 /// An adler32 (RFC 1950) that is fed piece by piece.
@@ -77,6 +106,10 @@ mod tests {
         assert_eq!(crc32c_of_both(crc32c(first), crc32c(second), second.len() as u64), crc32c(&bytes));
         assert_eq!(crc32c_of_both(0, crc32c(&bytes), bytes.len() as u64), crc32c(&bytes));
         assert_eq!(crc32c_of_both(crc32c(&bytes), 0, 0), crc32c(&bytes));
+        for length in [1, 2, 255, 1 << 20, (1 << 20) + 4097, 5 << 31, u64::MAX] {
+            let theirs = crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, 0x1234_5678, 0x9ABC_DEF0, length);
+            assert_eq!(u64::from(crc32c_of_both(0x1234_5678, 0x9ABC_DEF0, length)), theirs, "{length} bytes");
+        }
         let mut adler = Adler32::default();
         adler.update(b"Wiki");
         adler.update(b"pedia");

@@ -16,7 +16,7 @@
 //! Together they are `index_bytes` of the status, and no new fragment is taken when they reach `LaneConfig::index_bytes`; decisions, which make
 //! room, always are. Beside them there is `LaneConfig::cache_bytes` for
 //!
-//! - the buffers of the flush that fills and of those on their way, up to `flush_depth` + 1 times k+m of `flush_bytes` (the only one that takes
+//! - the buffers of the flush that fills and of those on their way, up to `flush_depth` + 1 times k+m of `flush_bytes` and a unit (the only one that takes
 //!   more when the budget is smaller);
 //! - free buffers for the next flushes: memory once taken stays, so that the beam finds it after a pause;
 //! - rows that were read from drives, a sixteenth of the budget, 1 to 8 MiB;

@@ -40,7 +40,8 @@ impl Lane {
     fn begin(config: LaneConfig, io: Io, now: Time) -> Lane {
         let geometry = config.geometry;
         let shards = usize::from(geometry.data_shards) + usize::from(geometry.parity_shards);
-        let data_bytes = config.flush_bytes * usize::from(geometry.data_shards);
+        // A row more, for the table: what was written in pieces of a part of a flush would not fit beside it otherwise.
+        let data_bytes = (config.flush_bytes + geometry.unit_bytes as usize) * usize::from(geometry.data_shards);
         let buffer_bytes = flush_buffer_bytes(geometry.data_shards, shards, geometry.unit_bytes, data_bytes);
         let recovery = Box::pin(recover(io.clone(), config.clone()));
         let mut lane = Lane {
