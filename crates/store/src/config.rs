@@ -12,15 +12,15 @@ use crate::profile::Profile;
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct StoreConfig {
     /// Memory for the data of recent flushes, all lanes together, in bytes: what a filter that follows closely reads without touching a drive. The
-    /// buffers of flushes that fill and are on their way are part of it; they alone take up to `flush_bytes` times k+m times `flush_depth` + 1 in
-    /// each lane, whatever is said here.
+    /// buffers of flushes that fill and are on their way are part of it; they alone take up to `flush_bytes` and a unit times k+m times
+    /// `flush_depth` + 1 in each lane, whatever is said here.
     pub cache_bytes: u64,
     /// Memory for the index (all that is known of events, flushes and segments), all lanes together, in bytes; puts are refused retryably when it is full. 0: a quarter of the machine's memory.
     pub index_bytes: u64,
     /// What the drives are. When not said, what the operating system says of them: one disk among them makes it a store on disks.
     #[serde(with = "kind")]
     pub drive_kind: Option<Profile>,
-    /// Bytes of a full flush on each drive. By the kind of the drives when not said: 512 KiB, 4 MiB on disks.
+    /// Payload of a full flush on each drive, in bytes; its table has up to a unit beside it. By the kind of the drives when not said: 512 KiB, 4 MiB on disks.
     #[serde(with = "auto")]
     pub flush_bytes: Option<u64>,
     /// Flushes of a lane on their way at once.
@@ -91,7 +91,7 @@ impl StoreConfig {
         self.drive_kind.unwrap_or_else(|| Profile::of(kinds))
     }
 
-    /// Bytes of a full flush on each drive.
+    /// Payload of a full flush on each drive, in bytes.
     pub(crate) fn flush_bytes(&self, profile: Profile) -> u64 {
         self.flush_bytes.unwrap_or(profile.flush_bytes())
     }

@@ -42,7 +42,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of a full flush on each drive.
+    /// Payload of a full flush on each drive, in bytes.
     pub fn flush_bytes(self) -> u64 {
         match self {
             Profile::Disk => 4 * MIB,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 
 use forebay_format::{RecordKind, SegmentState};
+use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, EventKey, Time, WallTime};
 
 use super::background::Background;
@@ -40,8 +41,8 @@ impl Lane {
     fn begin(config: LaneConfig, io: Io, now: Time) -> Lane {
         let geometry = config.geometry;
         let shards = usize::from(geometry.data_shards) + usize::from(geometry.parity_shards);
-        // A row more, for the table: what was written in pieces of a part of a flush would not fit beside it otherwise.
-        let data_bytes = (config.flush_bytes + geometry.unit_bytes as usize) * usize::from(geometry.data_shards);
+        // With room for a table of some records: what is written in pieces of just a part of a flush would not fit otherwise.
+        let data_bytes = config.flush_bytes * usize::from(geometry.data_shards) + BLOCK_BYTES;
         let buffer_bytes = flush_buffer_bytes(geometry.data_shards, shards, geometry.unit_bytes, data_bytes);
         let recovery = Box::pin(recover(io.clone(), config.clone()));
         let mut lane = Lane {

@@ -91,3 +91,17 @@ fn whatever_is_remembered_of_events_counts_as_index() {
         Admission::Done(forebay_types::DecideOutcome::AlreadyDone)
     );
 }
+
+/// Files are written in pieces of a MiB, two of which are the payload of a flush on solid-state drives.
+#[test]
+fn records_that_are_a_part_of_a_flush_fill_it_beside_their_table() {
+    let mut driven = Driven::new(|_| {});
+    driven.put(EventKey::new(1, 0), 0, 1, 100);
+    let before = driven.lane.status().counters.flushes;
+    let payload_bytes = driven.lane.config.flush_bytes * usize::from(driven.lane.config.geometry.data_shards);
+    for event in 1..9 {
+        driven.begin_put(EventKey::new(1, event), 0, 1, payload_bytes / 8);
+    }
+    driven.replies_to(8);
+    assert_eq!(driven.lane.status().counters.flushes - before, 1);
+}
