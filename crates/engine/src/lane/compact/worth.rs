@@ -38,6 +38,15 @@ const RECORD_BYTES: u64 = TABLE_ENTRY_BYTES as u64 + POSITION_BYTES;
 /// is done beside requests, and all of the time when nothing is free.
 pub(super) const FREE_PERCENT_SCARCE: u64 = 20;
 
+/// Which segments are worth being emptied, by the room that there is.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// So much of a segment's slots may live, in percent.
+    alive_percent_max: u64,
+    /// The index fills: what becomes one record takes less of it, wherever it lies.
+    is_for_index: bool,
+}
+
 /// So many segments are chosen when all are compared: of a lane with very many that takes long.
 const CHOSEN_AT_ONCE: usize = 16;
 
@@ -56,17 +65,19 @@ impl Chosen {
 }
 
 impl Lane {
-    /// So much of a segment's slots may live when it is to be emptied, in percent; none while there is room enough, on the drives and in the
-    /// index.
-    fn alive_percent_worth(&self) -> Option<u64> {
+    /// What segments are emptied now; none while there is room enough, on the drives and in the index.
+    fn limit(&self) -> Option<Limit> {
         let space = self.space(self.width()?);
         if self.writer.open.is_none() && !space.admits(Purpose::Copy) {
             // There is nowhere to write them: reading them would be in vain.
             return None;
         }
-        let free = space.percent_free().min(self.index_percent_free());
-        let missing = FREE_PERCENT_ENOUGH.checked_sub(free)?;
-        Some(missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH)
+        let index_free = self.index_percent_free();
+        let missing = FREE_PERCENT_ENOUGH.checked_sub(space.percent_free().min(index_free))?;
+        Some(Limit {
+            alive_percent_max: missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH,
+            is_for_index: index_free < FREE_PERCENT_ENOUGH,
+        })
     }
 
     /// The share of the time for emptying segments, beside requests, in percent. While room is scarce it is more: else writers would wait for
@@ -87,7 +98,7 @@ impl Lane {
 
     /// The segment that costs least for what it brings.
     pub(super) fn segment_worth(&mut self) -> Option<SegmentIndex> {
-        let limit = self.alive_percent_worth()?;
+        let limit = self.limit()?;
         while let Some((index, id)) = self.background.compaction.chosen.next(self.now) {
             let segment = self.segments.find(index).filter(|segment| segment.id == id);
             if segment.is_some_and(|segment| self.is_worth(segment, limit)) {
@@ -99,7 +110,7 @@ impl Lane {
     }
 
     /// Compares all segments.
-    fn choose(&mut self, limit: u64) {
+    fn choose(&mut self, limit: Limit) {
         let cost = |segment: &Segment| (segment.live_bytes * 10_000 / self.slots_bytes(segment), segment.id.counter);
         let mut cheapest = BinaryHeap::with_capacity(CHOSEN_AT_ONCE + 1);
         for (index, segment) in self.segments.iter() {
@@ -121,19 +132,18 @@ impl Lane {
     }
 
     /// Whether a segment is to be emptied of which so much may live.
-    fn is_worth(&self, segment: &Segment, alive_percent_max: u64) -> bool {
+    fn is_worth(&self, segment: &Segment, limit: Limit) -> bool {
         let compaction = &self.background.compaction;
         let rests = segment.state != SegmentState::Open && !segment.writing && !segment.flushes.is_empty();
         // One that misses something stays.
         rests
             && segment.misses_below == 0
             && segment.live_records > 0
-            && segment.live_bytes * 100 <= alive_percent_max * self.slots_bytes(segment)
+            && segment.live_bytes * 100 <= limit.alive_percent_max * self.slots_bytes(segment)
             && !compaction.stuck.contains(&segment.id)
             && !compaction.current.iter().any(|current| current.id == segment.id)
             && !compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
-            // What becomes one record takes less of the index, wherever it lies.
-            && (self.index_percent_free() < FREE_PERCENT_ENOUGH || self.brings_room(segment))
+            && (limit.is_for_index || self.brings_room(segment))
     }
 
     /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, its slots were never filled, or its flushes were not.
