@@ -9,6 +9,7 @@
 //! the new one. A copy that is lost with a drive or in a crash is not missed, and of two that are found one counts. Deletions count whatever
 //! is met after them, so that no copy outranks a later one.
 
+mod append;
 mod live;
 mod worth;
 
@@ -23,10 +24,10 @@ use forebay_types::{EventKey, Time};
 use super::background::Stepped;
 use super::files::live_record;
 use super::join::Joining;
-use super::write::{Purpose, Refusal, Waiter};
+use super::write::Waiter;
 use super::{Lane, State};
 use crate::api::CompactionStatus;
-use crate::flush::{NewRecord, bytes_of};
+use crate::flush::NewRecord;
 use crate::index::FragmentEntry;
 use crate::planted::{Planted, planted};
 use crate::recovery::spans_of;
@@ -332,10 +333,11 @@ impl Lane {
     /// Reads what lives of these records of a flush.
     fn read_records(&mut self, segment: SegmentIndex, span: FlushSpan, table: Vec<TableEntry>) {
         let (mut records, mut decided, mut of_files) = (Vec::new(), BTreeSet::new(), Vec::new());
+        let may_join = self.has_room_to_join();
         for entry in table {
             match entry.kind {
                 _ if !self.lives_in(segment, &span, &entry) => {}
-                RecordKind::Fragment if self.will_be_joined(segment, &entry) => {}
+                RecordKind::Fragment if may_join && self.will_be_joined(segment, &entry) => {}
                 RecordKind::Fragment | RecordKind::Event | RecordKind::Piece => records.push(entry),
                 kind if kind.is_of_file() => of_files.extend(live_record(&entry)),
                 _ => drop(decided.insert(entry.key())),
@@ -451,44 +453,6 @@ impl Lane {
     /// What could not be read of a segment may be possible to read now.
     pub(super) fn compaction_may_try_again(&mut self, segment: SegmentId) {
         self.background.compaction.stuck.remove(&segment);
-    }
-
-    /// Appends what was read, as far as there is room.
-    pub(super) fn write_copies(&mut self) {
-        while let Some((old, id, live)) = self.background.compaction.ready.pop_front() {
-            if self.segments.find(old).is_none_or(|segment| segment.id != id) {
-                continue;
-            }
-            let Some((record, copy)) = self.copy_of(old, &live) else { continue };
-            let payload = live.payload();
-            let bytes = bytes_of(&payload) as u64;
-            let appended = self.append(Purpose::Copy, record, &payload, Waiter::Copy(copy));
-            drop(payload);
-            match appended {
-                Ok((segment, position)) => {
-                    self.background.compaction.copies += 1;
-                    self.has_copies(old);
-                    self.background.compaction.status.bytes_moved += bytes;
-                    if let (true, Live::Record(LiveRecord { entry, .. })) = (planted(Planted::CopyBeforeDurable), &live)
-                    {
-                        self.copy_counts(copy, segment, position, entry);
-                    }
-                }
-                Err(Refusal::ChecksumMismatch) => self.is_damaged(old, live),
-                Err(Refusal::Busy) => {
-                    self.background.compaction.ready.push_front((old, id, live));
-                    return;
-                }
-                Err(Refusal::NoSpace | Refusal::Unavailable) => {
-                    // What was read is not lost by that: it lies where it lay.
-                    let compaction = &mut self.background.compaction;
-                    compaction.ready.clear();
-                    compaction.current.clear();
-                    compaction.joining.forget();
-                    return;
-                }
-            }
-        }
     }
 
     /// What was read is not what was written: it is made from what the other drives have, unless that was tried.

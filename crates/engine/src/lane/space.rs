@@ -11,7 +11,8 @@
 //!   finds what this one found. So crashes during recovery take nothing, however many there are.
 //! - **A drive that fails.** What was on its way is written again, to one segment more for each of the m drives that may fail.
 //! - **Making room.** Copies may take the last segment above the reserve, and nobody else may; while they write to it no fragment goes into it
-//!   unless fragments might have opened one themselves. What they empty comes free, and is more than what they take.
+//!   unless fragments might have opened one themselves. What is begun to be emptied is emptied ([`super::compact`]), so that it comes free, and is not less than
+//!   what its copies take.
 //! - **Removing files.** What lives of files keeps its segments, and it ends by the journal of names, which is a file itself. So the journal may take the
 //!   segment that decisions may take, and there, too, no fragment goes into what fragments might not have opened.
 //!
@@ -52,7 +53,7 @@ impl Space {
         match purpose {
             Purpose::Fragment => self.free_for_fragments() > 0,
             Purpose::Decision => self.left > self.reserve + self.kept_for_copies(),
-            Purpose::Copy => self.left > self.reserve,
+            Purpose::Copy { turn } => self.free_for_copies() > turn,
             Purpose::Again => true,
         }
     }
@@ -65,6 +66,11 @@ impl Space {
     /// Free segments that neither fragments nor decisions may take: a full lane gets room by copies, and these need a segment to begin with.
     fn kept_for_copies(&self) -> usize {
         usize::from(self.total >= SEGMENTS_FEW)
+    }
+
+    /// Free segments that copies may take.
+    pub(super) fn free_for_copies(&self) -> usize {
+        self.left.saturating_sub(self.reserve)
     }
 
     /// Free segments that fragments may take.

@@ -9,6 +9,7 @@ mod offers;
 mod rebuild;
 mod repair;
 mod scrub;
+mod space;
 mod subscribe;
 mod survey;
 mod trace;

@@ -23,8 +23,10 @@ pub(super) enum Purpose {
     Decision,
     /// It is written once more, after a crash or the loss of a drive.
     Again,
-    /// It is moved, to make room; it stays where it is until it is durable.
-    Copy,
+    /// It is moved, to make room; it stays where it is until it is durable. So many segments of those that may be opened are left to others that are being emptied.
+    Copy {
+        turn: usize,
+    },
 }
 
 /// Why a record cannot be written.
@@ -125,6 +127,10 @@ impl Lane {
         loop {
             self.open_segment(purpose)?;
             self.open_flush(payload_bytes)?;
+            let is_other = matches!(purpose, Purpose::Fragment | Purpose::Decision);
+            if is_other && !self.leaves_room_for_copies(payload_bytes) {
+                return Err(Refusal::Busy);
+            }
             if !self.fits_slot(payload_bytes) {
                 if self.is_fresh() {
                     // `init` bounds fragments so that each fits the narrowest segment: never met on a sound store.
@@ -136,7 +142,7 @@ impl Lane {
             let filling = self.writer.filling.as_mut().expect("opened just now");
             match filling.flush.add(record, payload) {
                 Ok(position) => {
-                    self.segments.get_mut(filling.segment).is_packed &= purpose == Purpose::Copy;
+                    self.segments.get_mut(filling.segment).is_packed &= matches!(purpose, Purpose::Copy { .. });
                     match filling.waiters.last_mut() {
                         Some((last, records)) if *last == waiter && !matches!(waiter, Waiter::Decision(_)) => {
                             *records += 1;
@@ -159,7 +165,7 @@ impl Lane {
         }
         let width = self.width().ok_or(Refusal::Unavailable)?;
         let space = self.space(width);
-        let is_kept = matches!(purpose, Purpose::Copy | Purpose::Decision) && !space.admits(Purpose::Fragment);
+        let is_kept = matches!(purpose, Purpose::Copy { .. } | Purpose::Decision) && !space.admits(Purpose::Fragment);
         if !space.admits(purpose) {
             self.checkpointer.wanted |= self.segments.are_droppable(1);
             return Err(Refusal::NoSpace);
@@ -257,7 +263,7 @@ impl Lane {
             let last_is_new = filling.waiters.last().is_some_and(|(waiter, _)| matches!(waiter, Waiter::Put(_)));
             last_is_new && !self.writer.frozen
         });
-        if !may || !self.fits_slot(payload.len()) {
+        if !may || !self.fits_slot(payload.len()) || !self.leaves_room_for_copies(payload.len()) {
             return Ok(false);
         }
         let filling = self.writer.filling.as_mut().expect("looked at above");

@@ -8,8 +8,8 @@ use forebay_types::limits::BLOCK_BYTES;
 
 use super::super::Lane;
 use super::super::close::closing_bytes;
-use super::super::write::Purpose;
 use super::LOOK;
+use super::append::RoomForCopies;
 use crate::segments::{POSITION_BYTES, Segment, SegmentIndex};
 
 /// With more of the lane free than this nothing is moved, in percent.
@@ -32,7 +32,7 @@ const UNUSED_PERCENT_MIN_PACKED: u64 = 50;
 const SPARSE_PERCENT_MIN: u64 = 30;
 
 /// What a record takes in the data beside its payload, at most.
-const RECORD_BYTES: u64 = TABLE_ENTRY_BYTES as u64 + POSITION_BYTES;
+pub(super) const RECORD_BYTES: u64 = TABLE_ENTRY_BYTES as u64 + POSITION_BYTES;
 
 /// With less of the lane free, in percent, room is scarce: writers wait for it, or soon will, so that making it takes a larger share than what else
 /// is done beside requests, and all of the time when nothing is free.
@@ -45,6 +45,7 @@ struct Limit {
     alive_percent_max: u64,
     /// The index fills: what becomes one record takes less of it, wherever it lies.
     is_for_index: bool,
+    room: RoomForCopies,
 }
 
 /// So many segments are chosen when all are compared: of a lane with very many that takes long.
@@ -68,7 +69,8 @@ impl Lane {
     /// What segments are emptied now; none while there is room enough, on the drives and in the index.
     fn limit(&self) -> Option<Limit> {
         let space = self.space(self.width()?);
-        if self.writer.open.is_none() && !space.admits(Purpose::Copy) {
+        let room = self.room_for_copies(&space);
+        if room.is_none() {
             // There is nowhere to write them: reading them would be in vain.
             return None;
         }
@@ -77,6 +79,7 @@ impl Lane {
         Some(Limit {
             alive_percent_max: missing * ALIVE_PERCENT_MAX / FREE_PERCENT_ENOUGH,
             is_for_index: index_free < FREE_PERCENT_ENOUGH,
+            room,
         })
     }
 
@@ -144,6 +147,7 @@ impl Lane {
             && !compaction.current.iter().any(|current| current.id == segment.id)
             && !compaction.emptied.iter().any(|emptied| emptied.id == segment.id)
             && (limit.is_for_index || self.brings_room(segment))
+            && self.fits_room(segment, limit.room)
     }
 
     /// Whether what lives in a segment would take less room elsewhere: much of what was written to it is dead, its slots were never filled, or its flushes were not.
