@@ -6,6 +6,7 @@ mod appender;
 mod changes;
 mod content;
 mod cutter;
+mod filler;
 mod one;
 mod plays;
 
@@ -27,6 +28,7 @@ use crate::scenario::Scenario;
 use appender::Appender;
 use content::{Content, Sealed};
 use cutter::Cutter;
+use filler::Filler;
 
 /// A client that uses files.
 pub(crate) trait UsesFiles {
@@ -67,6 +69,11 @@ pub(crate) fn clients(seed: u64, scenario: &Scenario, now: Time) -> Vec<Box<dyn 
         let (appenders, cutters) = (random.within(1..4), random.within(1..6));
         clients.extend((0..appenders).map(|n| Box::new(Appender::new(n, scenario, random.fork(), now)) as _));
         clients.extend((0..cutters).map(|n| Box::new(Cutter::new(n, scenario, random.fork(), now)) as _));
+    }
+    if scenario.full {
+        let mut random = Random::new(seed.rotate_left(29));
+        let count = random.within(1..u64::from(scenario.lanes) + 2);
+        clients.extend((0..count).map(|n| Box::new(Filler::new(n, scenario, random.fork(), now)) as _));
     }
     clients
 }

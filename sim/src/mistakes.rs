@@ -49,6 +49,11 @@ impl Mistake {
         matches!(self, Mistake::Engine(HolesLeftOut | LengthOvertakes))
     }
 
+    /// Whether it is one of full lanes: it is looked for with clients that fill them with files.
+    pub fn is_of_full_lanes(self) -> bool {
+        matches!(self, Mistake::Engine(Planted::HalfEmptied))
+    }
+
     /// The one with this name.
     pub fn named(name: &str) -> Option<Mistake> {
         Mistake::all().find(|mistake| mistake.name() == name)

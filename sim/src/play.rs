@@ -36,6 +36,9 @@ pub struct Play {
     /// With clients that append to files and cut them, with much of that on its way at once; not in the second mode.
     #[arg(long)]
     pub appends: bool,
+    /// With clients that fill lanes with files, and remove them when there is no room for more; not in the second mode.
+    #[arg(long)]
+    pub full: bool,
     /// Nothing goes wrong after so many milliseconds.
     #[arg(long, value_name = "MILLISECONDS")]
     pub trouble_ms: Option<u64>,
@@ -74,6 +77,7 @@ impl fmt::Display for Play {
         f.write_str(if self.files { " --files" } else { "" })?;
         f.write_str(if self.subscribers { " --subscribers" } else { "" })?;
         f.write_str(if self.appends { " --appends" } else { "" })?;
+        f.write_str(if self.full { " --full" } else { "" })?;
         self.without.iter().try_for_each(|fault| write!(f, " --without {}", fault.option()))?;
         let numbers = [
             ("events", self.events),
@@ -102,12 +106,13 @@ mod tests {
             files: true,
             subscribers: true,
             appends: true,
+            full: true,
             ..Play::of(7)
         };
         let text = play.to_string();
         assert_eq!(
             text,
-            "--seed 7 --beyond --files --subscribers --appends --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
+            "--seed 7 --beyond --files --subscribers --appends --full --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
         );
         assert_eq!(Play::from_options(&text).unwrap(), play);
         assert!(Play::from_options("--without nonsense").is_err());

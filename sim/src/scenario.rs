@@ -67,6 +67,8 @@ pub(crate) struct Scenario {
     pub(crate) told_events: usize,
     /// Clients append to files and cut them, with much of that on its way at once.
     pub(crate) appends: bool,
+    /// Clients fill lanes with files.
+    pub(crate) full: bool,
     /// Until then drives do what they should.
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
@@ -131,6 +133,7 @@ impl Scenario {
             subscribers: false,
             told_events: 64,
             appends: false,
+            full: false,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
@@ -145,6 +148,7 @@ impl Scenario {
         self.files = play.files && !play.beyond;
         self.subscribers = play.subscribers && !play.beyond;
         self.appends = play.appends && !play.beyond;
+        self.full = play.full && !play.beyond;
         self.faults.retain(|fault| !play.without.contains(fault));
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.
@@ -152,6 +156,10 @@ impl Scenario {
             self.scrubbed_before_asked = play.seed % 3 == 2;
             // As seldom as a store starts without more drives than parity makes up for.
             self.faults.extend([Fault::BackBeyond].into_iter().filter(|fault| !play.without.contains(fault)));
+        }
+        if self.full {
+            // What is over makes room: lanes stay full that hold little but files.
+            self.events = 20 + self.events % 60;
         }
         self.events = self.events.min(play.events.unwrap_or(u64::MAX)).max(1);
         self.writers = self.writers.min(play.writers.unwrap_or(usize::MAX)).max(1);

@@ -42,7 +42,8 @@ pub fn search(
 /// Plays one seed with a mistake; gives what was found, if anything was.
 fn find(mistake: Mistake, seed: u64) -> Option<String> {
     let (beyond, files, appends) = (mistake.is_beyond(), mistake.is_of_files(), mistake.is_of_appends());
-    let play = Play { beyond, files, appends, subscribers: mistake.is_of_subscribers(), ..Play::of(seed) };
+    let (subscribers, full) = (mistake.is_of_subscribers(), mistake.is_of_full_lanes());
+    let play = Play { beyond, files, appends, subscribers, full, ..Play::of(seed) };
     let found = try_play(&play, Some(mistake)).err()?;
     // What goes wrong without it as well was not found by it.
     try_play(&play, None).is_ok().then_some(found)

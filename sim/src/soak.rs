@@ -33,14 +33,19 @@ const SUBSCRIBERS_FROM: u64 = 2;
 const APPENDS_EVERY: u64 = 5;
 const APPENDS_FROM: u64 = 4;
 
+/// Of so many seeds in one clients fill lanes; it may be one of any of these but the first.
+const FULL_EVERY: u64 = 7;
+const FULL_FROM: u64 = 1;
+
 /// How a seed of a soak is played.
 fn play_of(seed: u64, options: &Play) -> Play {
     let beyond = options.beyond || seed.is_multiple_of(BEYOND_EVERY);
     let files = options.files || seed % FILES_EVERY == FILES_FROM;
     let subscribers = options.subscribers || seed % SUBSCRIBERS_EVERY == SUBSCRIBERS_FROM;
     let appends = options.appends || seed % APPENDS_EVERY == APPENDS_FROM;
+    let full = options.full || seed % FULL_EVERY == FULL_FROM;
     let (files, appends, subscribers) = (files && !beyond, appends && !beyond, subscribers && !beyond);
-    Play { seed, beyond, files, appends, subscribers, ..options.clone() }
+    Play { seed, beyond, files, appends, subscribers, full: full && !beyond, ..options.clone() }
 }
 
 /// Seeds that are known to fail, each with what is known of it.

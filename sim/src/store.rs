@@ -57,7 +57,11 @@ pub(crate) fn make(drives: &mut Drives, scenario: &Scenario) {
 fn superblock(own: &DriveEntry, entries: &[DriveEntry], generation: u64, scenario: &Scenario) -> Superblock {
     Superblock {
         // Seeds of stores without files are older than stores that have some.
-        format_version: if scenario.files || scenario.appends { FORMAT_VERSION } else { FORMAT_VERSION_OLDEST },
+        format_version: if scenario.files || scenario.appends || scenario.full {
+            FORMAT_VERSION
+        } else {
+            FORMAT_VERSION_OLDEST
+        },
         program: ProgramVersion::OWN,
         store: STORE,
         drive: own.uuid,

@@ -56,6 +56,11 @@ fn seeds_with_appends_and_cuts_end_well_and_the_same_each_time() {
     end_well_and_the_same_each_time(&Play { appends: true, ..Play::default() });
 }
 
+#[test]
+fn seeds_with_full_lanes_end_well_and_the_same_each_time() {
+    end_well_and_the_same_each_time(&Play { full: true, ..Play::default() });
+}
+
 /// Seeds of the second mode that are played always: each asks after everything again and again.
 const BEYOND: u64 = 40;
 

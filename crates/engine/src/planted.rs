@@ -127,6 +127,8 @@ mistakes!(
     LengthOvertakes = "length-overtakes",
     /// Before a file becomes longer no holes are written where it was cut.
     HolesLeftOut = "holes-left-out",
+    /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.
+    HalfEmptied = "half-emptied",
 );
 
 #[cfg(feature = "planted")]

@@ -33,6 +33,10 @@ use crate::slots::Width;
 /// A lane of fewer segments than this keeps none back for decisions in the log, and none for copies: it holds no files.
 const SEGMENTS_FEW: usize = 6;
 
+/// Of so many segments one more is kept for making room, up to so many.
+const SEGMENTS_PER_KEPT: usize = 16;
+const KEPT_MORE_MAX: usize = 3;
+
 /// The limits that follow from the number and the size of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Space {
@@ -52,7 +56,7 @@ impl Space {
     pub(super) fn admits(&self, purpose: Purpose) -> bool {
         match purpose {
             Purpose::Fragment => self.free_for_fragments() > 0,
-            Purpose::Decision => self.left > self.reserve + self.kept_for_copies(),
+            Purpose::Decision => self.left > self.reserve + usize::from(self.total >= SEGMENTS_FEW),
             Purpose::Copy { turn } => self.free_for_copies() > turn,
             Purpose::Again => true,
         }
@@ -63,9 +67,10 @@ impl Space {
         self.reserve + self.kept_for_copies() + usize::from(self.total >= SEGMENTS_FEW)
     }
 
-    /// Free segments that neither fragments nor decisions may take: a full lane gets room by copies, and these need a segment to begin with.
+    /// Free segments for making room: a full lane gets it by copies, and these need a segment to begin with, which decisions leave them. Each crash while they are
+    /// written may leave one more with little in it, until copies have put these together; so there are some more where that is a small part of the lane.
     fn kept_for_copies(&self) -> usize {
-        usize::from(self.total >= SEGMENTS_FEW)
+        if self.total >= SEGMENTS_FEW { 1 + (self.total / SEGMENTS_PER_KEPT).min(KEPT_MORE_MAX) } else { 0 }
     }
 
     /// Free segments that copies may take.

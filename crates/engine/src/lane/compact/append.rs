@@ -1,8 +1,9 @@
 //! Writing copies. In a full lane they may take the last segment that there is, so what is begun must be ended: a segment of which only a part was moved
 //! holds its slots, and what was moved holds others.
 //!
-//! - A segment is begun only when all that lives in it fits what is left of the open one, or a segment of its own beside those of the others that are being emptied.
-//! - Of several only the first takes the last segment, and what the others have read waits for another time.
+//! - A segment is begun only when all that lives in it fits what is left of the open one, or a segment of its own beside those of the others that are being emptied; or
+//!   when there is one more, for what does not fit.
+//! - Of several only the first takes the last segments, and what the others have read waits for another time.
 //! - Once it has, nothing else takes the room there that it still needs.
 //! - What brings more than lives in a segment does (the other fragments of accepted events) leaves the last one alone.
 
@@ -18,22 +19,23 @@ use super::worth::RECORD_BYTES;
 use crate::flush::bytes_of;
 use crate::planted::{Planted, planted};
 use crate::segments::{Segment, SegmentIndex};
+use crate::slots::Width;
 
-/// What is needed at most for the copies of segments: bytes of a slot, and flushes and records.
+/// What is to be written once more: bytes with what each record takes beside its payload, and records.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Needed {
-    shard_bytes: u64,
-    flushes: usize,
-    records: usize,
+pub(super) struct ToWrite {
+    bytes: u64,
+    records: u64,
 }
 
-impl Needed {
-    fn and(self, other: Needed) -> Needed {
-        Needed {
-            shard_bytes: self.shard_bytes + other.shard_bytes,
-            flushes: self.flushes + other.flushes,
-            records: self.records.saturating_add(other.records),
-        }
+impl ToWrite {
+    fn of(segment: &Segment) -> ToWrite {
+        let records = segment.live_records;
+        ToWrite { bytes: segment.live_bytes + records * RECORD_BYTES, records }
+    }
+
+    fn and(self, other: ToWrite) -> ToWrite {
+        ToWrite { bytes: self.bytes + other.bytes, records: self.records + other.records }
     }
 }
 
@@ -43,9 +45,10 @@ pub(super) struct RoomForCopies {
     /// Segments that copies may open.
     segments: usize,
     has_open: bool,
-    /// Segments that are being emptied, and what they need together.
+    /// Segments that are being emptied, and what of all of them is to be written.
     begun: usize,
-    needed: Needed,
+    to_write: ToWrite,
+    width: Width,
 }
 
 impl RoomForCopies {
@@ -55,68 +58,69 @@ impl RoomForCopies {
 }
 
 impl Lane {
-    pub(super) fn room_for_copies(&self, space: &Space) -> RoomForCopies {
+    pub(super) fn room_for_copies(&self, space: &Space, width: Width) -> RoomForCopies {
         let begun = self.background.compaction.current.len();
         RoomForCopies {
             segments: space.free_for_copies(),
             has_open: self.writer.open.is_some(),
             begun,
-            needed: self.needed_by_first(begun),
+            to_write: self.of_first(begun),
+            width,
         }
     }
 
     /// Whether all that lives in a segment can be written elsewhere: to a segment of its own, or to one with what lives in those that are being emptied.
     pub(super) fn fits_room(&self, segment: &Segment, room: RoomForCopies) -> bool {
-        let own = self.needed_for_copies(segment);
-        room.segments > room.begun && self.fits_segment(own, segment.data_shards)
-            || self.fit_together(own.and(room.needed), room.segments, segment.data_shards)
+        let own = ToWrite::of(segment);
+        let fits_own = || room.segments > room.begun && self.fits_segment(own, room.width);
+        room.segments > room.begun + 1
+            || planted(Planted::HalfEmptied)
+            || fits_own()
+            || self.fit_together(own.and(room.to_write), room.segments, room.width)
     }
 
-    fn fit_together(&self, needed: Needed, segments: usize, data_shards: u8) -> bool {
-        segments > 0 && self.fits_segment(needed, data_shards) || self.fits_open(needed, 0)
+    fn fit_together(&self, all: ToWrite, segments: usize, width: Width) -> bool {
+        segments > 0 && self.fits_segment(all, width) || self.fits_open(all, 0)
     }
 
-    /// What the first of the segments need that are being emptied.
-    fn needed_by_first(&self, count: usize) -> Needed {
+    /// What is to be written of the first of the segments that are being emptied.
+    fn of_first(&self, count: usize) -> ToWrite {
         let first = self.background.compaction.current.iter().take(count);
         let segments = first.filter_map(|first| self.segments.find(first.segment).filter(|s| s.id == first.id));
-        segments.fold(Needed::default(), |needed, segment| needed.and(self.needed_for_copies(segment)))
+        segments.fold(ToWrite::default(), |all, segment| all.and(ToWrite::of(segment)))
     }
 
-    fn fits_segment(&self, needed: Needed, data_shards: u8) -> bool {
-        let closing = closing_bytes(data_shards, needed.flushes, needed.records);
-        needed.shard_bytes + closing <= self.config.geometry.slot_bytes
+    fn fits_segment(&self, all: ToWrite, width: Width) -> bool {
+        let (bytes, flushes) = self.shard_bytes_of(all, width.data, width.shards(), self.config.geometry.unit_bytes);
+        bytes + closing_bytes(width.data, flushes, count(all.records)) <= self.config.geometry.slot_bytes
     }
 
-    /// Each two flushes hold as much as one that is full, and the last may hold anything.
-    fn needed_for_copies(&self, segment: &Segment) -> Needed {
-        let (data_shards, shards) = (u64::from(segment.data_shards), segment.shards.len());
-        let share_bytes = (segment.live_bytes + segment.live_records * RECORD_BYTES).div_ceil(data_shards);
-        let flushes = 2 * share_bytes / self.config.flush_bytes.max(1) as u64 + 1;
-        let rows = self.pool.buffer_bytes() / segment.unit_bytes as usize;
+    /// Bytes of a slot that it takes at most, and flushes: each two of these hold as much as one that is full, the last may hold anything, and none holds nothing.
+    fn shard_bytes_of(&self, all: ToWrite, data_shards: u8, shards: usize, unit_bytes: u32) -> (u64, usize) {
+        let share_bytes = all.bytes.div_ceil(u64::from(data_shards));
+        let flushes = (2 * share_bytes / self.config.flush_bytes.max(1) as u64 + 1).min(all.records);
+        let rows = self.pool.buffer_bytes() / unit_bytes as usize;
         let beside = (header_bytes_for(shards, rows) + BLOCK_BYTES) as u64;
-        Needed {
-            shard_bytes: share_bytes + flushes * beside,
-            flushes: flushes as usize,
-            records: segment.live_records.min(u64::from(u32::MAX)) as usize,
-        }
+        (share_bytes + flushes * beside, count(flushes))
     }
 
-    /// Whether they fit the open segment behind what is filling and one more record of so many bytes.
-    fn fits_open(&self, needed: Needed, payload_bytes: usize) -> bool {
+    /// Whether it fits the open segment behind what is filling and one more record of so many bytes.
+    fn fits_open(&self, all: ToWrite, payload_bytes: usize) -> bool {
         let Some(open) = &self.writer.open else { return false };
         let filling = self.writer.filling.as_ref().map(|filling| &filling.flush);
-        let data_shards = self.segments.get(open.index).data_shards;
-        let flushes = open.flushes as usize + 1 + needed.flushes;
-        let records = open.records + filling.map_or(0, |flush| flush.record_count() as usize) + 1 + needed.records;
+        let Segment { data_shards, unit_bytes, ref shards, .. } = *self.segments.get(open.index);
+        let (bytes, flushes) = self.shard_bytes_of(all, data_shards, shards.len(), unit_bytes);
+        let flushes = open.flushes as usize + 1 + flushes;
+        let in_flush = filling.map_or(0, |flush| flush.record_count() as usize);
+        let records = open.records + in_flush + 1 + count(all.records);
         let end = open.offset_bytes + filling.map_or(0, |flush| flush.shard_bytes_with(payload_bytes));
-        end + needed.shard_bytes + closing_bytes(data_shards, flushes, records) <= self.config.geometry.slot_bytes
+        end + bytes + closing_bytes(data_shards, flushes, records) <= self.config.geometry.slot_bytes
     }
 
     /// Whether a record of so many bytes leaves the first of the segments that are emptied the room in the open one that it needs, when there is none elsewhere.
     pub(in crate::lane) fn leaves_room_for_copies(&self, payload_bytes: usize) -> bool {
         let is_free = self.background.compaction.current.is_empty() || !self.takes_last() || self.free_for_copies() > 0;
-        is_free || self.fits_open(self.needed_by_first(1), payload_bytes)
+        is_free || planted(Planted::HalfEmptied) || self.fits_open(self.of_first(1), payload_bytes)
     }
 
     /// Whether the open segment may be the last that copies can take: one that fragments might have opened is not.
@@ -130,16 +134,20 @@ impl Lane {
 
     /// Whether events may be written as one record, whose fragments lie in other segments, too.
     pub(super) fn has_room_to_join(&self) -> bool {
-        self.free_for_copies() > 1
+        self.free_for_copies() > 2
     }
 
-    /// So many segments come before it, of those that are emptied, when there is not room for all.
+    /// So many segments are left to those of the emptied ones that come before it, when there is not room for all.
     fn turn_of(&self, segment: SegmentIndex, live: &Live) -> usize {
         let current = &self.background.compaction.current;
         let before = current.iter().position(|current| current.segment == segment).unwrap_or(current.len());
-        let data_shards = self.config.geometry.data_shards;
-        let fit = || self.fit_together(self.needed_by_first(before + 1), self.free_for_copies(), data_shards);
-        let before = if before > 0 && self.takes_last() && fit() { 0 } else { before };
+        let fit = || {
+            let width = self.width();
+            width.is_some_and(|width| self.fit_together(self.of_first(before + 1), self.free_for_copies(), width))
+        };
+        let is_first = before == 0 || planted(Planted::HalfEmptied) || self.takes_last() && fit();
+        // The first may need one more than it seems.
+        let before = if is_first { 0 } else { before + 1 };
         before + usize::from(matches!(live, Live::Event(..)))
     }
 
@@ -174,7 +182,7 @@ impl Lane {
                     }
                 }
                 Err(Refusal::ChecksumMismatch) => self.is_damaged(old, live),
-                Err(Refusal::NoSpace) if turn == 0 && self.emptied_will_be_free() => {
+                Err(Refusal::NoSpace) if turn == 0 && self.emptied_will_be_free() && !planted(Planted::HalfEmptied) => {
                     self.background.compaction.ready.push_front((old, id, live));
                     return;
                 }
@@ -204,4 +212,9 @@ impl Lane {
         compaction.current.clear();
         compaction.joining.forget();
     }
+}
+
+/// What drives say is not trusted.
+fn count(number: u64) -> usize {
+    number.min(u64::from(u32::MAX)) as usize
 }

@@ -68,8 +68,9 @@ impl Chosen {
 impl Lane {
     /// What segments are emptied now; none while there is room enough, on the drives and in the index.
     fn limit(&self) -> Option<Limit> {
-        let space = self.space(self.width()?);
-        let room = self.room_for_copies(&space);
+        let width = self.width()?;
+        let space = self.space(width);
+        let room = self.room_for_copies(&space, width);
         if room.is_none() {
             // There is nowhere to write them: reading them would be in vain.
             return None;
