@@ -241,6 +241,11 @@ impl Recorder {
         (self.dies_at, self.starts_at) = (None, Some(now + self.random.millis(1..200)));
     }
 
+    /// Whether something that was begun is to be finished; of events that were deleted meanwhile, too.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        self.streams.iter().any(|of| of.directory.has_unfinished())
+    }
+
     /// Every event that was accepted into a stream is in one complete file of it.
     pub(crate) fn check_all_recorded(&self, model: &Model) {
         for of in &self.streams {

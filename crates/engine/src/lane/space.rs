@@ -16,9 +16,9 @@
 //! - **Removing files.** What lives of files keeps its segments, and it ends by the journal of names, which is a file itself. So the journal may take the
 //!   segment that decisions may take, and there, too, no fragment goes into what fragments might not have opened.
 //!
-//! Recovery, or the loss of a drive, may leave fewer free segments than that. Then nothing is written but decisions, by checkpoints, until
-//! there are enough again: nothing is on its way that a crash could tear, and the next start needs no segment. So every writer other than recovery
-//! starts with the whole reserve free, and the argument holds after each crash as it did before the first.
+//! Recovery, or the loss of a drive, may leave fewer free segments than that. Then nothing is written but decisions, by checkpoints, and copies, alone, to one
+//! segment of the reserve, until there are enough again: nothing is on its way that a crash could tear and that lies nowhere else. So every writer other than recovery
+//! and copies starts with the whole reserve free, and the argument holds after each crash as it did before the first.
 //!
 //! With more drives than a segment has shards, fragments also leave free what making the shards of one lost drive anew takes on the others, and
 //! what shards that are missing already take.
@@ -101,6 +101,11 @@ impl Space {
     /// Whether what was taken since leaves as much for new segments as there was.
     pub(super) fn leaves_as_much_as(&self, before: &Space) -> bool {
         self.left >= before.left
+    }
+
+    /// Whether copies may take one of the reserve, when nothing else is on its way: what a crash could tear then lies elsewhere as well.
+    pub(super) fn lends_one(&self) -> bool {
+        self.total >= SEGMENTS_FEW && self.left > 1
     }
 
     /// Whether segments that hold little shall be given up.

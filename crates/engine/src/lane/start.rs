@@ -181,7 +181,15 @@ impl Lane {
             segment.writing = true;
             let records = segment.flushes.iter().map(|s| s.record_count as usize).sum();
             let flushes = segment.durable_flushes;
-            self.writer.retired.push(OpenSegment { index, offset_bytes: 0, table, records, flushes, is_kept: false });
+            self.writer.retired.push(OpenSegment {
+                index,
+                offset_bytes: 0,
+                table,
+                records,
+                flushes,
+                is_kept: false,
+                is_borrowed: false,
+            });
         }
         self.writer.replay.extend(recovered.torn.into_iter().map(|torn| Replay {
             record: NewRecord::of(&torn.entry),

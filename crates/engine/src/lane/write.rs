@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forebay_format::{FileRecord, PlannedSegment, RecordKind, SegmentState, TableEntry};
 use forebay_types::Time;
 
+use super::space::Space;
 use super::{Lane, State};
 use crate::api::Token;
 use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, bytes_of, flush_buffer_bytes};
@@ -83,6 +84,8 @@ pub(super) struct OpenSegment {
     pub(super) flushes: u32,
     /// Copies or decisions opened it when fragments might not have: none goes into it.
     pub(super) is_kept: bool,
+    /// It is of the reserve, for copies: nothing else goes into it until what they emptied is free.
+    pub(super) is_borrowed: bool,
 }
 
 /// A record that is to be written once more.
@@ -159,14 +162,21 @@ impl Lane {
 
     fn open_segment(&mut self, purpose: Purpose) -> Result<(), Refusal> {
         if let Some(open) = &self.writer.open {
-            let is_kept = open.is_kept && purpose == Purpose::Fragment;
-            let may = |width| self.space(width).admits(purpose);
-            return if !is_kept || self.width().is_some_and(may) { Ok(()) } else { Err(Refusal::NoSpace) };
+            let may = |space: Space| match purpose {
+                Purpose::Fragment => !open.is_kept || space.admits(purpose),
+                Purpose::Decision => !open.is_borrowed || space.has_reserve(),
+                Purpose::Again | Purpose::Copy { .. } => true,
+            };
+            let is_asked = open.is_kept || open.is_borrowed;
+            let may = !is_asked || self.width().is_some_and(|width| may(self.space(width)));
+            return if may { Ok(()) } else { Err(Refusal::NoSpace) };
         }
         let width = self.width().ok_or(Refusal::Unavailable)?;
         let space = self.space(width);
         let is_kept = matches!(purpose, Purpose::Copy { .. } | Purpose::Decision) && !space.admits(Purpose::Fragment);
-        if !space.admits(purpose) {
+        let borrows = purpose == Purpose::Copy { turn: 0 } && self.may_borrow(&space);
+        let is_borrowed = !space.admits(purpose);
+        if is_borrowed && !borrows {
             self.checkpointer.wanted |= self.segments.are_droppable(1);
             return Err(Refusal::NoSpace);
         }
@@ -191,8 +201,15 @@ impl Lane {
             scrub_round: self.background.scrub.round(),
             is_packed: true,
         });
-        self.writer.open =
-            Some(OpenSegment { index, offset_bytes: 0, table: Vec::new(), records: 0, flushes: 0, is_kept });
+        self.writer.open = Some(OpenSegment {
+            index,
+            offset_bytes: 0,
+            table: Vec::new(),
+            records: 0,
+            flushes: 0,
+            is_kept,
+            is_borrowed,
+        });
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //! holds its slots, and what was moved holds others.
 //!
 //! - A segment is begun only when all that lives in it fits what is left of the open one, or a segment of its own beside those of the others that are being emptied; or
-//!   when there is one more, for what does not fit.
+//!   does so as a rule, when there is one more for what does not.
+//! - When there is none at all, and nothing else is written, one is borrowed of the reserve: a drive that died, or a crash amid copies, may have left it so.
 //! - Of several only the first takes the last segments, and what the others have read waits for another time.
 //! - Once it has, nothing else takes the room there that it still needs.
 //! - What brings more than lives in a segment does (the other fragments of accepted events) leaves the last one alone.
@@ -42,8 +43,9 @@ impl ToWrite {
 /// What the next segment that is emptied may take.
 #[derive(Clone, Copy)]
 pub(super) struct RoomForCopies {
-    /// Segments that copies may open.
+    /// Segments that copies may open, and whether the only one is of the reserve.
     segments: usize,
+    is_borrowed: bool,
     has_open: bool,
     /// Segments that are being emptied, and what of all of them is to be written.
     begun: usize,
@@ -60,8 +62,10 @@ impl RoomForCopies {
 impl Lane {
     pub(super) fn room_for_copies(&self, space: &Space, width: Width) -> RoomForCopies {
         let begun = self.background.compaction.current.len();
+        let is_borrowed = space.free_for_copies() == 0 && self.may_borrow(space);
         RoomForCopies {
-            segments: space.free_for_copies(),
+            segments: space.free_for_copies() + usize::from(is_borrowed),
+            is_borrowed,
             has_open: self.writer.open.is_some(),
             begun,
             to_write: self.of_first(begun),
@@ -73,10 +77,32 @@ impl Lane {
     pub(super) fn fits_room(&self, segment: &Segment, room: RoomForCopies) -> bool {
         let own = ToWrite::of(segment);
         let fits_own = || room.segments > room.begun && self.fits_segment(own, room.width);
-        room.segments > room.begun + 1
+        (room.segments > room.begun + 1 || room.is_borrowed) && self.fits_as_a_rule(own, segment, room.width)
             || planted(Planted::HalfEmptied)
             || fits_own()
             || self.fit_together(own.and(room.to_write), room.segments, room.width)
+    }
+
+    /// Whether it fits a segment if it is written in no more flushes than it was, by their width, or in such as are two thirds full.
+    fn fits_as_a_rule(&self, own: ToWrite, segment: &Segment, width: Width) -> bool {
+        let share_bytes = own.bytes.div_ceil(u64::from(width.data));
+        let as_it_was = (segment.flushes.len() * usize::from(segment.data_shards)).div_ceil(usize::from(width.data));
+        let flushes = count(share_bytes * 3 / (2 * self.config.flush_bytes.max(1) as u64) + 1).min(as_it_was);
+        let beside = self.bytes_beside(width.shards(), self.config.geometry.unit_bytes) - BLOCK_BYTES as u64 / 2;
+        let closing = closing_bytes(width.data, flushes, count(own.records));
+        share_bytes + flushes as u64 * beside + closing <= self.config.geometry.slot_bytes
+    }
+
+    /// What a flush takes of a slot beside its share of the data, at most.
+    fn bytes_beside(&self, shards: usize, unit_bytes: u32) -> u64 {
+        let rows = self.pool.buffer_bytes() / unit_bytes as usize;
+        (header_bytes_for(shards, rows) + BLOCK_BYTES) as u64
+    }
+
+    /// Whether copies may open a segment of the reserve: nothing else is written then until what they emptied is free.
+    pub(in crate::lane) fn may_borrow(&self, space: &Space) -> bool {
+        let is_closed = self.writer.retired.is_empty() && self.writer.closing.is_empty();
+        space.lends_one() && is_closed && self.writer.open.is_none() && self.is_quiet()
     }
 
     fn fit_together(&self, all: ToWrite, segments: usize, width: Width) -> bool {
@@ -99,9 +125,7 @@ impl Lane {
     fn shard_bytes_of(&self, all: ToWrite, data_shards: u8, shards: usize, unit_bytes: u32) -> (u64, usize) {
         let share_bytes = all.bytes.div_ceil(u64::from(data_shards));
         let flushes = (2 * share_bytes / self.config.flush_bytes.max(1) as u64 + 1).min(all.records);
-        let rows = self.pool.buffer_bytes() / unit_bytes as usize;
-        let beside = (header_bytes_for(shards, rows) + BLOCK_BYTES) as u64;
-        (share_bytes + flushes * beside, count(flushes))
+        (share_bytes + flushes * self.bytes_beside(shards, unit_bytes), count(flushes))
     }
 
     /// Whether it fits the open segment behind what is filling and one more record of so many bytes.
