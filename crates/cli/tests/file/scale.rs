@@ -68,11 +68,15 @@ fn many_writers_and_fast_readers_all_get_on_and_each_gets_its_own() {
             });
         }
         connected.wait();
-        let status = store.server.run(&["status", "--json"]).expect(0).json();
-        let connections = status["connections"].as_object().expect("by class");
-        let connections: u64 = connections.values().filter_map(Value::as_u64).sum();
-        assert!(connections >= 300, "{connections} connections");
-        assert_eq!(number(&status["totals"], "files_open"), WRITERS as u64);
+        // Lanes say now and then what they have.
+        loop {
+            let status = store.server.run(&["status", "--json"]).expect(0).json();
+            let connections = status["connections"].as_object().expect("by class");
+            let connections: u64 = connections.values().filter_map(Value::as_u64).sum();
+            if connections >= 300 && number(&status["totals"], "files_open") == WRITERS as u64 {
+                break;
+            }
+        }
         for _ in 0..READERS {
             let store = &store;
             scope.spawn(move || {
