@@ -55,8 +55,11 @@ impl Driven {
             for _ in 0..(random >> 33) % 6 {
                 self.turn();
             }
-            let part =
-                if (random >> 40) % 4 == 0 { &piece[..1 + (random >> 43) as usize % piece.len()] } else { piece };
+            let part = if (random >> 40).is_multiple_of(4) {
+                &piece[..1 + (random >> 43) as usize % piece.len()]
+            } else {
+                piece
+            };
             match self.append(LARGE, WRITER, part, false) {
                 FileAdmission::Pending { .. } => refused = 0,
                 FileAdmission::Done(FileOutcome::NoSpace) => {
