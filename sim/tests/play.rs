@@ -18,7 +18,7 @@ fn a_seed_plays_the_same_each_time() {
 /// Seeds with clients of files that are played always, of each kind.
 const WITH_FILES: u64 = 6;
 
-fn end_well_and_the_same_each_time(kind: &Play) {
+fn end_well_and_the_same_each_time(kind: &Play, answers_min: u64) {
     let of = |seed| Play { seed, ..kind.clone() };
     let (first, second) = (play(&of(1), false), play(&of(1), false));
     assert!(first == second, "seed 1 went {first:?}, then {second:?}");
@@ -27,7 +27,7 @@ fn end_well_and_the_same_each_time(kind: &Play) {
         let of_seed = try_play(&of(seed), None);
         totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim {} --trace: {what}", of(seed))));
     }
-    assert!(totals.answers.files > 500 * WITH_FILES, "files were used: {:?}", totals.answers);
+    assert!(totals.answers.files > answers_min * WITH_FILES, "files were used: {:?}", totals.answers);
 }
 
 /// Seeds with some who look on that are played always.
@@ -48,17 +48,17 @@ fn who_looks_on_is_told_what_happened_and_how_much_was_missed() {
 
 #[test]
 fn seeds_with_files_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { files: true, ..Play::default() });
+    end_well_and_the_same_each_time(&Play { files: true, ..Play::default() }, 500);
 }
 
 #[test]
 fn seeds_with_appends_and_cuts_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { appends: true, ..Play::default() });
+    end_well_and_the_same_each_time(&Play { appends: true, ..Play::default() }, 500);
 }
 
 #[test]
 fn seeds_with_full_lanes_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { full: true, ..Play::default() });
+    end_well_and_the_same_each_time(&Play { full: true, ..Play::default() }, 200);
 }
 
 /// Seeds of the second mode that are played always: each asks after everything again and again.
