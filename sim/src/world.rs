@@ -235,7 +235,6 @@ impl World {
             && self.writers.iter().all(Writer::is_done)
             && self.file_clients.iter().all(|client| client.is_done())
             && self.model.unfinished() == 0
-            && !self.recorders.iter().any(Recorder::has_unfinished)
     }
 
     // ---- time ----

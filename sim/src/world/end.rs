@@ -9,6 +9,7 @@ use forebay_types::{DriveNumber, Time};
 
 use super::{Totals, World};
 use crate::faults::Fault;
+use crate::recorder::Recorder;
 use crate::server::Process;
 
 /// So long after the last fault everything that is stored stands as many losses again as it should.
@@ -24,6 +25,9 @@ const STATUS_EVERY: Duration = Duration::from_millis(1);
 /// many as may have been taken out with none in their place.
 const SPACE_AFTER: Duration = Duration::from_secs(60);
 const ENLARGED_MAX: u8 = 3;
+
+/// So long a recorder may take to close a file.
+const CLOSED_AFTER: Duration = Duration::from_secs(20);
 
 /// So many segments of a lane the journal and the snapshot of names, and the file that all share, may keep at the end.
 const FILES_SEGMENTS_MAX: u64 = 3;
@@ -100,6 +104,7 @@ impl World {
 
     pub(super) fn end(mut self) -> Totals {
         self.model.calm = true;
+        self.wait_for_recorders();
         self.wait_for_space();
         self.model.assert_all_is_over();
         self.recorders.iter().for_each(|recorder| recorder.check_all_recorded(&self.model));
@@ -118,6 +123,14 @@ impl World {
             assert!(!process.is_member(drive), "drive {drive} refuses writes, and is a member still");
         }
         self.totals()
+    }
+
+    /// Who still closes a file, of which all events were deleted meanwhile, gets to its end.
+    fn wait_for_recorders(&mut self) {
+        let until = self.now + CLOSED_AFTER;
+        while self.now < until && self.recorders.iter().any(Recorder::has_unfinished) {
+            self.step();
+        }
     }
 
     /// A member that is dead, and nobody noticed it.
