@@ -165,6 +165,25 @@ impl File {
         }
     }
 
+    /// Whether what a record says stands in records that are here, in segments that can be read, or newer ones say other things of all of it.
+    pub(crate) fn says(&self, record: &FileRecord, can_be_read: impl Fn(SegmentIndex) -> bool) -> bool {
+        let version = record.version;
+        let range = match record.change {
+            FileChange::Piece { start, bytes, .. } | FileChange::Hole { start, bytes } => {
+                start..start.saturating_add(bytes.into())
+            }
+            FileChange::State { .. } => {
+                return self.state().is_some_and(|known| known.version == version && can_be_read(known.segment));
+            }
+            FileChange::Sums { crc, adler32 } => {
+                let is_same = |known: &SumsRecord| known.sums == Sums { crc, adler32 };
+                return self.sums_record().filter(is_same).is_some_and(|known| can_be_read(known.segment));
+            }
+        };
+        let counts = |extent: &Extent| extent.version >= version && can_be_read(extent.segment);
+        self.gaps(range.clone()).is_empty() && self.extents.in_range(range).all(|(_, extent)| counts(&extent))
+    }
+
     /// The parts of a piece or a hole that count.
     pub(crate) fn parts_of(
         &self,

@@ -348,3 +348,37 @@ fn memory_is_told_as_it_is() {
     });
     assert!(files.bytes() < before / 2 && held + more + less <= files.bytes() as i64);
 }
+
+#[test]
+fn what_a_torn_record_says_is_here_when_all_of_it_is_and_can_be_read() {
+    let mut world = World::new();
+    world.write(0, 100, false);
+    world.write(50, 100, false);
+    let (first, second) = (world.places[0], world.places[1]);
+    let piece = |version, start, bytes| FileRecord {
+        file: FILE,
+        version,
+        change: FileChange::Piece { start, bytes, crc: 0, appended: false },
+    };
+    let says = |world: &World, record: &FileRecord, lost: &[SegmentIndex]| {
+        world.files.get(FILE).expect("it was written to").says(record, |segment| !lost.contains(&segment))
+    };
+    assert!(says(&world, &piece(1, 0, 100), &[]), "a copy; the second half was written over");
+    assert!(says(&world, &piece(2, 50, 100), &[first]), "what lies elsewhere does not matter");
+    assert!(!says(&world, &piece(1, 0, 100), &[second]) && !says(&world, &piece(1, 0, 100), &[first]));
+    assert!(!says(&world, &piece(3, 0, 100), &[]), "newer than what is here");
+    assert!(!says(&world, &piece(1, 0, 200), &[]), "nothing is here of a part of it");
+    let state = |version| FileRecord {
+        file: FILE,
+        version,
+        change: FileChange::State { length: 150, written_unix_ns: 9, sealed: true },
+    };
+    let sums = FileRecord { change: FileChange::Sums { crc: 1, adler32: 2 }, ..state(4) };
+    assert!(!says(&world, &state(3), &[]) && !says(&world, &sums, &[]));
+    world.change(state(3).change);
+    world.change(sums.change);
+    assert!(says(&world, &state(3), &[]) && says(&world, &sums, &[]));
+    assert!(!says(&world, &state(2), &[]), "an older one cut what came before it");
+    let other = FileRecord { change: FileChange::Sums { crc: 1, adler32: 3 }, ..sums };
+    assert!(!says(&world, &other, &[]) && !says(&world, &sums, &[world.places[3]]));
+}

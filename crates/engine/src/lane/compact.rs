@@ -138,6 +138,8 @@ pub(super) struct Compaction {
     copies_durable: u64,
     pub(super) joining: Joining,
     looked_at: Option<Time>,
+    /// None was worth it at the last look, with so many segments free for copies.
+    none_worth_with: Option<usize>,
     chosen: Chosen,
     /// Segments of which something cannot be read.
     stuck: BTreeSet<SegmentId>,
@@ -289,7 +291,9 @@ impl Lane {
             return false;
         }
         self.background.compaction.looked_at = Some(self.now);
-        let Some(segment) = self.segment_worth() else { return false };
+        let worth = self.segment_worth();
+        self.background.compaction.none_worth_with = worth.is_none().then(|| self.free_for_copies());
+        let Some(segment) = worth else { return false };
         let known = self.segments.get(segment);
         let records: usize = known.flushes.iter().map(|span| span.record_count as usize).sum();
         let left = match known.state == SegmentState::Closed && records * TABLE_ENTRY_BYTES <= TABLES_BYTES_MAX {

@@ -10,15 +10,15 @@
 //!   no checkpoint lists until all is durable: a further crash leaves them unlisted, their slots are free, and the next start
 //!   finds what this one found. So crashes during recovery take nothing, however many there are.
 //! - **A drive that fails.** What was on its way is written again, to one segment more for each of the m drives that may fail.
-//! - **Making room.** Copies may take the last segment above the reserve, and nobody else may; while they write to it no fragment goes into it
-//!   unless fragments might have opened one themselves. What is begun to be emptied is emptied ([`super::compact`]), so that it comes free, and is not less than
+//! - **Making room.** Copies may take the last segment above the reserve, and of the others only decisions may, when nothing is worth being copied; while copies write to it no
+//!   fragment goes into it unless fragments might have opened one themselves. What is begun to be emptied is emptied ([`super::compact`]), so that it comes free, and is not less than
 //!   what its copies take.
 //! - **Removing files.** What lives of files keeps its segments, and it ends by the journal of names, which is a file itself. So the journal may take the
 //!   segment that decisions may take, and there, too, no fragment goes into what fragments might not have opened.
 //!
 //! Recovery, or the loss of a drive, may leave fewer free segments than that. Then nothing is written but decisions, by checkpoints, and copies, alone, to one
-//! segment of the reserve, until there are enough again: nothing is on its way that a crash could tear and that lies nowhere else. So every writer other than recovery
-//! and copies starts with the whole reserve free, and the argument holds after each crash as it did before the first.
+//! segment of the reserve, until there are enough again: nothing is on its way that a crash could tear and that lies nowhere else, and recovery writes again only what does
+//! (`Lane::drop_needless_replays`). So every writer other than recovery and copies starts with the whole reserve free, and the argument holds after each crash as it did before the first.
 //!
 //! With more drives than a segment has shards, fragments also leave free what making the shards of one lost drive anew takes on the others, and
 //! what shards that are missing already take.
@@ -105,7 +105,7 @@ impl Space {
 
     /// Whether copies may take one of the reserve, when nothing else is on its way: what a crash could tear then lies elsewhere as well.
     pub(super) fn lends_one(&self) -> bool {
-        self.total >= SEGMENTS_FEW && self.left > 1
+        self.total >= SEGMENTS_FEW && self.left > 0
     }
 
     /// Whether segments that hold little shall be given up.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 
-use forebay_format::{RecordKind, SegmentState};
+use forebay_format::{FileRecord, RecordKind, SegmentState, TableEntry};
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, EventKey, Time, WallTime};
 
@@ -20,6 +20,7 @@ use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{LaneConfig, LaneCounters, LaneEvent, Token};
 use crate::cache::Cache;
 use crate::ends::Ends;
+use crate::files::File;
 use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
 use crate::index::{EventEntry, Index};
@@ -237,10 +238,15 @@ impl Lane {
                     None => seen.contains(&(key, RecordKind::Accept as u8, 0)),
                 },
                 RecordKind::Reject | RecordKind::Delete | RecordKind::End => true,
-                // Its version says what it counts beside what is here.
+                // Its version says what it counts beside what is here. Copies say what is.
                 RecordKind::Piece | RecordKind::Hole | RecordKind::State | RecordKind::Sums => {
+                    let bytes = if record.kind.has_payload() { replay.payload.len() as u32 } else { record.bytes };
+                    let entry = TableEntry { bytes, ..record };
+                    let of_file = FileRecord::of(&entry).expect("its kind is of a file");
+                    let says = |file: &File| file.says(&of_file, |segment| !counts_not(segment));
                     let place = (record.expected, record.source);
-                    return !self.finished.contains(key) && seen_of_files.insert((key, record.kind, record.run, place));
+                    return !self.files.get(of_file.file).is_some_and(says)
+                        && seen_of_files.insert((key, record.kind, record.run, place));
                 }
             };
             let of = match record.kind {

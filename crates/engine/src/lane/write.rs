@@ -174,9 +174,9 @@ impl Lane {
         let width = self.width().ok_or(Refusal::Unavailable)?;
         let space = self.space(width);
         let is_kept = matches!(purpose, Purpose::Copy { .. } | Purpose::Decision) && !space.admits(Purpose::Fragment);
-        let borrows = purpose == Purpose::Copy { turn: 0 } && self.may_borrow(&space);
-        let is_borrowed = !space.admits(purpose);
-        if is_borrowed && !borrows {
+        let takes_last = purpose == Purpose::Decision && self.may_take_last(&space);
+        let is_borrowed = purpose == Purpose::Copy { turn: 0 } && self.may_borrow(&space);
+        if !(space.admits(purpose) || takes_last || is_borrowed) {
             self.checkpointer.wanted |= self.segments.are_droppable(1);
             return Err(Refusal::NoSpace);
         }

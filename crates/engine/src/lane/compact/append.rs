@@ -62,7 +62,7 @@ impl RoomForCopies {
 impl Lane {
     pub(super) fn room_for_copies(&self, space: &Space, width: Width) -> RoomForCopies {
         let begun = self.background.compaction.current.len();
-        let is_borrowed = space.free_for_copies() == 0 && self.may_borrow(space);
+        let is_borrowed = self.may_borrow(space);
         RoomForCopies {
             segments: space.free_for_copies() + usize::from(is_borrowed),
             is_borrowed,
@@ -102,7 +102,14 @@ impl Lane {
     /// Whether copies may open a segment of the reserve: nothing else is written then until what they emptied is free.
     pub(in crate::lane) fn may_borrow(&self, space: &Space) -> bool {
         let is_closed = self.writer.retired.is_empty() && self.writer.closing.is_empty();
-        space.lends_one() && is_closed && self.writer.open.is_none() && self.is_quiet()
+        let is_still = is_closed && self.writer.open.is_none() && self.is_quiet();
+        space.free_for_copies() == 0 && space.lends_one() && is_still
+    }
+
+    /// Whether decisions may open the segment that is kept for copies: there is nothing to copy that it would bring room for.
+    pub(in crate::lane) fn may_take_last(&self, space: &Space) -> bool {
+        let free = space.free_for_copies();
+        free > 0 && self.background.compaction.none_worth_with == Some(free) && !self.more_copies_follow()
     }
 
     fn fit_together(&self, all: ToWrite, segments: usize, width: Width) -> bool {
@@ -152,7 +159,7 @@ impl Lane {
         self.writer.open.as_ref().is_some_and(|open| open.is_kept)
     }
 
-    fn free_for_copies(&self) -> usize {
+    pub(super) fn free_for_copies(&self) -> usize {
         self.width().map_or(0, |width| self.space(width).free_for_copies())
     }
 
