@@ -4,7 +4,7 @@
     types <- format <- erasure, media <- engine <- store <- server
     types <- protocol <- client <- emulators, recorder, mount, cli, bench
     types <- rawdata
-    types <- names <- server
+    types <- names <- server, cli
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
 command line and the benchmarks have both. Every edge stands in this file: one that is not listed fails, and so does one
@@ -32,7 +32,7 @@ ALLOWED = {
     "recorder": ["client", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
     "emulators": ["client", "rawdata", "recorder", "types"],
-    "cli": ["client", "emulators", "engine", "media", "mount", "rawdata", "recorder", "server", "store", "types"],
+    "cli": ["client", "emulators", "engine", "media", "mount", "names", "rawdata", "recorder", "server", "store", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
     "sim": ["client", "engine", "format", "media", "protocol", "recorder", "server", "types"],

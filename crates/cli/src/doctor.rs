@@ -4,6 +4,7 @@ mod drives;
 mod export;
 mod files;
 mod lane;
+mod names;
 mod report;
 mod screen;
 mod segments;
@@ -14,7 +15,7 @@ use std::time::Instant;
 use clap::Args;
 use forebay_media::OpenDriveError;
 use forebay_store::{Examination, OpenStoreError, Standing, StoreConfig, examine};
-use forebay_types::DriveNumber;
+use forebay_types::{DriveNumber, ReadOutcome};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -22,6 +23,7 @@ use crate::serve::open_failure;
 use crate::size::counted;
 use export::Export;
 use lane::Context;
+use names::StoredNames;
 use report::{Report, Verdict};
 
 const AFTER_HELP: &str = "\
@@ -31,7 +33,7 @@ Examples:
   forebay doctor --json /data/d* | jq .readable
       the same for scripts: one object on one line, its words explained in docs/doctor.md
   forebay doctor --export /rescue /data/d0 /data/d1 /data/d3
-      writes every fragment that these drives give into files, for a store that starts no more
+      writes every fragment and file that these drives give into files, for a store that starts no more
 
 The drives are opened for reading alone, under the lock that a server takes: those of a running server are refused, and nothing is
 written to them. Every header and every unit of what is stored is read and compared, which takes as long as reading it all; with
@@ -44,8 +46,8 @@ The verdict, in one word:
   LOST          something is damaged on more drives than parity can mend, or the table that named it is
 
 An export writes into a new or empty directory and overwrites nothing: DIR/run<run>/event<event>/<source>.bin for each fragment, whole
-events of a known format one after the other in DIR/run<run>.raw or .mdf, and DIR/index.json with the CRC32C of each and with what is
-missing.
+events of a known format one after the other in DIR/run<run>.raw or .mdf, files under their names in DIR/files, and DIR/index.json and
+DIR/files.json with the CRC32C of each and with what is missing.
 
 Exit codes: 0 when all that is stored can be read from these drives (WHOLE, REPAIRABLE); 1 when something is lost or out of reach, or
 the drives are copies or two histories; 2 when one belongs to another store or a newer version, or the command is wrong; 3 when a
@@ -82,7 +84,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let timeout_ms = u64::from(command.drive_timeout) * 1000;
     let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(timeout_ms), ..StoreConfig::default() };
     let mut examination = examine(&command.drives, &config).map_err(not_examined)?;
-    let (lanes, export) = look_at_lanes(&mut examination, command, output)?;
+    let All { lanes, names_damaged, export } = look_at_lanes(&mut examination, command, output)?;
     // What the drives are is known when all of them were read.
     let mut report = drives::report(&examination, command.quick);
     for lane in lanes {
@@ -90,6 +92,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
         report.start.add(&lane.start);
         report.lanes.push(lane);
     }
+    report.readable.names_damaged = names_damaged;
     drives::tell_left(&mut report);
     let stopped = export.and_then(|export| {
         let (exported, stopped) = export.end(&report);
@@ -125,23 +128,31 @@ struct Looked {
     exported: bool,
 }
 
+/// What the lanes of a store hold.
+#[derive(Default)]
+struct All {
+    lanes: Vec<report::Lane>,
+    /// What of the names of files cannot be read, in words.
+    names_damaged: Vec<String>,
+    export: Option<Export>,
+}
+
 /// Looks at all lanes, and exports what they hold when that is wanted. When a drive is given up, what was looked at with it is looked at again without
 /// it, so that all that is told is what the others give.
-fn look_at_lanes(
-    examination: &mut Examination,
-    command: &DoctorCommand,
-    output: &Output,
-) -> Result<(Vec<report::Lane>, Option<Export>), Failure> {
-    let Some(store) = &examination.store else { return Ok((Vec::new(), None)) };
+fn look_at_lanes(examination: &mut Examination, command: &DoctorCommand, output: &Output) -> Result<All, Failure> {
+    let Some(store) = &examination.store else { return Ok(All::default()) };
     let name = store.superblock.store.to_string();
-    let mut export = command.export.as_ref().map(|directory| Export::begin(directory, &name)).transpose()?;
-    let mut lanes: Vec<Looked> = (0..store.lanes()).map(|_| Looked::default()).collect();
+    let count = store.lanes();
+    let begin = |directory| Export::begin(directory, &name, count);
+    let mut export = command.export.as_deref().map(begin).transpose()?;
+    let mut names = None;
+    let mut lanes: Vec<Looked> = (0..count).map(|_| Looked::default()).collect();
     let mut given_up = 0;
     let is_behind = |lane: &Looked, given_up| lane.told.as_ref().is_none_or(|(_, without)| *without < given_up);
     while let Some(number) = lanes.iter().position(|lane| is_behind(lane, given_up)) {
         let lane = &mut lanes[number];
         let export = export.as_mut().filter(|_| !lane.exported);
-        let (told, exported, silent) = look_at_lane(examination, number as u16, command, output, export)?;
+        let (told, exported, silent) = look_at_lane(examination, number as u16, command, output, (&mut names, export))?;
         lane.exported |= exported;
         if silent.is_empty() {
             lane.told = Some((told, given_up));
@@ -156,7 +167,16 @@ fn look_at_lanes(
         given_up += silent.len();
         examination.give_up(&silent);
     }
-    Ok((lanes.into_iter().filter_map(|lane| lane.told).map(|(told, _)| told).collect(), export))
+    if let (Some(export), Some(names)) = (&mut export, &names) {
+        // Of a lane that gives nothing; what its files held may come with drives that are missing.
+        let is_absent = examination.store.as_ref().is_some_and(|store| !store.absent.is_empty());
+        let outcome = if is_absent { ReadOutcome::Unavailable } else { ReadOutcome::Lost };
+        for (number, _) in lanes.iter().enumerate().filter(|(_, lane)| !lane.exported) {
+            export.files_out_of_reach(number as u16, names, outcome);
+        }
+    }
+    let lanes = lanes.into_iter().filter_map(|lane| lane.told).map(|(told, _)| told).collect();
+    Ok(All { lanes, names_damaged: names.map_or_else(Vec::new, |names| names.damage), export })
 }
 
 /// Looks at one lane, and exports what it holds when that is wanted and every drive answered until then: what is told, whether it was exported, and the
@@ -166,7 +186,7 @@ fn look_at_lane(
     number: u16,
     command: &DoctorCommand,
     output: &Output,
-    export: Option<&mut Export>,
+    (names, export): (&mut Option<StoredNames>, Option<&mut Export>),
 ) -> Result<(report::Lane, bool, Vec<DriveNumber>), Failure> {
     let store = examination.store.as_ref().expect("it has lanes");
     let drives = examination.drives.iter();
@@ -176,16 +196,23 @@ fn look_at_lane(
             _ => None,
         })
         .collect();
-    let context = Context { output, absent: &store.absent, out: &out, quick: command.quick };
     let mut waiting = output.progress(0, "lane recovers {spinner} {msg}");
     let look = store.look(number, &mut || waiting.update(0, || format!("lane {number}: reading its tables")));
     drop(waiting);
     let mut look = look.map_err(|error| open_failure(error.into()))?;
+    if number == 0 {
+        *names = look.lane().serves_reads().is_ok().then(|| StoredNames::read(&mut look, store.lanes()));
+    }
+    let (absent, names_read) = (&store.absent, names.as_ref());
+    let context = Context { output, absent, out: &out, names: names_read, quick: command.quick };
     let told = lane::look(&mut look, number, &context);
+    if let Some(names) = names.as_mut().filter(|_| number == 0) {
+        names.are_all &= told.readable.unknown.is_empty() && told.readable.possibly_acknowledged.is_empty();
+    }
     let export = export.filter(|_| look.silent().is_empty() && told.unreadable.is_none());
     let exported = export.is_some();
     if let Some(export) = export {
-        lane::export(&mut look, told.contents.fragments, export, output);
+        lane::export(&mut look, &told, names.as_ref(), export, output);
     }
     Ok((told, exported, look.silent()))
 }
@@ -213,7 +240,8 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
         0 => String::new(),
         places => format!(", and of {} no table tells what they held", counted(places as u64, "place")),
     };
-    let files = match readable.files_lost + readable.files_unavailable {
+    let files_not = report.export.as_ref().map_or(0, |export| export.files_lost + export.files_unavailable);
+    let files = match (readable.files_lost + readable.files_unavailable).max(files_not) {
         0 => String::new(),
         files => format!(", nor all of {}", counted(files, "file")),
     };
@@ -239,8 +267,12 @@ impl Report {
             drive.state == "member" && (damaged || drive.reason.is_some())
         };
         // With --quick it may be the export that meets what cannot be read.
-        let (lost, missing) =
-            self.export.as_ref().map_or((0, 0), |export| (export.fragments_lost, export.fragments_missing));
+        let export = self.export.as_ref();
+        let lost = export.map_or(0, |export| export.fragments_lost + export.files_lost);
+        let missing = export.map_or(0, |export| export.fragments_missing + export.files_unavailable);
+        // What they need may lie on a drive that is missing.
+        let is_incomplete = self.drives_missing.iter().any(|drive| drive.member);
+        let names_lost = !readable.names_damaged.is_empty() && !is_incomplete;
         let lane_harmed = |lane: &report::Lane| {
             let behind = lane.checkpoint.as_ref().is_some_and(|checkpoint| !checkpoint.drives_behind.is_empty());
             let segments = lane.segments.iter().any(report::Segment::is_harmed);
@@ -248,15 +280,16 @@ impl Report {
         };
         self.verdict = if self.store.is_none() {
             Verdict::NoStore
-        } else if readable.fragments_lost + readable.files_lost > 0 || unknown("lost") || lost > 0 {
+        } else if readable.fragments_lost + readable.files_lost > 0 || unknown("lost") || lost > 0 || names_lost {
             Verdict::Lost
         } else if readable.fragments_unavailable + readable.files_unavailable > 0
             || missing > 0
+            || !readable.names_damaged.is_empty()
             || unknown("unavailable")
             || !readable.possibly_acknowledged.is_empty()
         {
             Verdict::OutOfReach
-        } else if self.drives_missing.iter().any(|drive| drive.member)
+        } else if is_incomplete
             || self.drives.iter().any(drive_harmed)
             || self.lanes.iter().any(lane_harmed)
             || self.start.shards_made_anew > 0

@@ -53,7 +53,7 @@ mod status;
 pub use config::{RatedWrites, ServerConfig};
 pub use greeting::{Greeting, NotGreeted};
 pub use lane_requests::{FileRequests, LaneRequests};
-pub use namespace::FilesMessage;
+pub use namespace::{FilesMessage, NamesFound, NamesLoading, keeps_names};
 pub use pressure::Pressure;
 pub use server::{Listener, Server, ServerError, StartError, StopHandle, Stopped};
 pub use service::{Service, ServiceConfig, Stall, Step};

@@ -16,7 +16,7 @@ use forebay_types::{FileNumber, NodeKind, RunId};
 
 use crate::lane_requests::LaneRequests;
 use crate::status::NamesReport;
-use load::Loading;
+pub use load::{NamesFound, NamesLoading};
 use recent::Recent;
 pub(crate) use serve::{NameAnswer, NameRequest};
 use write::Writer;
@@ -53,7 +53,7 @@ enum State {
     /// The lane does not know yet what is stored.
     Starting,
     /// Snapshot and journals are read.
-    Loading(Box<Loading>),
+    Loading(Box<NamesLoading>),
     /// Names are there.
     Loaded(Box<Loaded>),
     /// There are none until the next start; why.
@@ -142,7 +142,7 @@ impl Namespace {
                 if lane.serves_reads().is_err() {
                     return false;
                 }
-                self.state = State::Loading(Box::new(Loading::plan(self.lanes, lane)));
+                self.state = State::Loading(Box::new(NamesLoading::plan(self.lanes, lane)));
                 self.tend(lane)
             }
             State::Loading(loading) => {
@@ -172,17 +172,19 @@ impl Namespace {
     /// All was read that there is.
     fn load(&mut self) {
         let State::Loading(loading) = std::mem::replace(&mut self.state, State::Starting) else { return };
-        let loaded = loading.finish();
-        let mut names = loaded.names;
-        if loaded.is_damaged && !self.read_only {
+        let found = loading.finish();
+        tell_damage(&found);
+        let is_damaged = found.is_damaged();
+        let mut names = found.names;
+        if is_damaged && !self.read_only {
             // What is written behind something that cannot be read would not be found by the next start.
             names.begin_snapshot();
         }
         self.state = State::Loaded(Box::new(Loaded {
             names,
-            writer: Writer::new(self.lanes, loaded.cut, loaded.obsolete),
+            writer: Writer::new(self.lanes, found.cut, found.obsolete),
             recent: Recent::default(),
-            is_damaged: loaded.is_damaged,
+            is_damaged,
             is_serving: false,
             unnamed: BTreeMap::new(),
         }));
@@ -282,8 +284,22 @@ impl Namespace {
     }
 }
 
-/// Whether a number is kept for journals and snapshots.
-pub(crate) fn is_kept(number: FileNumber, lanes: u16) -> bool {
+/// Losses that the log tells one by one.
+const LOSSES_TOLD: usize = 100;
+
+fn tell_damage(found: &NamesFound) {
+    for why in &found.damage {
+        tracing::error!(
+            "names of files were lost: {why}. No bytes of files are lost by that: what has no name any more gets one under /lost+found"
+        );
+    }
+    for loss in found.losses.iter().take(LOSSES_TOLD) {
+        tracing::error!(?loss, "a part of the names does not fit the rest");
+    }
+}
+
+/// Whether a number is of the journals and snapshots that keep the names of all others.
+pub fn keeps_names(number: FileNumber, lanes: u16) -> bool {
     lane_of(number.key(), lanes) == 0 && lane_ordinal(number.0, lanes) < KEPT_ORDINALS
 }
 

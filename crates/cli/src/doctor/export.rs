@@ -1,22 +1,31 @@
 //! Writing what a store holds into files, so that one that starts no more still gives its data. `docs/doctor.md` has the layout.
 
+mod files;
+mod index;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use forebay_engine::{StoredEvent, StoredFragment};
 use forebay_rawdata::{EVENT_BYTES_MAX, Format, join};
+use forebay_server::keeps_names;
 use forebay_store::{LaneLook, ReadWanted};
-use forebay_types::{EventKey, FragmentId, ReadOutcome, RunId, SourceId, crc32c};
+use forebay_types::{EventKey, FileNumber, FragmentId, ReadOutcome, RunId, SourceId, crc32c};
 use serde::Serialize;
 
+use super::names::StoredNames;
 use super::report::{Exported, Report};
 use crate::failure::Failure;
 use crate::size::{counted, hex, human_bytes};
+use files::FilesExport;
+use index::{Index, Whole, create, failed};
 
 const INDEX: &str = "index.json";
-const INDEX_PART: &str = "index.json.part";
+
+/// Numbers of files that are looked at before any of these files is read.
+const NUMBERS_AT_ONCE: usize = 1024;
 
 /// Bytes of events that are read before they are written; one event may be larger.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -24,7 +33,10 @@ const BATCH_BYTES: u64 = 32 << 20;
 /// An export that is being written. What it has written is whole at any time but for the file at which it stops, and that one is put right.
 pub struct Export {
     directory: PathBuf,
-    index: Whole,
+    /// Of the store.
+    lanes: u16,
+    index: Index,
+    files: FilesExport,
     /// Whole events, put together: how long each file is.
     joined: BTreeMap<(RunId, &'static str), u64>,
     /// The one of them that was written last.
@@ -32,25 +44,6 @@ pub struct Export {
     counts: Exported,
     /// Why it does not go on.
     stopped: Option<Failure>,
-}
-
-/// A file that grows by whole pieces: a piece for which there is no room leaves nothing behind.
-struct Whole {
-    file: File,
-    path: PathBuf,
-    bytes: u64,
-}
-
-impl Whole {
-    fn append(&mut self, piece: &[u8]) -> Result<(), Failure> {
-        if let Err(error) = self.file.write_all(piece) {
-            // What was there before counts; when the rest cannot be cut off, the index tells where it begins.
-            let _ = self.file.set_len(self.bytes);
-            return Err(failed("write", &self.path, &error));
-        }
-        self.bytes += piece.len() as u64;
-        Ok(())
-    }
 }
 
 /// An event in the index.
@@ -122,7 +115,7 @@ impl Export {
     ///
     /// # Errors
     /// When it holds something, or cannot be written.
-    pub fn begin(directory: &Path, store: &str) -> Result<Export, Failure> {
+    pub fn begin(directory: &Path, store: &str, lanes: u16) -> Result<Export, Failure> {
         const MEANING: &str = "nothing was exported; give another --export";
         let failed = |error| Failure::file("make", directory, &error, MEANING);
         if directory.exists() && !directory.is_dir() {
@@ -138,17 +131,14 @@ impl Export {
                 directory.display()
             )));
         }
-        let path = directory.join(INDEX_PART);
-        let begun = create(&path).and_then(|file| {
-            let mut index = Whole { file, path, bytes: 0 };
-            index.append(format!("{{\"version\":1,\"store\":\"{store}\",\"events\":[").as_bytes())?;
-            Ok(index)
-        });
+        let head = serde_json::json!({ "version": 1, "store": store });
+        let begun = Index::begin(&directory.join(INDEX), &head, "events")
+            .and_then(|index| Ok((index, FilesExport::begin(directory, store)?)));
         let not_begun = |failure: Failure| Failure { message: format!("{}; {MEANING}", failure.message), ..failure };
-        let index = begun.map_err(not_begun)?;
+        let (index, files) = begun.map_err(not_begun)?;
         let counts = Exported { directory: directory.display().to_string(), ..Exported::default() };
         let (joined, open, stopped) = (BTreeMap::new(), None, None);
-        Ok(Export { directory: directory.to_owned(), index, joined, open, counts, stopped })
+        Ok(Export { directory: directory.to_owned(), lanes, index, files, joined, open, counts, stopped })
     }
 
     /// Reads and writes events, and tells how many fragments and bytes are done. When the directory cannot be written the export stops, and
@@ -307,11 +297,74 @@ impl Export {
     }
 
     fn index_line(&mut self, line: &EventLine) -> Result<(), Failure> {
-        let separator = if self.counts.events_listed == 0 { "\n" } else { ",\n" };
-        let text = serde_json::to_string(line).expect("an event has string keys");
-        self.index.append(format!("{separator}{text}").as_bytes())?;
-        self.counts.events_listed += 1;
+        self.index.line(line)?;
+        self.counts.events_listed = self.index.lines;
         Ok(())
+    }
+
+    /// Makes the directories that have names, and all else that has one and is no file.
+    pub fn names(&mut self, names: &StoredNames) {
+        if self.stopped.is_none() {
+            self.stopped = self.files.names(names).err();
+        }
+    }
+
+    /// Reads and writes the files of a lane, and tells how many bytes are done.
+    pub fn files(
+        &mut self,
+        look: &mut LaneLook,
+        lane: u16,
+        names: Option<&StoredNames>,
+        progress: &mut dyn FnMut(u64),
+    ) {
+        if self.stopped.is_none() {
+            self.stopped = self.write_files(look, lane, names, progress).err();
+        }
+    }
+
+    fn write_files(
+        &mut self,
+        look: &mut LaneLook,
+        lane: u16,
+        names: Option<&StoredNames>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Failure> {
+        let counts = &mut self.counts;
+        let mut done = counts.file_bytes;
+        let mut progress = |bytes| {
+            done += bytes;
+            progress(done);
+        };
+        for number in names.into_iter().flat_map(|names| names.files_of_lane(lane)) {
+            match look.lane().file(number) {
+                Some(view) => self.files.file(look, (number, view), names, counts, &mut progress)?,
+                None => {
+                    let outcome = look.lane().outcome_of_unknown_file(number);
+                    self.files.unknown_file(number, outcome, names.expect("it has a name"), counts)?;
+                }
+            }
+        }
+        let mut from = Some(FileNumber(0)).filter(|_| names.is_none_or(|names| !names.are_all));
+        while let Some(first) = from {
+            let page: Vec<FileNumber> = look.lane().files_from(first).take(NUMBERS_AT_ONCE).collect();
+            from = page.last().and_then(|last| last.0.checked_add(1)).map(FileNumber);
+            let is_named = |number: &FileNumber| names.is_some_and(|names| !names.paths(*number).is_empty());
+            for number in page.into_iter().filter(|number| !is_named(number)) {
+                let is_of_names = keeps_names(number, self.lanes);
+                let Some(view) = look.lane().file(number).filter(|_| !is_of_names) else { continue };
+                self.files.file(look, (number, view), names, counts, &mut progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the files of a lane that cannot be read at all.
+    pub fn files_out_of_reach(&mut self, lane: u16, names: &StoredNames, outcome: ReadOutcome) {
+        for number in names.files_of_lane(lane) {
+            if self.stopped.is_none() {
+                self.stopped = self.files.unknown_file(number, outcome, names, &mut self.counts).err();
+            }
+        }
     }
 
     /// Ends the index with what is not in it, makes everything durable, and gives the index its name; of an export that stopped, makes durable
@@ -326,7 +379,11 @@ impl Export {
         let durable = File::open(&self.directory).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
         let (fragments, bytes) = (counted(self.counts.fragments, "fragment"), human_bytes(self.counts.bytes));
         let listed = match durable {
-            Ok(()) => format!("{fragments}, {bytes}, are safe in it, and {INDEX_PART} lists them"),
+            Ok(()) => format!(
+                "{fragments}, {bytes}, and {}, {}, are safe in it, and index.json.part and files.json.part list them",
+                counted(self.counts.files, "file"),
+                human_bytes(self.counts.file_bytes)
+            ),
             Err(error) => format!("what it holds may not last ({error})"),
         };
         let directory = self.directory.display();
@@ -338,7 +395,8 @@ impl Export {
     }
 
     fn end_index(&mut self, report: &Report) -> Result<(), Failure> {
-        let end = serde_json::json!({
+        self.files.end(&self.counts)?;
+        self.index.end(&serde_json::json!({
             "events_whole": self.counts.events_whole,
             "events_joined": self.counts.events_joined,
             "fragments": self.counts.fragments,
@@ -347,22 +405,17 @@ impl Export {
             "fragments_lost": self.counts.fragments_lost,
             "unknown": report.readable.unknown,
             "possibly_acknowledged": report.readable.possibly_acknowledged,
-        });
-        let end = end.to_string();
-        self.index.append(format!("\n],{}\n", &end[1..]).as_bytes())
+        }))
     }
 
     fn name_index(&self) -> Result<(), Failure> {
-        let (part, path) = (self.directory.join(INDEX_PART), self.directory.join(INDEX));
-        let durable = || -> io::Result<()> {
-            let directory = File::open(&self.directory)?;
-            // One call for the many small files, before the index vouches for them.
-            rustix::fs::syncfs(&directory)?;
-            fs::hard_link(&part, &path)?;
-            fs::remove_file(&part)?;
-            directory.sync_all()
-        };
-        durable().map_err(|error| failed("write", &path, &error))
+        let failed = |error| failed("write", &self.directory, &error);
+        let directory = File::open(&self.directory).map_err(failed)?;
+        // One call for the many small files, before the lists vouch for them.
+        rustix::fs::syncfs(&directory).map_err(|error| failed(error.into()))?;
+        self.files.name()?;
+        self.index.name()?;
+        directory.sync_all().map_err(failed)
     }
 }
 
@@ -375,15 +428,4 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         let _ = fs::remove_file(&part);
         failed("write", path, &error)
     })
-}
-
-/// A file that is not there yet.
-fn create(path: &Path) -> Result<File, Failure> {
-    OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| failed("make", path, &error))
-}
-
-/// What happened; [`Export::end`] says what it means.
-fn failed(action: &str, path: &Path, error: &io::Error) -> Failure {
-    let failure = Failure::file(action, path, error, "");
-    Failure { message: failure.message.trim_end_matches("; ").to_owned(), ..failure }
 }

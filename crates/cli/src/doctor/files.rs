@@ -4,9 +4,9 @@ use forebay_engine::StoredFile;
 use forebay_store::LaneLook;
 use forebay_types::{FileNumber, ReadOutcome};
 
-use super::lane::Doubtful;
+use super::lane::{Context, Doubtful};
+use super::names::StoredNames;
 use super::report::{Contents, LISTED_MAX, Readable};
-use crate::output::Output;
 use crate::size::human_count;
 
 /// Files that are held in memory at once.
@@ -21,8 +21,8 @@ pub fn count(look: &mut LaneLook, contents: &mut Contents) {
 }
 
 /// Reads every file through of which something lies in a flush that may be out of reach, as a server would.
-pub fn read_doubtful(look: &mut LaneLook, readable: &mut Readable, doubtful: &Doubtful, output: &Output) {
-    let mut progress = output.progress(0, "reading {spinner} {msg}");
+pub fn read_doubtful(look: &mut LaneLook, readable: &mut Readable, doubtful: &Doubtful, context: &Context<'_>) {
+    let mut progress = context.output.progress(0, "reading {spinner} {msg}");
     let mut read = 0u64;
     for_each_file(look, |look, file| {
         let is_doubtful = file.flushes.iter().any(|place| place.1.is_none() || doubtful.contains(place));
@@ -30,7 +30,7 @@ pub fn read_doubtful(look: &mut LaneLook, readable: &mut Readable, doubtful: &Do
             return;
         }
         if let Err((offset, outcome)) = look.read_file(file.file, file.bytes) {
-            readable.note_file(file.file, offset, outcome);
+            readable.note_file(&StoredNames::words(context.names, file.file), offset, outcome);
         }
         read += 1;
         progress.update(0, || format!("{} files with damaged flushes read", human_count(read)));
@@ -48,14 +48,14 @@ fn for_each_file(look: &mut LaneLook, mut each: impl FnMut(&mut LaneLook, &Store
 
 impl Readable {
     /// A file that cannot be read from a byte on.
-    fn note_file(&mut self, file: FileNumber, offset: u64, outcome: ReadOutcome) {
+    fn note_file(&mut self, file: &str, offset: u64, outcome: ReadOutcome) {
         let (list, files) = match outcome {
             ReadOutcome::Unavailable => (&mut self.unavailable, &mut self.files_unavailable),
             _ => (&mut self.lost, &mut self.files_lost),
         };
         *files += 1;
         if list.len() < LISTED_MAX {
-            list.push(format!("file {}, from byte {offset} on", file.0));
+            list.push(format!("{file}, from byte {offset} on"));
         } else {
             self.left_out += 1;
         }

@@ -7,6 +7,7 @@ use forebay_store::{LaneLook, ReadWanted};
 use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome};
 
 use super::export::Export;
+use super::names::StoredNames;
 use super::report::{
     Checkpoint, CheckpointDamage, Contents, LISTED_MAX, Lane, Readable, Run, Stream, UnavailableBy, Unknown,
 };
@@ -24,6 +25,8 @@ pub struct Context<'a> {
     pub absent: &'a [DriveNumber],
     /// Drives that are there and were taken out of the store: nothing but pieces of segments is expected of them.
     pub out: &'a [DriveNumber],
+    /// Of files, as far as they are known.
+    pub names: Option<&'a StoredNames>,
     /// Headers and tables alone are read.
     pub quick: bool,
 }
@@ -53,7 +56,7 @@ pub fn look(look: &mut LaneLook, number: u16, context: &Context<'_>) -> Lane {
     report.start = segments::start(&report.segments, &found, context.out);
     let by_handle: BTreeMap<SegmentHandle, &StoredSegment> = stored.iter().map(|s| (s.handle, s)).collect();
     read_doubtful(look, &mut report.readable, &doubtful, &by_handle, context);
-    files::read_doubtful(look, &mut report.readable, &doubtful, context.output);
+    files::read_doubtful(look, &mut report.readable, &doubtful, context);
     report.readable.fragments = report.contents.fragments;
     let missing = report.readable.fragments_lost + report.readable.fragments_unavailable;
     report.readable.fragments_readable = report.contents.fragments.saturating_sub(missing);
@@ -345,13 +348,21 @@ impl Readable {
     }
 }
 
-/// Exports what a lane holds.
-pub fn export(look: &mut LaneLook, fragments: u64, export: &mut Export, output: &Output) {
-    let mut progress = output.progress(fragments, "exporting {bar:40} {pos}/{len} fragments {eta} {msg}");
+/// Exports what a lane holds of which this was told.
+pub fn export(look: &mut LaneLook, told: &Lane, names: Option<&StoredNames>, export: &mut Export, output: &Output) {
+    let mut progress = output.progress(told.contents.fragments, "exporting {bar:40} {pos}/{len} fragments {eta} {msg}");
     let Ok(()) = for_each_event(look, |look, events| -> Result<(), std::convert::Infallible> {
         export.events(look, events, &mut |done, bytes| {
             progress.update(done, || format!("{} fragments, {} exported", human_count(done), human_bytes(bytes)));
         });
         Ok(())
+    });
+    drop(progress);
+    if let Some(names) = names.filter(|_| told.lane == 0) {
+        export.names(names);
+    }
+    let mut progress = output.progress(0, "exporting {spinner} {msg}");
+    export.files(look, told.lane, names, &mut |bytes| {
+        progress.update(0, || format!("{} of files exported", human_bytes(bytes)));
     });
 }

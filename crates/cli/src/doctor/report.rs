@@ -245,6 +245,8 @@ pub struct Readable {
     pub files_unavailable: u64,
     /// Files of which a part is lost.
     pub files_lost: u64,
+    /// What of the names of files cannot be read, in words.
+    pub names_damaged: Vec<String>,
     pub unavailable: Vec<String>,
     pub unavailable_by: Vec<UnavailableBy>,
     pub lost: Vec<String>,
@@ -334,6 +336,12 @@ pub struct Exported {
     pub fragments_missing: u64,
     /// Of these, lost; the others are unavailable.
     pub fragments_lost: u64,
+    /// Files that were written as they are in the store, and bytes of all that were written.
+    pub files: u64,
+    pub file_bytes: u64,
+    /// Files of which a part is lost or may be, and those of which a part is out of reach or may be.
+    pub files_lost: u64,
+    pub files_unavailable: u64,
     /// It stopped before all was written.
     pub stopped: bool,
 }

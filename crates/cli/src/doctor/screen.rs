@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use forebay_engine::{Found, Listed};
 
-use super::report::{Drive, Lane, Readable, Report, Segment, Shard, Unknown, Verdict};
+use super::report::{Drive, Exported, Lane, Readable, Report, Segment, Shard, Unknown, Verdict};
 use crate::size::{counted, human_bytes, human_count};
 
 /// Lines of one kind that a person reads; `--json` has all.
@@ -51,26 +51,35 @@ pub fn screen(report: &Report) -> String {
         readable(&report.readable, report.quick, &mut rows);
         start(report, &mut rows);
     }
-    if let Some(export) = &report.export {
-        rows.row(
-            "export",
-            &format!(
-                "{}{}, {}, of {} into {}; {} put together; {} could not be read",
-                if export.stopped { "STOPPED: " } else { "" },
-                counted(export.fragments, "fragment"),
-                human_bytes(export.bytes),
-                counted(export.events, "event"),
-                export.directory,
-                counted(export.events_joined, "event"),
-                counted(export.fragments_missing, "fragment")
-            ),
-        );
+    if let Some(exported) = &report.export {
+        export(exported, &mut rows);
     }
     for warning in &report.warnings {
         rows.row("warning", warning);
     }
     rows.0.truncate(rows.0.trim_end().len());
     rows.0
+}
+
+fn export(export: &Exported, rows: &mut Rows) {
+    rows.row(
+        "export",
+        &format!(
+            "{}{}, {}, of {} into {}; {} put together; {} could not be read",
+            if export.stopped { "STOPPED: " } else { "" },
+            counted(export.fragments, "fragment"),
+            human_bytes(export.bytes),
+            counted(export.events, "event"),
+            export.directory,
+            counted(export.events_joined, "event"),
+            counted(export.fragments_missing, "fragment")
+        ),
+    );
+    let missing = export.files_lost + export.files_unavailable;
+    if export.files + missing > 0 {
+        let (files, bytes) = (counted(export.files, "file"), human_bytes(export.file_bytes));
+        rows.row("", &format!("{files} whole, {bytes} of files; {} could not be read whole", counted(missing, "file")));
+    }
 }
 
 fn verdict(report: &Report) -> String {
@@ -324,6 +333,7 @@ fn readable(readable: &Readable, quick: bool, rows: &mut Rows) {
         rows.row("", &format!("LOST: a part of {}", counted(readable.files_lost, "file")));
     }
     rows.some_of(&readable.lost, readable.fragments_lost + readable.files_lost, |id| format!("lost: {id}"));
+    rows.some(&readable.names_damaged, |why| format!("names of files: {why}"));
     rows.some(&readable.unknown, |unknown| {
         let state = if unknown.state == "lost" { "LOST OR UNKNOWN" } else { "out of reach, unknown" };
         format!("{state}: {}", unknown_words(unknown))

@@ -47,7 +47,7 @@ pub fn payload(event: u64) -> Vec<u8> {
 }
 
 /// Where pieces of some bytes that are stored lie: drive and byte.
-fn places(drives: &Drives, payload: &[u8]) -> Vec<(usize, u64)> {
+pub fn places(drives: &Drives, payload: &[u8]) -> Vec<(usize, u64)> {
     let mut found = Vec::new();
     for (drive, path) in drives.paths.iter().enumerate() {
         // Few fragments lie in the first slots, at multiples of eight bytes.

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod export;
+mod files;
 mod hanging;
 mod look;
 #[path = "../power_cut/mount.rs"]

@@ -393,6 +393,6 @@ fn files_are_looked_at_as_fragments_are() {
         (&"lost".into(), &1.into(), &0.into())
     );
     let named = readable["lost"][0].as_str().expect("a name");
-    assert!(named.starts_with("file ") && named.ends_with(", from byte 0 on"), "{named}");
+    assert!(named.starts_with("/a (file ") && named.ends_with(", from byte 0 on"), "{named}");
     doctor(&[], &drives.paths).expect(1).says("nor all of 1 file");
 }

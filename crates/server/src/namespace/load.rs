@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use forebay_engine::{FetchFile, Reply};
-use forebay_names::{Loader, Names, ROOT_ORDINAL};
+use forebay_names::{Loader, Loss, Names, ROOT_ORDINAL};
 use forebay_types::placement::lane_ordinal;
 use forebay_types::{FileNumber, ReadOutcome};
 
-use super::{NAMES_REQUEST, is_kept};
+use super::{NAMES_REQUEST, keeps_names};
 use crate::lane_requests::LaneRequests;
 use crate::request::token;
 
@@ -21,8 +21,8 @@ struct Part {
     length: u64,
 }
 
-/// Reads what there is, one part after the other.
-pub(super) struct Loading {
+/// Reads the names of a store from the files of lane 0, one part after the other: what drives it asks the lane and brings its answers.
+pub struct NamesLoading {
     loader: Loader,
     parts: VecDeque<Part>,
     /// Of the first part, up to here.
@@ -39,22 +39,33 @@ pub(super) struct Loading {
 }
 
 /// What a start found.
-pub(super) struct Found {
-    pub(super) names: Names,
-    /// Something is missing.
-    pub(super) is_damaged: bool,
+pub struct NamesFound {
+    /// As far as they could be read.
+    pub names: Names,
+    /// What could not be read, in words.
+    pub damage: Vec<String>,
+    /// What of the rest does not fit together.
+    pub losses: Vec<Loss>,
     /// The journal that is written on is to be cut there first.
     pub(super) cut: Option<(FileNumber, u64)>,
     /// Journals and snapshots that no start needs any more.
     pub(super) obsolete: Vec<FileNumber>,
 }
 
-impl Loading {
-    pub(super) fn plan(lanes: u16, lane: &impl LaneRequests) -> Loading {
+impl NamesFound {
+    /// Whether something is missing.
+    pub fn is_damaged(&self) -> bool {
+        !self.damage.is_empty() || !self.losses.is_empty()
+    }
+}
+
+impl NamesLoading {
+    /// What is to be read, of lane 0 of a store of so many lanes, which must have recovered.
+    pub fn plan(lanes: u16, lane: &impl LaneRequests) -> NamesLoading {
         let of = |number: FileNumber| lane_ordinal(number.0, lanes);
         let kept: Vec<FileNumber> = lane
             .files_from(FileNumber(0))
-            .filter(|number| is_kept(*number, lanes) && of(*number) < ROOT_ORDINAL)
+            .filter(|number| keeps_names(*number, lanes) && of(*number) < ROOT_ORDINAL)
             .collect();
         let is_snapshot = |number: FileNumber| of(number) % 2 == 0;
         let sealed = |number: &FileNumber| lane.file(*number).is_some_and(|file| file.sealed);
@@ -71,7 +82,7 @@ impl Loading {
         let generation = needed.last().map_or(from, |last| of(*last) / 2);
         let length = |number| lane.file(number).map_or(0, |file| file.length);
         let part = |number| Part { number, is_snapshot: is_snapshot(number), length: length(number) };
-        Loading {
+        NamesLoading {
             loader: Loader::new(lanes),
             parts: needed.into_iter().map(part).collect(),
             at: 0,
@@ -85,16 +96,28 @@ impl Loading {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether all was read.
+    pub fn is_over(&self) -> bool {
         self.parts.is_empty()
     }
 
-    pub(super) fn waits_for_drives(&self) -> bool {
+    /// Whether what comes next is out of reach as long as drives are missing.
+    pub fn waits_for_drives(&self) -> bool {
         self.waits_for_drives
     }
 
-    /// Reads on, as far as it is in memory; whether drives were asked.
-    pub(super) fn go_on(&mut self, lane: &mut impl LaneRequests) -> bool {
+    /// What is out of reach is left out, as if it were lost.
+    pub fn leave_out(&mut self) {
+        if std::mem::take(&mut self.waits_for_drives)
+            && let Some(part) = self.parts.front()
+        {
+            let number = part.number.0;
+            self.skip_part(format!("file {number} is out of reach from byte {} on", self.at));
+        }
+    }
+
+    /// Reads on, as far as it is in memory; whether drives were asked. Then [`NamesLoading::take_reply`] wants the answer.
+    pub fn go_on(&mut self, lane: &mut impl LaneRequests) -> bool {
         while !self.is_reading
             && let Some(part) = self.parts.front()
         {
@@ -117,7 +140,8 @@ impl Loading {
         false
     }
 
-    pub(super) fn take_reply(&mut self, reply: Reply) {
+    /// An answer of the lane.
+    pub fn take_reply(&mut self, reply: Reply) {
         let Reply::ReadFile { outcome, payload, .. } = reply else { return };
         self.is_reading = false;
         self.take(outcome, &payload);
@@ -176,22 +200,17 @@ impl Loading {
         self.next_part();
     }
 
-    pub(super) fn finish(self) -> Found {
+    /// What came of it.
+    pub fn finish(self) -> NamesFound {
         let (names, losses) = self.loader.finish(self.generation);
         let is_damaged = !self.damage.is_empty() || !losses.is_empty();
-        for why in &self.damage {
-            tracing::error!(
-                "names of files were lost: {why}. No bytes of files are lost by that: what has no name any more gets one under /lost+found"
-            );
+        NamesFound {
+            names,
+            damage: self.damage,
+            losses,
+            cut: self.cut.filter(|_| !is_damaged),
+            // While something is missing, what is there may be all that is left of it.
+            obsolete: if is_damaged { Vec::new() } else { self.obsolete },
         }
-        for loss in losses.iter().take(LOSSES_TOLD) {
-            tracing::error!(?loss, "a part of the names does not fit the rest");
-        }
-        // While something is missing, what is there may be all that is left of it.
-        let obsolete = if is_damaged { Vec::new() } else { self.obsolete };
-        Found { names, is_damaged, cut: self.cut.filter(|_| !is_damaged), obsolete }
     }
 }
-
-/// Losses that the log tells one by one.
-const LOSSES_TOLD: usize = 100;

@@ -8,7 +8,7 @@ use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::placement::lane_ordinal;
 use forebay_types::{DecideOutcome, FileNumber, FileOutcome, crc32c};
 
-use super::{NAMES_REQUEST, is_kept};
+use super::{NAMES_REQUEST, keeps_names};
 use crate::lane_requests::LaneRequests;
 use crate::request::token;
 
@@ -247,7 +247,7 @@ impl Writer {
         let Some((generation, _)) = self.whole.take() else { return };
         let lanes = self.lanes;
         let older = |number: &FileNumber| lane_ordinal(number.0, lanes) / 2 < generation;
-        let kept = lane.files_from(FileNumber(0)).filter(|number| is_kept(*number, lanes));
+        let kept = lane.files_from(FileNumber(0)).filter(|number| keeps_names(*number, lanes));
         self.obsolete = kept.filter(older).collect();
     }
 

@@ -16,7 +16,7 @@ use super::{Advance, Core, Service};
 use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{FILES_RETRY, RECORD_WORK_BYTES};
-use crate::namespace::{FilesMessage, NameAnswer, NameRequest, is_kept};
+use crate::namespace::{FilesMessage, NameAnswer, NameRequest, keeps_names};
 use crate::openings::NotOpened;
 use crate::request::{Body, FileAsk, FileBody, FileReadBody, FileWriteBody, NameBody, Request, token};
 
@@ -105,7 +105,7 @@ impl Core {
             );
             return Err(error(ErrorCode::WrongLane, sentence).into());
         }
-        if is_kept(file, lanes) {
+        if keeps_names(file, lanes) {
             return Err(refused("this number is kept for the names of files: nothing was done").into());
         }
         Ok(())
@@ -460,7 +460,7 @@ impl Core {
         let first_new = self.first_new_ordinal.unwrap_or(0);
         let nameless: Vec<FileNumber> = lane
             .files_from(FileNumber(0))
-            .filter(|file| !is_kept(*file, lanes) && lane_ordinal(file.0, lanes) < first_new)
+            .filter(|file| !keeps_names(*file, lanes) && lane_ordinal(file.0, lanes) < first_new)
             .filter(|file| named.binary_search(file).is_err())
             .collect();
         if nameless.is_empty() || self.config.read_only {

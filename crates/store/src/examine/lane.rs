@@ -116,11 +116,9 @@ impl LaneLook {
         let (outcome, fragments) = match self.lane().get_whole(token, event.key, &mut Vec::new()) {
             FetchEvent::Done(outcome, fragments) => (outcome, fragments),
             FetchEvent::Pending { .. } => loop {
-                self.runner.turn();
-                if let Some(Reply::ReadEvent { outcome, parts, .. }) = self.lane().next_reply() {
+                if let Reply::ReadEvent { outcome, parts, .. } = self.next_reply() {
                     break (outcome, parts.into_iter().map(|part| part.fragment).collect());
                 }
-                self.runner.wait(WAIT);
             },
         };
         let StoredWhole { segment, flush, .. } = whole;
@@ -169,6 +167,25 @@ impl LaneLook {
         Ok(())
     }
 
+    /// The next answer of the lane, when it was asked for something.
+    pub fn next_reply(&mut self) -> Reply {
+        loop {
+            self.runner.turn();
+            if let Some(reply) = self.lane().next_reply() {
+                return reply;
+            }
+            self.runner.wait(WAIT);
+        }
+    }
+
+    fn file_reply(&mut self) -> (ReadOutcome, Vec<u8>) {
+        loop {
+            if let Reply::ReadFile { outcome, payload, .. } = self.next_reply() {
+                return (outcome, payload);
+            }
+        }
+    }
+
     /// Reads a file of so many bytes through.
     ///
     /// # Errors
@@ -177,16 +194,9 @@ impl LaneLook {
         let mut start = 0;
         while start < bytes {
             let (token, mut payload) = (self.token(), Vec::new());
-            let outcome = match self.lane().read_file(token, file, start, FILE_BYTES_AT_ONCE, &mut payload) {
-                FetchFile::Done(outcome, _) => outcome,
-                FetchFile::Pending { .. } => loop {
-                    self.runner.turn();
-                    if let Some(Reply::ReadFile { outcome, payload: read, .. }) = self.lane().next_reply() {
-                        payload = read;
-                        break outcome;
-                    }
-                    self.runner.wait(WAIT);
-                },
+            let (outcome, payload) = match self.lane().read_file(token, file, start, FILE_BYTES_AT_ONCE, &mut payload) {
+                FetchFile::Done(outcome, _) => (outcome, payload),
+                FetchFile::Pending { .. } => self.file_reply(),
             };
             if outcome != ReadOutcome::Found || payload.is_empty() {
                 return Err((start, outcome));
@@ -194,5 +204,14 @@ impl LaneLook {
             start += payload.len() as u64;
         }
         Ok(())
+    }
+
+    /// Some bytes of a file from there on, up to 4 MiB, also when something newer of it may be hidden; what the first of them came to.
+    pub fn rescue_file(&mut self, file: FileNumber, start: u64) -> (ReadOutcome, Vec<u8>) {
+        let (token, mut payload) = (self.token(), Vec::new());
+        match self.lane().rescue_file(token, file, start, FILE_BYTES_AT_ONCE, &mut payload) {
+            FetchFile::Done(outcome, _) => (outcome, payload),
+            FetchFile::Pending { .. } => self.file_reply(),
+        }
     }
 }

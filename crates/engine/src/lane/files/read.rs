@@ -78,12 +78,48 @@ impl Lane {
         bytes: u32,
         into: &mut Vec<u8>,
     ) -> FetchFile {
-        let bytes = match self.readable_bytes(file, start, bytes) {
-            Ok(bytes) => bytes,
-            Err(outcome) => return FetchFile::Done(outcome, 0),
-        };
+        match self.may_read(file).and_then(|()| self.bytes_there(file, start, bytes)) {
+            Ok(bytes) => self.read_what_is_known(token, file, start..start + u64::from(bytes), into),
+            Err(outcome) => FetchFile::Done(outcome, 0),
+        }
+    }
+
+    /// The same for whoever rescues what can be had: also when something newer of the file may be hidden ([`Lane::outcome_of_unknown_file`]).
+    pub fn rescue_file(
+        &mut self,
+        token: Token,
+        file: FileNumber,
+        start: u64,
+        bytes: u32,
+        into: &mut Vec<u8>,
+    ) -> FetchFile {
+        match self.bytes_there(file, start, bytes) {
+            Ok(bytes) => self.read_what_is_known(token, file, start..start + u64::from(bytes), into),
+            Err(outcome) => FetchFile::Done(outcome, 0),
+        }
+    }
+
+    /// Where that which was written together with a byte of a file ends; `None` behind its end.
+    pub fn end_of_piece(&self, file: FileNumber, offset: u64) -> Option<u64> {
+        let known = self.files.get(file).filter(|known| offset < known.length())?;
+        let next = known.in_range(offset..known.length()).next();
+        Some(match next {
+            Some((start, extent)) if start <= offset => (start + u64::from(extent.bytes)).min(known.length()),
+            // Nothing was ever written there.
+            Some((start, _)) => start,
+            None => known.length(),
+        })
+    }
+
+    fn read_what_is_known(
+        &mut self,
+        token: Token,
+        file: FileNumber,
+        range: Range<u64>,
+        into: &mut Vec<u8>,
+    ) -> FetchFile {
+        let bytes = (range.end - range.start) as u32;
         self.is_asked();
-        let range = start..start + u64::from(bytes);
         if self.read_from_cache(file, range.clone(), into) {
             self.counters.file_bytes_read += u64::from(bytes);
             self.counters.file_bytes_read_cached += u64::from(bytes);
@@ -111,15 +147,19 @@ impl Lane {
         if self.config.has_files { self.outcome_of_unknown(file.key()) } else { ReadOutcome::NotFound }
     }
 
-    /// How many bytes there are to read, of so many; the outcome when it cannot be said.
-    fn readable_bytes(&self, file: FileNumber, start: u64, bytes: u32) -> Result<u32, ReadOutcome> {
+    /// Whether what is known of a file is all of it; else the outcome of reading it.
+    fn may_read(&self, file: FileNumber) -> Result<(), ReadOutcome> {
+        match self.outcome_of_unknown_file(file) {
+            ReadOutcome::NotFound => Ok(()),
+            // Of what may be hidden, also what is known may be out of date.
+            outcome => Err(outcome),
+        }
+    }
+
+    /// How many bytes of a file are known from there on, of so many; the outcome when it cannot be said.
+    fn bytes_there(&self, file: FileNumber, start: u64, bytes: u32) -> Result<u32, ReadOutcome> {
         if self.serves_reads().is_err() {
             return Err(ReadOutcome::Unavailable);
-        }
-        match self.outcome_of_unknown_file(file) {
-            ReadOutcome::NotFound => {}
-            // Of what may be hidden, also what is known may be out of date.
-            outcome => return Err(outcome),
         }
         let known = self.files.get(file).ok_or(ReadOutcome::NotFound)?;
         Ok(known.length().saturating_sub(start).min(u64::from(bytes)).min(FRAGMENT_BYTES_MAX as u64) as u32)
