@@ -219,6 +219,13 @@ impl Drives {
         self.drives[&drive].dead
     }
 
+    /// Whether something that was asked of a drive takes so long that it may be given up for it.
+    pub(crate) fn hangs(&self, drive: DriveNumber, now: Time) -> bool {
+        let soon = now + Duration::from_millis(LATEST_MILLIS.end);
+        let late = self.due.range((soon, 0)..);
+        late.into_iter().any(|(_, serial)| self.in_flight[serial].drive == drive)
+    }
+
     /// When a drive died that nobody has carried away.
     pub(crate) fn died_at(&self, drive: DriveNumber) -> Option<Time> {
         self.drives[&drive].died_at

@@ -148,8 +148,22 @@ impl World {
         }
     }
 
+    /// A drive that hung before is given up, or answers.
+    fn wait_for_what_hangs(&mut self) {
+        let until = self.now + NOTICED_AFTER;
+        let hangs = |world: &World| {
+            let members = world.process.as_ref().expect("it serves").members();
+            members.into_iter().any(|drive| world.drives.hangs(drive, world.now))
+        };
+        while hangs(self) {
+            assert!(self.now < until, "a drive answers nothing for {NOTICED_AFTER:?}, and is a member still");
+            self.step();
+        }
+    }
+
     /// A drive more dies when nothing is stored any more and nobody asks for anything, if there is one to spare.
     fn lose_one_unused(&mut self) {
+        self.wait_for_what_hangs();
         let shape = self.scenario.shape;
         let members: Vec<DriveNumber> = self.process.as_ref().expect("it serves").members().into_iter().collect();
         let spare = members.len() > usize::from(shape.data) + usize::from(shape.parity);
