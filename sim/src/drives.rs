@@ -204,8 +204,12 @@ impl Drives {
         self.drives[&drive].spoiled
     }
 
+    pub(crate) fn victims(&self) -> Vec<DriveNumber> {
+        self.victims.iter().copied().collect()
+    }
+
     pub(crate) fn some_victim(&mut self) -> Option<DriveNumber> {
-        let victims: Vec<DriveNumber> = self.victims.iter().copied().collect();
+        let victims = self.victims();
         self.random.one_of(&victims).copied()
     }
 

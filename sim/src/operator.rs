@@ -12,6 +12,9 @@ const DRIVES_REPLACED_MAX: usize = 60;
 /// So often, when an operator looks at the drives, a sound one is taken out of use.
 const SOUND_RETIRED_PER_MILLE: u64 = 500;
 
+/// So often all victims die then.
+const VICTIMS_DIE_PER_MILLE: u64 = 400;
+
 /// A replacement under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replacing {
@@ -61,6 +64,15 @@ impl World {
         if members.len() > shards && control.waiting_for().is_empty() && control.retire_drive(drive).is_ok() {
             self.trace.note(self.now, &[17, u64::from(drive.0)], || format!("{}: {drive}", Fault::SoundRetired));
             self.counts.fire_and_meet(Fault::SoundRetired);
+            // What lies on it is needed most when all that may fail does.
+            if self.random.per_mille(VICTIMS_DIE_PER_MILLE)
+                && self.scenario.knows(Fault::DriveDies)
+                && self.drives.may_fail()
+            {
+                for victim in self.drives.victims() {
+                    self.victim_dies(victim);
+                }
+            }
         }
     }
 

@@ -27,6 +27,9 @@ const SCRUB_MAX: Duration = Duration::from_secs(300);
 /// So long what a start begins in the background goes on before it is looked at again.
 const BACKGROUND: Duration = Duration::from_secs(15);
 
+/// So long the worst waits for the moment at which something lies in two places.
+const COPIES_MAX: Duration = Duration::from_secs(3);
+
 const KINDS: [Fault; 3] = [Fault::RotBeyond, Fault::OverwrittenBeyond, Fault::LostBeyond];
 
 impl World {
@@ -44,6 +47,9 @@ impl World {
         self.drives.calm();
         self.network.calm();
         let kinds = self.choose_kinds();
+        if self.random.per_mille(500) {
+            self.wait_for_copies();
+        }
         let known = self.model.known();
         if kinds.contains(&Fault::LostBeyond) {
             self.lose_one_by_one(&known);
@@ -101,6 +107,19 @@ impl World {
         let first = *self.random.one_of(&known).expect("there is one");
         let more = known.into_iter().filter(|_| self.random.per_mille(250)).collect::<Vec<_>>();
         more.into_iter().chain([first]).collect()
+    }
+
+    /// Until a segment is being emptied of which something was copied, or not for long.
+    fn wait_for_copies(&mut self) {
+        let moved = |world: &World| -> u64 {
+            let lanes = world.process.as_ref().map(Process::status).unwrap_or_default();
+            let running = lanes.iter().filter(|lane| lane.compaction.is_running);
+            running.map(|lane| lane.compaction.bytes_moved).sum()
+        };
+        let (before, until) = (moved(self), self.now + COPIES_MAX);
+        while self.now < until && moved(self) <= before {
+            self.step();
+        }
     }
 
     fn more_than_parity(&mut self) -> Vec<DriveNumber> {

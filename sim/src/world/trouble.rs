@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_engine::{Lane, OpenError, StoredEvent};
 use forebay_format::DriveState;
-use forebay_types::{EventKey, FragmentId};
+use forebay_types::{DriveNumber, EventKey, FragmentId};
 
 use super::World;
 use crate::faults::Fault;
@@ -58,6 +58,16 @@ impl World {
         }
     }
 
+    /// Whether it was alive.
+    pub(crate) fn victim_dies(&mut self, victim: DriveNumber) -> bool {
+        let is_alive = !self.drives.is_dead(victim);
+        if is_alive {
+            self.trace.note(self.now, &[7, u64::from(victim.0)], || format!("drive {victim} dies"));
+            self.drives.kill(victim, self.now);
+        }
+        is_alive
+    }
+
     fn fault(&mut self) {
         if self.scenario.knows(Fault::EmptiedDuringRead) && self.random.per_mille(300) {
             return self.empty_during_read();
@@ -65,13 +75,10 @@ impl World {
         match self.random.below(5) {
             0 if self.scenario.knows(Fault::DriveDies) && self.drives.may_fail() && self.random.per_mille(400) => {
                 if let Some(victim) = self.drives.some_victim()
-                    && !self.drives.is_dead(victim)
+                    && self.victim_dies(victim)
+                    && self.random.per_mille(400)
                 {
-                    self.trace.note(self.now, &[7, u64::from(victim.0)], || format!("drive {victim} dies"));
-                    self.drives.kill(victim, self.now);
-                    if self.random.per_mille(400) {
-                        self.crash_soon(40);
-                    }
+                    self.crash_soon(40);
                 }
             }
             1 if self.scenario.knows(Fault::ClockJump) && self.now >= self.jumped_at + BETWEEN_JUMPS => {
