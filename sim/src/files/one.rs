@@ -207,9 +207,14 @@ impl OneFile {
         self.asked.insert(asked, Asked::Seal(by.change));
     }
 
-    /// Reads all of it.
+    /// Reads all of it; less comes when a piece is out of reach for a moment.
     pub(super) fn read(&mut self, now: Time) {
-        let asked = self.ask_file(now, Request::FileRead(FileRead { file: self.number, start: 0, bytes: READ_BYTES }));
+        self.read_from(now, 0);
+    }
+
+    /// Reads what is there from a byte on.
+    pub(super) fn read_from(&mut self, now: Time, start: u64) {
+        let asked = self.ask_file(now, Request::FileRead(FileRead { file: self.number, start, bytes: READ_BYTES }));
         self.asked.insert(asked, Asked::Read);
     }
 
