@@ -29,7 +29,7 @@ pub fn read_doubtful(look: &mut LaneLook, readable: &mut Readable, doubtful: &Do
         if !is_doubtful {
             return;
         }
-        if let Err((offset, outcome)) = look.read_file(file.file, file.bytes) {
+        if let Err((offset, outcome)) = look.read_file(file.file) {
             readable.note_file(&StoredNames::words(context.names, file.file), offset, outcome);
         }
         read += 1;

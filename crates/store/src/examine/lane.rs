@@ -186,13 +186,17 @@ impl LaneLook {
         }
     }
 
-    /// Reads a file of so many bytes through.
+    /// Reads a file through, but for its holes.
     ///
     /// # Errors
     /// The first byte that cannot be read, and why.
-    pub fn read_file(&mut self, file: FileNumber, bytes: u64) -> Result<(), (u64, ReadOutcome)> {
+    pub fn read_file(&mut self, file: FileNumber) -> Result<(), (u64, ReadOutcome)> {
         let mut start = 0;
-        while start < bytes {
+        while let Some((piece_end, is_hole)) = self.lane().piece_at(file, start) {
+            if is_hole {
+                start = piece_end;
+                continue;
+            }
             let (token, mut payload) = (self.token(), Vec::new());
             let (outcome, payload) = match self.lane().read_file(token, file, start, FILE_BYTES_AT_ONCE, &mut payload) {
                 FetchFile::Done(outcome, _) => (outcome, payload),

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 use forebay_client::files::escape;
 use forebay_engine::FileView;
 use forebay_store::LaneLook;
-use forebay_types::{Attributes, Crc32c, FileNumber, NodeKind, ReadOutcome};
+use forebay_types::{Attributes, FileNumber, NodeKind, ReadOutcome, crc32c, crc32c_of_both};
 use serde::Serialize;
 
 use super::index::{Index, create, failed};
-use super::{LOST, word_of};
+use super::{LOST, NOT_WRITTEN, word_of};
 use crate::doctor::names::StoredNames;
 use crate::doctor::report::Exported;
 use crate::failure::Failure;
@@ -66,7 +66,7 @@ struct Content {
 struct Missing {
     offset_bytes: u64,
     bytes: u64,
-    /// `lost` or `unavailable`.
+    /// `lost`, `unavailable`, or `not-written` of a file that is too large for the file system here.
     outcome: &'static str,
 }
 
@@ -137,9 +137,19 @@ impl FilesExport {
     ) -> Result<(), Failure> {
         let part = self.directory.join(PART);
         let content = write_part(&part, look, (number, view), progress);
-        let content = content.inspect_err(|_| drop(fs::remove_file(&part)))?;
-        let file = self.place(&part, number, names, view.written_unix_ns)?;
-        self.tell(number, names, Some(file), content, counts)
+        match content.inspect_err(|_| drop(fs::remove_file(&part))) {
+            Ok(content) => {
+                let file = self.place(&part, number, names, view.written_unix_ns)?;
+                self.tell(number, names, Some(file), content, counts)
+            }
+            Err(WriteError::TooLarge) => {
+                let FileView { length: bytes, sealed, written_unix_ns, .. } = view;
+                let mut content = Content { bytes, sealed, written_unix_ns, ..Content::default() };
+                content.miss(0, bytes, NOT_WRITTEN);
+                self.tell(number, names, None, content, counts)
+            }
+            Err(WriteError::Stopped(failure)) => Err(failure),
+        }
     }
 
     /// A file of which the lane knows nothing: it is empty, or what it held cannot be read.
@@ -156,7 +166,7 @@ impl FilesExport {
             content.maybe_outdated = Some(word_of(outcome));
             return self.tell(number, Some(names), None, content, counts);
         }
-        content.crc32c = Some(hex(Crc32c::default().finish()));
+        content.crc32c = Some(hex(crc32c(b"")));
         let part = self.directory.join(PART);
         create(&part)?;
         let file = self.place(&part, number, Some(names), written_unix_ns)?;
@@ -245,13 +255,13 @@ fn line(kind: &'static str, number: FileNumber, paths: &[Vec<u8>], attributes: &
     }
 }
 
-/// Writes what can be read of a file; of what cannot, zeros.
+/// Writes what can be read of a file; of what cannot, zeros. Nothing is written of a hole.
 fn write_part(
     part: &Path,
     look: &mut LaneLook,
     (number, view): (FileNumber, FileView),
     progress: &mut dyn FnMut(u64),
-) -> Result<Content, Failure> {
+) -> Result<Content, WriteError> {
     let hidden = look.lane().outcome_of_unknown_file(number);
     let mut content = Content {
         sealed: view.sealed,
@@ -260,35 +270,62 @@ fn write_part(
         maybe_outdated: (hidden != ReadOutcome::NotFound).then(|| word_of(hidden)),
         ..Content::default()
     };
-    let failed = |error| failed("write", part, &error);
-    let mut file = create(part)?;
-    let (mut at, mut crc) = (0, Crc32c::default());
-    while at < view.length {
-        let (outcome, payload) = look.rescue_file(number, at);
-        let (bytes, end) = match outcome {
-            ReadOutcome::Found if !payload.is_empty() => (payload.as_slice(), at + payload.len() as u64),
-            _ => {
-                let end = look.lane().end_of_piece(number, at).unwrap_or(view.length);
-                let outcome = if outcome == ReadOutcome::Found { LOST } else { word_of(outcome) };
-                content.miss(at, end - at, outcome);
-                (&[][..], end)
-            }
-        };
-        crc.update(bytes);
-        // Of a long hole nothing is written.
-        if bytes.iter().any(|byte| *byte != 0) {
-            file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).map_err(failed)?;
+    let mut file = create(part).map_err(WriteError::Stopped)?;
+    file.set_len(view.length).map_err(|error| WriteError::of(part, error))?;
+    let (mut at, mut crc) = (0, crc32c(b""));
+    while let Some((piece_end, is_hole)) = look.lane().piece_at(number, at) {
+        if is_hole {
+            crc = crc32c_of_both(crc, crc32c_of_zeros(piece_end - at), piece_end - at);
+            at = piece_end;
+            continue;
         }
-        at = end;
+        let (outcome, bytes) = look.rescue_file(number, at);
+        if outcome != ReadOutcome::Found || bytes.is_empty() {
+            content.miss(at, piece_end - at, if outcome == ReadOutcome::Found { LOST } else { word_of(outcome) });
+            at = piece_end;
+            continue;
+        }
+        crc = crc32c_of_both(crc, crc32c(&bytes), bytes.len() as u64);
+        let written = file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(&bytes));
+        written.map_err(|error| WriteError::of(part, error))?;
+        at += bytes.len() as u64;
         progress(bytes.len() as u64);
     }
-    file.set_len(view.length).map_err(failed)?;
-    let crc = crc.finish();
     if view.sums.is_some_and(|(sealed_crc, _)| sealed_crc != crc) && content.missing.is_empty() {
         content.miss(0, view.length, LOST);
     }
     content.crc32c = content.missing.is_empty().then(|| hex(crc));
     Ok(content)
+}
+
+/// The CRC32C of so many zeros: twice as many have that of both halves.
+fn crc32c_of_zeros(bytes: u64) -> u32 {
+    let (mut crc, mut power, mut power_bytes) = (crc32c(b""), crc32c(&[0]), 1);
+    while power_bytes <= bytes {
+        if bytes & power_bytes != 0 {
+            crc = crc32c_of_both(crc, power, power_bytes);
+        }
+        power = crc32c_of_both(power, power, power_bytes);
+        power_bytes *= 2;
+    }
+    crc
+}
+
+/// Why a file was not written.
+enum WriteError {
+    /// Nothing more can be.
+    Stopped(Failure),
+    /// The file system here has none that are so large.
+    TooLarge,
+}
+
+impl WriteError {
+    fn of(path: &Path, error: io::Error) -> WriteError {
+        match error.kind() {
+            io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => WriteError::TooLarge,
+            _ => WriteError::Stopped(failed("write", path, &error)),
+        }
+    }
 }
 
 fn set_written(path: &Path, written_unix_ns: i64) -> io::Result<()> {
@@ -333,4 +370,17 @@ fn in_tree(path: &[u8]) -> PathBuf {
 
 fn shown(path: &[u8]) -> String {
     format!("{NAMED}{}", escape(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_zeros_is_that_of_zeros() {
+        for bytes in [0, 1, 2, 3, 7, 4096, 100_001] {
+            assert_eq!(crc32c_of_zeros(bytes), crc32c(&vec![0; bytes as usize]), "{bytes}");
+        }
+        assert_ne!(crc32c_of_zeros(1 << 48), crc32c_of_zeros((1 << 48) - 1));
+    }
 }

@@ -99,15 +99,17 @@ impl Lane {
         }
     }
 
-    /// Where that which was written together with a byte of a file ends; `None` behind its end.
-    pub fn end_of_piece(&self, file: FileNumber, offset: u64) -> Option<u64> {
+    /// Where that which was written together with a byte of a file ends, and whether it is a hole, which holds zeros that nobody wrote; `None` behind its end.
+    pub fn piece_at(&self, file: FileNumber, offset: u64) -> Option<(u64, bool)> {
         let known = self.files.get(file).filter(|known| offset < known.length())?;
         let next = known.in_range(offset..known.length()).next();
         Some(match next {
-            Some((start, extent)) if start <= offset => (start + u64::from(extent.bytes)).min(known.length()),
+            Some((start, extent)) if start <= offset => {
+                ((start + u64::from(extent.bytes)).min(known.length()), extent.is_hole())
+            }
             // Nothing was ever written there.
-            Some((start, _)) => start,
-            None => known.length(),
+            Some((start, _)) => (start, true),
+            None => (known.length(), true),
         })
     }
 
