@@ -78,9 +78,11 @@ impl Lane {
         bytes: u32,
         into: &mut Vec<u8>,
     ) -> FetchFile {
-        match self.may_read(file).and_then(|()| self.bytes_there(file, start, bytes)) {
-            Ok(bytes) => self.read_what_is_known(token, file, start..start + u64::from(bytes), into),
-            Err(outcome) => FetchFile::Done(outcome, 0),
+        match self.outcome_of_unknown_file(file) {
+            ReadOutcome::NotFound => self.rescue_file(token, file, start, bytes, into),
+            _ if self.serves_reads().is_err() => FetchFile::Done(ReadOutcome::Unavailable, 0),
+            // Of what may be hidden, also what is known may be out of date.
+            outcome => FetchFile::Done(outcome, 0),
         }
     }
 
@@ -147,15 +149,6 @@ impl Lane {
     pub fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome {
         // Without files, whatever stands under their run is of events.
         if self.config.has_files { self.outcome_of_unknown(file.key()) } else { ReadOutcome::NotFound }
-    }
-
-    /// Whether what is known of a file is all of it; else the outcome of reading it.
-    fn may_read(&self, file: FileNumber) -> Result<(), ReadOutcome> {
-        match self.outcome_of_unknown_file(file) {
-            ReadOutcome::NotFound => Ok(()),
-            // Of what may be hidden, also what is known may be out of date.
-            outcome => Err(outcome),
-        }
     }
 
     /// How many bytes of a file are known from there on, of so many; the outcome when it cannot be said.
