@@ -245,12 +245,13 @@ fn failure(report: &Report, refused: Option<Failure>, command: &DoctorCommand) -
         0 => String::new(),
         files => format!(", nor all of {}", counted(files, "file")),
     };
+    let names = if readable.names_damaged.is_empty() { "" } else { ", nor all names of files" };
     let exported = match &report.export {
         Some(_) => ". What can be read was exported",
         None => ". With --export what can be read is written into files",
     };
     Some(Failure::data(format!(
-        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives{files}{unknown}. Nothing was written to the \
+        "something that was stored {missing}: {count} of {} fragments cannot be read from these drives{files}{names}{unknown}. Nothing was written to the \
          drives{exported}",
         readable.fragments
     )))

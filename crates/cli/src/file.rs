@@ -21,6 +21,7 @@ use rustix::process::{getgid, getuid};
 use crate::connect::FilesOptions;
 use crate::failure::Failure;
 use crate::output::Output;
+pub use entry::kind_word;
 
 pub use tail::{TailCommand, run as tail};
 

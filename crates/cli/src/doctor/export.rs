@@ -348,7 +348,7 @@ impl Export {
         while let Some(first) = from {
             let page: Vec<FileNumber> = look.lane().files_from(first).take(NUMBERS_AT_ONCE).collect();
             from = page.last().and_then(|last| last.0.checked_add(1)).map(FileNumber);
-            let is_named = |number: &FileNumber| names.is_some_and(|names| !names.paths(*number).is_empty());
+            let is_named = |number: &FileNumber| names.is_some_and(|names| names.has(*number));
             for number in page.into_iter().filter(|number| !is_named(number)) {
                 let is_of_names = keeps_names(number, self.lanes);
                 let Some(view) = look.lane().file(number).filter(|_| !is_of_names) else { continue };

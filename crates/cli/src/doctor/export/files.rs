@@ -14,11 +14,12 @@ use forebay_store::LaneLook;
 use forebay_types::{Attributes, FileNumber, NodeKind, ReadOutcome, crc32c, crc32c_of_both};
 use serde::Serialize;
 
-use super::index::{Index, create, failed};
+use super::index::{Index, create, failed, rename_to_new};
 use super::{LOST, NOT_WRITTEN, word_of};
 use crate::doctor::names::StoredNames;
 use crate::doctor::report::Exported;
 use crate::failure::Failure;
+use crate::file::kind_word;
 use crate::size::hex;
 
 /// Under the directory of the export: what has a path there, what has none that the file system takes, and what is being written.
@@ -30,7 +31,7 @@ const LIST: &str = "files.json";
 /// What has a name, or is a file.
 #[derive(Serialize)]
 struct Line {
-    /// `file`, `directory`, `link`, or `special`.
+    /// `file`, `directory`, `link`, `pipe`, `socket`, `character-device` or `block-device`.
     kind: &'static str,
     number: u64,
     /// Every path of it in the store.
@@ -43,6 +44,9 @@ struct Line {
     /// Of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// Of a device: its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<u64>,
     /// Of a file.
     #[serde(flatten)]
     content: Option<Content>,
@@ -104,22 +108,20 @@ impl FilesExport {
     /// What has a name and holds no bytes.
     pub(super) fn names(&mut self, names: &StoredNames) -> Result<(), Failure> {
         for (number, path) in names.directories() {
-            let place = self.directory.join(in_tree(path));
-            let is_made = is_made(fs::create_dir_all(&place), &place)?;
+            let place = self.directory.join(in_tree(&path));
+            let file = is_made(fs::create_dir_all(&place), &place)?.then(|| shown(&path));
             let attributes = names.view(number).attributes;
-            self.list.line(&Line {
-                file: is_made.then(|| shown(path)),
-                ..line("directory", number, &[path.to_owned()], &attributes)
-            })?;
+            self.list.line(&Line { file, ..line("directory", number, &[path], &attributes) })?;
         }
         for (number, path) in names.others() {
             let view = names.view(number);
-            let mut line = line("special", number, std::slice::from_ref(&path), &view.attributes);
+            let mut line = line(kind_word(view.kind), number, std::slice::from_ref(&path), &view.attributes);
+            line.device = matches!(view.kind, NodeKind::CharacterDevice | NodeKind::BlockDevice).then_some(view.device);
             if view.kind == NodeKind::Link {
                 let place = self.directory.join(in_tree(&path));
                 let made = make_parent(&place).and_then(|()| symlink(OsStr::from_bytes(&view.target), &place));
                 let file = is_made(made, &place)?.then(|| shown(&path));
-                line = Line { kind: "link", file, target: Some(escape(&view.target)), ..line };
+                line = Line { file, target: Some(escape(&view.target)), ..line };
             }
             self.list.line(&line)?;
         }
@@ -251,6 +253,7 @@ fn line(kind: &'static str, number: FileNumber, paths: &[Vec<u8>], attributes: &
         owner: attributes.owner,
         group: attributes.group,
         target: None,
+        device: None,
         content: None,
     }
 }
@@ -340,24 +343,14 @@ fn make_parent(place: &Path) -> io::Result<()> {
     place.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// Renames something; nothing that is there gives way.
-fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(to) {
-        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
-        Err(error) => Err(error),
-    }
-}
-
 /// Whether something was made under its name, and not refused by the file system as one that it does not take: too long, there already but for its case, a kind it does not know.
 fn is_made(made: io::Result<()>, place: &Path) -> Result<bool, Failure> {
     match made {
         Ok(()) => Ok(true),
         Err(error) => match error.kind() {
-            io::ErrorKind::StorageFull
-            | io::ErrorKind::QuotaExceeded
-            | io::ErrorKind::ReadOnlyFilesystem
-            | io::ErrorKind::PermissionDenied => Err(failed("make", place, &error)),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem => {
+                Err(failed("make", place, &error))
+            }
             _ => Ok(false),
         },
     }

@@ -60,14 +60,22 @@ impl Index {
 
     /// Gives it its name. All that it tells of must be durable.
     pub(super) fn name(&self) -> Result<(), Failure> {
-        let named = fs::hard_link(&self.whole.path, &self.path).and_then(|()| fs::remove_file(&self.whole.path));
-        named.map_err(|error| failed("write", &self.path, &error))
+        rename_to_new(&self.whole.path, &self.path).map_err(|error| failed("write", &self.path, &error))
     }
 }
 
 /// A file that is not there yet.
 pub(super) fn create(path: &Path) -> Result<File, Failure> {
     OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| failed("make", path, &error))
+}
+
+/// Renames something; nothing that is there gives way.
+pub(super) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(to) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
+        Err(error) => Err(error),
+    }
 }
 
 /// What happened; [`super::Export::end`] says what it means.
