@@ -1,6 +1,5 @@
 //! Many clients of files at once, and many files: in small what `forebay-bench` measures in large.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_client::files::{Detail, Files, Owner, ReadOptions, WriteOptions};
@@ -51,31 +50,36 @@ fn many_writers_and_fast_readers_all_get_on_and_each_gets_its_own() {
     let store = Store::start();
     let read_bytes = noise(99, READ_BYTES);
     store.put("/read", &read_bytes);
-    let (connected, done) = (Barrier::new(WRITERS + 1), AtomicUsize::new(0));
-    let (connected, done, read_bytes) = (&connected, &done, &read_bytes);
+    let make = &|writer: usize| {
+        let files = store.files();
+        let file = files.create(format!("/written{writer}"), &WriteOptions::default()).expect("made");
+        (files, file)
+    };
+    let writers: Vec<_> = std::thread::scope(|scope| {
+        let made: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || make(writer))).collect();
+        made.into_iter().map(|made| made.join().expect("every writer has its file")).collect()
+    });
+    // Lanes say now and then what they have. None writes before all are seen: who has written is soon gone.
+    loop {
+        let status = store.server.run(&["status", "--json"]).expect(0).json();
+        let connections = status["connections"].as_object().expect("by class");
+        let connections: u64 = connections.values().filter_map(Value::as_u64).sum();
+        if connections >= 300 && number(&status["totals"], "files_open") == WRITERS as u64 {
+            break;
+        }
+    }
+    let done = AtomicUsize::new(0);
+    let (done, read_bytes) = (&done, &read_bytes);
     std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let store = &store;
+        for (writer, (files, mut file)) in writers.into_iter().enumerate() {
             scope.spawn(move || {
-                let files = store.files();
-                let mut file = files.create(format!("/written{writer}"), &WriteOptions::default()).expect("made");
-                connected.wait();
                 for append in 0..APPENDS {
                     file.write(&append_of(writer, append)).and_then(|()| file.sync()).expect("durable");
                 }
                 file.close().expect("sealed");
+                drop(files);
                 done.fetch_add(1, Ordering::SeqCst);
             });
-        }
-        connected.wait();
-        // Lanes say now and then what they have.
-        loop {
-            let status = store.server.run(&["status", "--json"]).expect(0).json();
-            let connections = status["connections"].as_object().expect("by class");
-            let connections: u64 = connections.values().filter_map(Value::as_u64).sum();
-            if connections >= 300 && number(&status["totals"], "files_open") == WRITERS as u64 {
-                break;
-            }
         }
         for _ in 0..READERS {
             let store = &store;
