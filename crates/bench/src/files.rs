@@ -46,6 +46,7 @@ struct Round {
     read_drives: f64,
     mount_write: f64,
     mount_read: f64,
+    mount_read_direct: f64,
 }
 
 /// So many streams at once, each with a connection and a file of its own.
@@ -114,12 +115,13 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     let read_cached = read_natively(&server, streams, total_bytes);
     let mounted = Mount::of(&server);
     let mount_read = mounted.read(streams, total_bytes);
+    let mount_read_direct = mounted.read_directly(streams, total_bytes);
     let mount_write = mounted.write(streams, total_bytes);
     drop(mounted);
     drop(server);
     let server = drives.serve(0);
     let read_drives = read_natively(&server, streams, total_bytes);
-    Round { iperf, write, read_cached, read_drives, mount_write, mount_read }
+    Round { iperf, write, read_cached, read_drives, mount_write, mount_read, mount_read_direct }
 }
 
 /// Files of `total_bytes` in all, written and read in requests of a MiB.
@@ -132,8 +134,8 @@ pub fn files(directory: &Path, rounds: usize, total_bytes: u64) -> Value {
                     let round = round(directory, streams, total_bytes);
                     let gb = |bytes_per_s: f64| bytes_per_s / 1e9;
                     eprintln!(
-                        "{streams} streams, round {number}: iperf3 {:.2} GB/s; native write {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}",
-                        gb(round.iperf), gb(round.write), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read)
+                        "{streams} streams, round {number}: iperf3 {:.2} GB/s; native write {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
+                        gb(round.iperf), gb(round.write), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
                     );
                     round
                 })
@@ -165,10 +167,12 @@ fn summary(streams: usize, rounds: &[Round]) -> Value {
         "native_read_drives_bytes_per_s": speed(|round| round.read_drives),
         "mount_write_bytes_per_s": speed(|round| round.mount_write),
         "mount_read_bytes_per_s": speed(|round| round.mount_read),
+        "mount_read_direct_bytes_per_s": speed(|round| round.mount_read_direct),
         "native_write_to_iperf3": ratios(|round| round.write, |round| round.iperf),
         "native_read_cached_to_iperf3": ratios(|round| round.read_cached, |round| round.iperf),
         "native_read_drives_to_iperf3": ratios(|round| round.read_drives, |round| round.iperf),
         "mount_write_to_native": ratios(|round| round.mount_write, |round| round.write),
         "mount_read_to_native": ratios(|round| round.mount_read, |round| round.read_cached),
+        "mount_read_direct_to_native": ratios(|round| round.mount_read_direct, |round| round.read_cached),
     })
 }

@@ -37,6 +37,7 @@
 //! rarely calls [`Client::take_put_results`] or [`Client::flush`] now and then.
 
 mod answer;
+mod blocks;
 mod chunks;
 mod client;
 mod config;
@@ -53,7 +54,7 @@ pub mod spread;
 mod subscription;
 
 pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, PutResult};
-pub use chunks::Chunks;
+pub use blocks::Blocks;
 pub use client::Client;
 pub use config::{ClientConfig, ServerInfo};
 pub use driver::{Ticket, TurnWaker, Wait};

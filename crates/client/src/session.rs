@@ -19,6 +19,7 @@ mod outbox;
 mod payload;
 mod puts;
 mod random;
+mod receiving;
 mod replies;
 mod request;
 
@@ -26,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_protocol::{
-    Class, FrameBuffer, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION, decode_header,
+    Class, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION, decode_header,
 };
 use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::{FragmentId, PutOutcome, StoreUuid, Time};
@@ -39,9 +40,10 @@ use payload::Payload;
 pub use payload::PutBytes;
 use puts::Puts;
 pub(crate) use random::{Backoff, SplitMix64};
+use receiving::Receiving;
 pub use request::Request;
 
-use crate::chunks::Chunks;
+use crate::blocks::Blocks;
 
 use crate::answer::PutResult;
 
@@ -60,8 +62,8 @@ const RECONNECT: Backoff = Backoff { min: Duration::from_millis(10), max: Durati
 /// The waits before a request is sent again that the server could not serve for now.
 const RESEND: Backoff = Backoff { min: Duration::from_millis(20), max: Duration::from_secs(2) };
 
-/// Chunks of bytes that were read that are kept, to be used again: more than reading ahead usually has.
-const CHUNKS_MAX: usize = 16;
+/// Blocks of bytes that were read that are kept, to be used again: more than reading ahead usually has.
+const BLOCKS_MAX: usize = 16;
 
 /// Memory for answers that a session keeps while it waits for none.
 const RECEIVE_KEPT_BYTES: usize = 4 << 20;
@@ -157,9 +159,9 @@ pub struct Session {
     config: SessionConfig,
     link: Link,
     greeting: Option<HelloReply>,
-    received: FrameBuffer,
+    received: Receiving,
     /// Bytes of files that were read.
-    chunks: Chunks,
+    blocks: Blocks,
     outbox: Outbox,
     next_request: u64,
     puts: Puts,
@@ -181,8 +183,8 @@ impl Session {
         Session {
             link: Link::Down { retry_at: now },
             greeting: None,
-            received: FrameBuffer::new(),
-            chunks: Chunks::new(PIECE_BYTES_MAX, CHUNKS_MAX),
+            received: Receiving::default(),
+            blocks: Blocks::new(PIECE_BYTES_MAX, BLOCKS_MAX),
             outbox: Outbox::default(),
             next_request: 1,
             puts: Puts::new(config.batch_bytes, config.batch_delay, config.deadline),
@@ -390,9 +392,9 @@ impl Session {
         }
     }
 
-    /// Room for at least `bytes` to read into.
+    /// Room to read into: for `bytes` or more, unless fewer are best.
     pub fn read_space(&mut self, bytes: usize) -> &mut [u8] {
-        self.received.spare(bytes)
+        self.received.space(bytes)
     }
 
     /// That `bytes` were read into [`Session::read_space`].
@@ -403,14 +405,22 @@ impl Session {
         self.pump(now);
         if self.calls.is_empty() {
             self.received.shrink(RECEIVE_KEPT_BYTES);
-            self.chunks.shrink(1);
+            self.blocks.shrink(1);
         }
     }
 
     /// Bytes that arrived.
-    pub fn received(&mut self, now: Time, bytes: &[u8]) {
-        self.received.extend(bytes);
-        self.received_in_place(now, 0);
+    pub fn received(&mut self, now: Time, mut bytes: &[u8]) {
+        loop {
+            let space = self.received.space(bytes.len());
+            let (arrived, behind) = bytes.split_at(bytes.len().min(space.len()));
+            space[..arrived.len()].copy_from_slice(arrived);
+            self.received_in_place(now, arrived.len());
+            if behind.is_empty() {
+                return;
+            }
+            bytes = behind;
+        }
     }
 
     /// When [`Session::tick`] or a connection is due; `None`: nothing is waited for but bytes.

@@ -11,7 +11,8 @@ use forebay_types::limits::FILE_BYTES_MAX;
 use forebay_types::{
     Attributes, FileNumber, FileOutcome, NameOutcome, NodeKind, NodeView, ReadOutcome, SetAttributes, crc32c,
 };
-use script::{World, config};
+use proptest::prelude::*;
+use script::{Asked, World, config};
 
 const FILE: FileNumber = FileNumber(7);
 const BY: Opener = Opener { client: 5, opening: 1 };
@@ -307,4 +308,85 @@ fn names_that_are_too_long_travel_as_far_as_the_names_need_to_say_so() {
     let reply = NodeReply { outcome: NameOutcome::TooLong, node: None };
     say(&mut world, |frame| reply.encode(number, frame));
     assert_eq!(ends(&world), [(number, Ok(&Answer::Node(reply)))]);
+}
+
+/// Bytes of an answer that is asked for `start`.
+fn noise(start: u64, bytes: u32) -> Vec<u8> {
+    (0..u64::from(bytes)).map(|at| ((start + at).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u8).collect()
+}
+
+fn answer_to(asked: &Asked) -> Vec<u8> {
+    let (read, mut frame) = (FileRead::decode(&asked.table, &[]).expect("a read"), Vec::new());
+    let bytes = noise(read.start, read.bytes);
+    let reply = FileReadReply { outcome: ReadOutcome::Found, bytes: read.bytes, crc: crc32c(&bytes) };
+    reply.encode(asked.request, &bytes, &mut frame);
+    frame
+}
+
+/// Lengths below, at and above those that go where they stay without a copy, and what fits into no block.
+fn lengths() -> impl Strategy<Value = Vec<u32>> {
+    let large = 256u32 << 10;
+    let length = prop_oneof![0u32..200, large - 3..large + 3, large..(1 << 20) + 2, Just(1 << 20)];
+    prop::collection::vec(length, 1..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the pieces, and however they are handed over: each answer has its bytes. Where the connection is cut they are asked for again, where something is
+    /// damaged, too.
+    #[test]
+    fn large_answers_arrive_in_any_pieces(
+        lengths in lengths(),
+        pieces in prop::collection::vec(1usize..700_000, 1..5),
+        in_place in any::<bool>(),
+        cut in prop::option::of(0usize..3_000_000),
+        flipped in prop::option::of(0usize..3_000_000),
+    ) {
+        let mut world = World::new(config());
+        let asked: Vec<(u64, u32)> = lengths.iter().enumerate().map(|(at, length)| (at as u64 * 1000, *length)).collect();
+        let numbers: Vec<u64> = asked.iter().map(|(start, length)| ask(&mut world, read(*start, *length))).collect();
+        let mut stream: Vec<u8> = world.script.files_asked.drain(..).flat_map(|asked| answer_to(&asked)).collect();
+        if let Some(byte) = flipped.and_then(|at| stream.get_mut(at)) {
+            *byte ^= 4;
+        }
+        let arrived = cut.map_or(stream.len(), |cut| cut.min(stream.len()));
+        let mut pieces = pieces.iter().copied().cycle();
+        let mut rest = &stream[..arrived];
+        while !rest.is_empty() && world.session.wants_connection() {
+            let (mut piece, behind) = rest.split_at(pieces.next().expect("without end").min(rest.len()));
+            rest = behind;
+            if !in_place {
+                world.session.received(world.now, piece);
+            }
+            while in_place && !piece.is_empty() {
+                let space = world.session.read_space(256 << 10);
+                let (now, later) = piece.split_at(piece.len().min(space.len()));
+                space[..now.len()].copy_from_slice(now);
+                world.session.received_in_place(world.now, now.len());
+                piece = later;
+            }
+        }
+        world.take();
+        if arrived < stream.len() {
+            world.cut();
+        }
+        // What is missing is asked for again, and answered at once.
+        while world.session.has_work() {
+            world.run();
+            let again: Vec<u8> = world.script.files_asked.drain(..).flat_map(|asked| answer_to(&asked)).collect();
+            world.session.received(world.now, &again);
+            world.take();
+            if let Some(due) = world.session.next_deadline() {
+                world.now = world.now.max(due);
+            }
+        }
+        let found = ends(&world);
+        prop_assert_eq!(found.len(), numbers.len());
+        for (number, (start, length)) in numbers.into_iter().zip(asked) {
+            let end = found.iter().find(|(of, _)| *of == number).map(|(_, end)| end);
+            let Some(Ok(Answer::FileBytes(ReadOutcome::Found, bytes))) = end else { panic!("{number}: {end:?}") };
+            prop_assert!(bytes[..] == noise(start, length), "{} bytes from {}", length, start);
+        }
+    }
 }

@@ -5,11 +5,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use forebay_client::{Chunks, TurnWaker};
+use forebay_client::{Blocks, TurnWaker};
 use forebay_types::{NAME_BYTES_MAX, NewNode, NodeKind, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -31,8 +30,8 @@ pub(crate) type Call = Box<dyn FnOnce(&mut Machine) + Send>;
 /// Bytes of a write of the kernel, at most.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// Chunks of written bytes that are kept, to be used again: with fewer than are on their way at full rate, the system would have to find memory for each write.
-const CHUNKS_MAX: usize = ALL_BYTES_MAX / WRITE_BYTES_MAX as usize;
+/// Blocks of written bytes that are kept, to be used again: with fewer than are on their way at full rate, the system would have to find memory for each write.
+const BLOCKS_MAX: usize = ALL_BYTES_MAX / WRITE_BYTES_MAX as usize;
 
 /// Requests of the kernel that nobody waits for, such as those that read ahead.
 const BACKGROUND_MAX: u16 = 64;
@@ -45,7 +44,7 @@ pub(crate) struct Kernel {
     calls: Sender<Call>,
     waker: TurnWaker,
     /// What is written.
-    chunks: Mutex<Chunks>,
+    blocks: Blocks,
     /// Takes what was read.
     replies: Replies,
     /// Whether what goes past the kernel's cache is dropped from it: it is, where the kernel lets such files be mapped, too (Linux 6.6).
@@ -54,8 +53,8 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn new(calls: Sender<Call>, waker: TurnWaker, replies: Replies) -> Kernel {
-        let chunks = Mutex::new(Chunks::new(WRITE_BYTES_MAX as usize, CHUNKS_MAX));
-        Kernel { calls, waker, chunks, replies, passes_cache: false }
+        let blocks = Blocks::new(WRITE_BYTES_MAX as usize, BLOCKS_MAX);
+        Kernel { calls, waker, blocks, replies, passes_cache: false }
     }
 
     /// Has a call made. When the machine's thread is gone the reply is dropped, which tells an input/output error.
@@ -413,7 +412,7 @@ impl Filesystem for Kernel {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let bytes = self.chunks.lock().unwrap_or_else(PoisonError::into_inner).copy(bytes);
+        let bytes = self.blocks.copy(bytes);
         let is_synchronous = has(flags.0, OFlags::DSYNC);
         let reply: Reply<u32> = Box::new(move |written| match written {
             Ok(count) => reply.written(count),

@@ -1,5 +1,7 @@
 //! Frames: 32 bytes of header, a table, a payload.
 
+use std::ops::RangeInclusive;
+
 use forebay_types::crc32c;
 
 use crate::error::FrameError;
@@ -172,6 +174,33 @@ fn check_sound(header: &FrameHeader, table: &[u8]) -> Result<(), FrameError> {
     Ok(())
 }
 
+/// A frame without its payload, which the caller receives where it is to stay ([`FrameBuffer::next_head`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    header: FrameHeader,
+    table: Vec<u8>,
+}
+
+impl FrameHead {
+    /// Bytes of the payload.
+    pub const fn payload_bytes(&self) -> usize {
+        self.header.payload_bytes as usize
+    }
+
+    /// The whole frame.
+    ///
+    /// # Errors
+    /// Those after which the next frame can be found, as of [`Frame::parse`].
+    ///
+    /// # Panics
+    /// When the payload has other than [`FrameHead::payload_bytes`].
+    pub fn with_payload<'a>(&'a self, payload: &'a [u8]) -> Result<Frame<'a>, FrameError> {
+        assert_eq!(payload.len(), self.payload_bytes(), "a frame has the payload that it announced");
+        check_sound(&self.header, &self.table)?;
+        Ok(Frame { header: self.header, table: &self.table, payload })
+    }
+}
+
 /// Finds frames in bytes that arrive in pieces.
 ///
 /// Bytes are read straight into [`FrameBuffer::spare`], then [`FrameBuffer::filled`] says how many
@@ -249,6 +278,25 @@ impl FrameBuffer {
         self.bytes[self.start..self.end].first_chunk::<HEADER_BYTES>().map(decode_header).transpose()
     }
 
+    /// Takes the head of the next frame, and the bytes that are here of its payload, when that has so many bytes, and some have not arrived: the rest of them come next.
+    ///
+    /// # Errors
+    /// Those after which nothing more can be taken.
+    pub fn next_head(
+        &mut self,
+        payload_bytes: RangeInclusive<usize>,
+    ) -> Result<Option<(FrameHead, &[u8])>, FrameError> {
+        let Some(header) = self.peek_header()? else { return Ok(None) };
+        let head_bytes = HEADER_BYTES + header.table_bytes as usize;
+        let is_begun = (head_bytes..header.frame_bytes()).contains(&self.len());
+        if !is_begun || !payload_bytes.contains(&(header.payload_bytes as usize)) {
+            return Ok(None);
+        }
+        let (head, payload) = self.bytes[self.start..self.end].split_at(head_bytes);
+        self.start = self.end;
+        Ok(Some((FrameHead { header, table: head[HEADER_BYTES..].to_vec() }, payload)))
+    }
+
     /// Takes the next frame, or `None` when it has not arrived whole.
     ///
     /// # Errors
@@ -309,6 +357,27 @@ mod tests {
             assert_ne!(buffer.bytes.capacity(), 0);
             buffer.shrink(0);
             assert_eq!(buffer.bytes.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn a_payload_is_received_elsewhere_when_some_of_it_is_missing() {
+        let (whole, table_end) = (sample(), HEADER_BYTES + b"a table".len());
+        for arrived in 0..=whole.len() {
+            let mut buffer = FrameBuffer::new();
+            buffer.extend(&whole[..arrived]);
+            assert_eq!(buffer.next_head(8..=100), Ok(None), "it has seven bytes");
+            let head = buffer.next_head(7..=7).expect("sound").map(|(head, begun)| (head, begun.to_vec()));
+            assert_eq!(head.is_some(), (table_end..whole.len()).contains(&arrived), "{arrived} bytes arrived");
+            let Some((mut head, mut payload)) = head else {
+                assert_eq!(buffer.next_frame().expect("sound").is_some(), arrived == whole.len());
+                continue;
+            };
+            assert!(buffer.is_empty() && head.payload_bytes() == 7);
+            payload.extend_from_slice(&whole[arrived..]);
+            assert_eq!(head.with_payload(&payload), Frame::parse(&whole).map(|frame| frame.expect("whole")));
+            head.table[0] ^= 1;
+            assert!(matches!(head.with_payload(&payload), Err(FrameError::TableChecksum { .. })));
         }
     }
 

@@ -25,7 +25,8 @@ mod wire;
 
 pub use error::FrameError;
 pub use frame::{
-    FLAG_MORE, Frame, FrameBuffer, FrameHeader, HEADER_BYTES, MAGIC, decode_header, encode_frame, encode_head,
+    FLAG_MORE, Frame, FrameBuffer, FrameHead, FrameHeader, HEADER_BYTES, MAGIC, decode_header, encode_frame,
+    encode_head,
 };
 pub use kind::{Class, ErrorCode, EventState, Kind};
 pub use message::{

@@ -1,9 +1,12 @@
 //! The files of a server as a directory.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
 
 use super::{REQUEST_BYTES, each_stream, read_all};
 use crate::process::{Server, binary};
@@ -47,10 +50,21 @@ impl Mount {
         })
     }
 
-    /// Bytes a second of files that were written natively, and that the kernel has not seen yet.
+    /// Bytes a second of files that were written natively, and that the kernel has not seen yet, into its cache and out of it.
     pub fn read(&self, streams: usize, total_bytes: u64) -> f64 {
+        self.read_with(OFlags::empty(), streams, total_bytes)
+    }
+
+    /// The same past the kernel's cache.
+    pub fn read_directly(&self, streams: usize, total_bytes: u64) -> f64 {
+        self.read_with(OFlags::DIRECT, streams, total_bytes)
+    }
+
+    fn read_with(&self, flags: OFlags, streams: usize, total_bytes: u64) -> f64 {
         each_stream(streams, total_bytes, |stream, bytes| {
-            let mut file = File::open(self.directory.path().join(format!("native{stream}"))).expect("it is there");
+            let path = self.directory.path().join(format!("native{stream}"));
+            let mut file =
+                OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).expect("it is there");
             read_all(&mut file, bytes);
         })
     }

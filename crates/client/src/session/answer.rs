@@ -13,7 +13,6 @@ use forebay_types::{Cursor, DecideOutcome, EventKey, FragmentId, ReadOutcome, cr
 use super::request::Request;
 use super::{Part, SessionError};
 use crate::answer::{FetchedEvent, FetchedFragment};
-use crate::chunks::Chunks;
 
 /// Fragments of one event that an answer may have; their expected number is a u16 on the wire.
 const EVENT_FRAGMENTS_MAX: usize = 1 << 16;
@@ -151,8 +150,8 @@ impl Collector {
         }
     }
 
-    /// Takes a reply; bytes of files go into chunks.
-    pub(super) fn take(&mut self, frame: &Frame<'_>, chunks: &mut Chunks) -> Result<Collected, SessionError> {
+    /// Takes a reply; `shared` is its payload where that may be kept as it is.
+    pub(super) fn take(&mut self, frame: &Frame<'_>, shared: Option<&Bytes>) -> Result<Collected, SessionError> {
         let more = frame.header.more();
         let answer = match (&mut self.wanted, frame.kind()) {
             (Wanted::Fragments { ids, found }, Some(Kind::GetReply)) => {
@@ -180,7 +179,7 @@ impl Collector {
                 Some(Answer::Runs(std::mem::take(runs)))
             }
             _ if more => return broken(format!("{:#06x} came in parts", frame.header.kind)),
-            (Wanted::File(wanted), _) => Some(wanted.take(frame, &mut self.damaged, chunks)?),
+            (Wanted::File(wanted), _) => Some(wanted.take(frame, &mut self.damaged, shared)?),
             (wanted, _) => Some(wanted.take_single(frame)?),
         };
         if let Some(damage) = self.damaged {

@@ -1,10 +1,12 @@
 //! What the server says: frames, greetings, answers, errors.
 
+use bytes::Bytes;
 use forebay_protocol::{ErrorCode, ErrorReply, Frame, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply};
 use forebay_types::Time;
 
 use super::answer::{Collected, Damage};
 use super::outbox::Sending;
+use super::receiving::Received;
 use super::{DAMAGED_MAX, Link, NONSENSE_MAX, RESEND, Session, SessionError, SessionEvent};
 
 impl Session {
@@ -26,8 +28,12 @@ impl Session {
                 received.clear();
                 break;
             }
-            let taken = match received.next_frame() {
-                Ok(Some(frame)) => self.take_frame(now, &frame),
+            let taken = match received.next(&self.blocks) {
+                Ok(Some(Received::Small(frame))) => self.take_frame(now, &frame, None),
+                Ok(Some(Received::Large(head, payload))) => match head.with_payload(&payload) {
+                    Ok(frame) => self.take_frame(now, &frame, Some(&payload)),
+                    Err(error) => Err(error.into()),
+                },
                 Ok(None) => break,
                 Err(error) => Err(error.into()),
             };
@@ -38,7 +44,8 @@ impl Session {
         self.received = received;
     }
 
-    fn take_frame(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), SessionError> {
+    /// Takes a frame; `shared` is its payload where that may be kept as it is.
+    fn take_frame(&mut self, now: Time, frame: &Frame<'_>, shared: Option<&Bytes>) -> Result<(), SessionError> {
         let request = frame.header.request;
         if frame.kind() == Some(Kind::Error) {
             let reply = ErrorReply::decode(frame.table, frame.payload)?;
@@ -61,7 +68,7 @@ impl Session {
         if self.outbox.holds(request) {
             return Err(SessionError::Broken(format!("{} was answered before it was sent", call.name)));
         }
-        let collected = call.collector.take(frame, &mut self.chunks)?;
+        let collected = call.collector.take(frame, shared)?;
         // An answer that comes in parts is waited for as long as it goes on: a slow server would never come to the end of it otherwise, each
         // time asked anew.
         call.since = now;

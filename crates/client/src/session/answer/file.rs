@@ -1,11 +1,11 @@
 //! Answers about files and names: each comes in one frame, and says nothing that was not asked for.
 
+use bytes::Bytes;
 use forebay_protocol::{FileRead, FileReadReply, FileReply, FileStatReply, Frame, Kind, ListReply, Message, NodeReply};
 use forebay_types::limits::FILE_BYTES_MAX;
 use forebay_types::{FileOutcome, NAME_BYTES_MAX, NameOutcome, ReadOutcome};
 
 use super::{Answer, Damage, Part, SessionError, broken};
-use crate::chunks::Chunks;
 
 /// What was asked.
 pub(super) enum Wanted {
@@ -40,7 +40,7 @@ impl Wanted {
         &self,
         frame: &Frame<'_>,
         damaged: &mut Option<Damage>,
-        chunks: &mut Chunks,
+        shared: Option<&Bytes>,
     ) -> Result<Answer, SessionError> {
         let Frame { table, payload, .. } = *frame;
         match (self, frame.kind()) {
@@ -56,7 +56,8 @@ impl Wanted {
                 if reply.outcome == ReadOutcome::Found {
                     *damaged = Damage::of(Part::File { file: read.file, start: read.start }, reply.crc, bytes);
                 }
-                Ok(Answer::FileBytes(reply.outcome, chunks.copy(bytes)))
+                let bytes = shared.map_or_else(|| Bytes::copy_from_slice(bytes), |shared| shared.slice_ref(bytes));
+                Ok(Answer::FileBytes(reply.outcome, bytes))
             }
             (Wanted::Infos { count }, Some(Kind::FileStatReply)) => {
                 infos(*count, FileStatReply::decode(table, payload)?)
