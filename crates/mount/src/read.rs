@@ -17,7 +17,7 @@ use crate::machine::{Machine, Reply};
 use crate::requests;
 
 /// Read ahead of one handle, at most. With more, what is read ahead by several handles is out of the processor's cache when it is given to the kernel.
-const AHEAD_BYTES: u64 = 4 << 20;
+const AHEAD_BYTES: u64 = 2 << 20;
 
 /// What was read ahead of a file that may change is used for so long.
 const AHEAD_KEPT: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// So many KiB: what is read ahead of it here is twice as much.
-const READ_AHEAD_KIB: u32 = 2048;
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// Where the kernel says what is mounted where.
 const MOUNTS: &str = "/proc/self/mountinfo";
