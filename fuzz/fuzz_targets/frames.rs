@@ -61,11 +61,51 @@ fn found_in_pieces(stream: &[u8], pieces: &[u8]) -> (Found, usize) {
     (found, buffer.len())
 }
 
+/// In pieces, where payloads that have not arrived whole go elsewhere.
+fn found_with_payloads_elsewhere(stream: &[u8], pieces: &[u8]) -> (Found, usize) {
+    let (mut buffer, mut found) = (FrameBuffer::new(), Found::new());
+    let mut pieces = pieces.iter().map(|piece| usize::from(*piece) + 1).cycle();
+    let mut rest = stream;
+    loop {
+        let left = buffer.len() + rest.len();
+        let head = match buffer.next_head(0..=usize::MAX) {
+            Ok(head) => head.map(|(head, begun)| (head, begun.to_vec())),
+            Err(_) => None, // which the next frame says once more
+        };
+        if let Some((head, mut payload)) = head {
+            let Some((more, behind)) = rest.split_at_checked(head.payload_bytes() - payload.len()) else {
+                return (found, left);
+            };
+            payload.extend_from_slice(more);
+            rest = behind;
+            found.push(head.with_payload(&payload).map(owned));
+            continue;
+        }
+        match buffer.next_frame() {
+            Ok(None) if rest.is_empty() => return (found, left),
+            Ok(None) => {
+                let (arrived, behind) = rest.split_at(pieces.next().unwrap_or(usize::MAX).min(rest.len()));
+                buffer.extend(arrived);
+                rest = behind;
+            }
+            Ok(Some(frame)) => found.push(Ok(owned(frame))),
+            Err(error) => {
+                let is_end = error.closes_connection();
+                found.push(Err(error));
+                if is_end {
+                    return (found, left);
+                }
+            }
+        }
+    }
+}
+
 fn check(stream: &[u8], pieces: &[u8]) {
     let whole = found_whole(stream);
     // The buffer, what is found, and room to grow.
     let in_pieces = bounded(64 * stream.len() + 4096, || found_in_pieces(stream, pieces));
     assert_eq!(in_pieces, whole, "what is found does not depend on the pieces");
+    assert_eq!(found_with_payloads_elsewhere(stream, pieces), whole, "nor on where payloads go");
 }
 
 fuzz_target!(|input: &[u8]| {
