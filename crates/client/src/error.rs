@@ -138,7 +138,7 @@ pub enum ClientError {
     },
     /// The connection was lost before the answer to something came that must not be done twice.
     #[error(
-        "nobody knows whether {address} did what was asked ({request}): {last}. It is done once or not at all, and was not asked again, as \
+        "nobody knows whether {address} did what was asked ({request}): {last}. It is done once or not at all, and is not asked again, as \
          it might be done twice. Look what is there before you repeat it"
     )]
     Unknown {

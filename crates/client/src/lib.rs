@@ -29,7 +29,7 @@
 //! - A put is reported exactly once by [`Client::take_put_results`], as what the server last said of it.
 //! - Every call survives a restart of the server: it connects again and repeats what was not answered,
 //!   under the same request id, until its deadline. Repeating is safe: all requests are idempotent, but for a write to a file of which the
-//!   server chooses the place; that one is not repeated, and is told as unknown.
+//!   server chooses the place; that one is repeated only to the start of the server that had it, which remembers it, and is told as unknown else.
 //! - Bytes that are read have the checksum that their writer computed, or the call says that they do not.
 //!
 //! # What it does not do

@@ -138,6 +138,8 @@ struct Call {
     head: Vec<u8>,
     payload: Payload,
     is_repeatable: bool,
+    /// It left whole by a connection that is gone, and is not repeatable: it may have been done. Only the server that it went to knows, as long as it runs.
+    is_doubtful: bool,
     /// It went to the outbox of the connection that is open, and was not answered there.
     is_out: bool,
     since: Time,
@@ -346,6 +348,7 @@ impl Session {
             head,
             payload: request.payload(),
             is_repeatable: request.is_repeatable(),
+            is_doubtful: false,
             is_out: self.is_up(),
             since: now,
             resend_at: None,
@@ -531,6 +534,12 @@ impl Session {
     fn fail_call(&mut self, request: u64, error: SessionError) {
         if let Some(call) = self.calls.remove(&request) {
             self.outbox.forget_frame(request, call.head, &call.payload);
+            // Whatever is said of it now says nothing of what became of it before.
+            let error = match error {
+                SessionError::Unknown { .. } => error,
+                error if call.is_doubtful => SessionError::Unknown { request: call.name, last: error.to_string() },
+                error => error,
+            };
             self.events.push_back(SessionEvent::Failed { request: call.asked_as, error });
         }
     }
@@ -539,7 +548,10 @@ impl Session {
     fn reset(&mut self, now: Time, problem: String) {
         self.last_problem = problem;
         self.received.clear();
-        self.fail_unknown();
+        let outbox = &self.outbox;
+        for (request, call) in &mut self.calls {
+            call.is_doubtful |= call.is_out && !call.is_repeatable && !outbox.holds(*request);
+        }
         self.outbox.clear();
         self.puts.connection_lost();
         for call in self.calls.values_mut() {
@@ -551,16 +563,17 @@ impl Session {
         self.link = Link::Down { retry_at };
     }
 
-    /// With the connection goes what must not be asked twice, if it has left whole.
-    fn fail_unknown(&mut self) {
-        let is_unknown = |(request, call): (&u64, &Call)| {
-            (call.is_out && !call.is_repeatable && !self.outbox.holds(*request)).then_some(*request)
-        };
-        let unknown: Vec<u64> = self.calls.iter().filter_map(is_unknown).collect();
-        for request in unknown {
-            let name = self.calls[&request].name;
-            let error = SessionError::Unknown { request: name, last: self.last_problem.clone() };
-            self.fail_call(request, error);
+    /// Nobody knows any more what became of a request that may have been done.
+    fn fail_unknown(&mut self, request: u64, last: &str) {
+        let name = self.calls.get(&request).map_or("", |call| call.name);
+        self.fail_call(request, SessionError::Unknown { request: name, last: last.to_owned() });
+    }
+
+    /// Another start of the server must not be asked for what may have been done by the one before.
+    fn fail_doubtful(&mut self) {
+        let doubtful = self.calls.iter().filter(|(_, call)| call.is_doubtful).map(|(request, _)| *request);
+        for request in doubtful.collect::<Vec<u64>>() {
+            self.fail_unknown(request, "the server was started anew before it had answered");
         }
     }
 
@@ -571,8 +584,8 @@ impl Session {
         if puts > 0 {
             self.events.push_back(SessionEvent::PutsFailed { puts, error: error.clone() });
         }
-        for call in std::mem::take(&mut self.calls).into_values() {
-            self.events.push_back(SessionEvent::Failed { request: call.asked_as, error: error.clone() });
+        while let Some((request, _)) = self.calls.first_key_value() {
+            self.fail_call(*request, error.clone());
         }
         self.link = Link::Failed(error);
     }

@@ -131,21 +131,53 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn an_append_that_may_have_been_taken_is_not_sent_again() {
+fn an_append_that_may_have_been_taken_is_sent_again_to_the_server_that_remembers_it_alone() {
     let mut whole = World::new(config());
     ask(&mut whole, write(None, b"appended"));
     let all = whole.bytes_up;
-    for cut in 0..=all {
+    for (cut, is_started_anew) in (0..=all).flat_map(|cut| [(cut, false), (cut, true)]) {
         let mut world = World::new(config());
         world.session.ask(world.now, write(None, b"appended")).expect("usable");
         world.run_until_moved(cut, usize::MAX);
         world.cut();
+        world.script.epoch += u64::from(is_started_anew);
         world.advance(ms(10));
         world.run();
         let unknown = matches!(ends(&world)[..], [(_, Err(SessionError::Unknown { request: "FileWrite", .. }))]);
-        assert_eq!(unknown, cut == all, "cut after {cut} of {all}");
-        assert_eq!(world.script.files_asked.len(), 1, "cut after {cut}: it came once");
+        assert_eq!(unknown, cut == all && is_started_anew, "cut after {cut} of {all}, anew: {is_started_anew}");
+        let asked = &world.script.files_asked;
+        assert_eq!(asked.len(), if cut == all && !is_started_anew { 2 } else { 1 }, "cut after {cut}");
+        assert!(asked.iter().all(|again| again.table == asked[0].table), "under its number");
     }
+    // Whatever is said then but that it is done, or was refused, says nothing of what became of it.
+    let in_doubt = || {
+        let mut world = World::new(config());
+        let number = ask(&mut world, write(None, b"appended"));
+        world.cut();
+        world.advance(ms(10));
+        world.run();
+        (world, number)
+    };
+    let (mut world, number) = in_doubt();
+    let reply = FileReply { outcome: FileOutcome::NotOpen, start: 0 };
+    say(&mut world, |frame| reply.encode(number, frame));
+    assert!(matches!(ends(&world)[..], [(_, Err(SessionError::Unknown { .. }))]), "{:?}", ends(&world));
+    let (mut world, number) = in_doubt();
+    let error = ErrorReply { code: ErrorCode::ReadOnly, retryable: false, sentence: "no more".to_owned() };
+    say(&mut world, |frame| error.encode(number, frame));
+    assert!(matches!(ends(&world)[..], [(_, Err(SessionError::Unknown { .. }))]), "{:?}", ends(&world));
+    let (mut world, number) = in_doubt();
+    let reply = FileReply { outcome: FileOutcome::NoSpace, start: 0 };
+    say(&mut world, |frame| reply.encode(number, frame));
+    assert_eq!(ends(&world), [(number, Ok(&Answer::File(reply)))]);
+    let (mut world, _) = in_doubt();
+    while world.session.has_work() {
+        world.now = world.session.next_deadline().expect("it waits").max(world.now);
+        world.cut();
+        world.script.refuses_connections = true;
+        world.turn();
+    }
+    assert!(matches!(ends(&world)[..], [(_, Err(SessionError::Unknown { .. }))]), "{:?}", ends(&world));
     // What the server refuses for now it has not done.
     let mut world = World::new(config());
     let number = ask(&mut world, write(None, b"appended"));
@@ -228,8 +260,13 @@ fn answers_that_were_not_asked_for_are_not_believed() {
     not_believed(write(Some(3), b"four"), |request, frame| elsewhere.encode(request, frame));
     let beyond = FileReply { outcome: FileOutcome::Done, start: FILE_BYTES_MAX };
     let mut world = World::new(config());
-    let number = ask(&mut world, write(None, b"four"));
-    say(&mut world, |frame| beyond.encode(number, frame));
+    ask(&mut world, write(None, b"four"));
+    while ends(&world).is_empty() {
+        let asked = world.script.files_asked.last().expect("asked").request;
+        say(&mut world, |frame| beyond.encode(asked, frame));
+        world.advance(ms(1000));
+        world.run();
+    }
     assert!(matches!(ends(&world)[..], [(_, Err(SessionError::Unknown { .. }))]), "it was done, nobody knows where");
     // Too few and too many files, and one that is too long.
     let info = |length| FileInfo {

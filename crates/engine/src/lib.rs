@@ -72,7 +72,9 @@ pub use lane::{
 pub use losses::{FoundBy, Loss, LossKind, LossPage, LostPart};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, members_needed, plan_open};
 #[cfg(feature = "planted")]
-pub use planted::{Planted, plant};
+pub use planted::plant;
+#[doc(hidden)] // for the server, which makes some of them
+pub use planted::{Planted, planted};
 pub use recovery::RecoveryError;
 pub use slots::segments_after_losses;
 pub use survey::{

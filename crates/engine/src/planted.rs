@@ -129,6 +129,8 @@ mistakes!(
     HolesLeftOut = "holes-left-out",
     /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.
     HalfEmptied = "half-emptied",
+    /// An append whose place the server chooses is taken each time that it comes.
+    AppendTakenTwice = "append-taken-twice",
 );
 
 #[cfg(feature = "planted")]
@@ -146,18 +148,17 @@ mod switch {
         NOW.set(mistake);
     }
 
-    pub(crate) fn planted(mistake: Planted) -> bool {
+    /// Whether the mistake is to be made.
+    pub fn planted(mistake: Planted) -> bool {
         NOW.get() == Some(mistake)
     }
 }
 
 #[cfg(feature = "planted")]
-pub use switch::plant;
-#[cfg(feature = "planted")]
-pub(crate) use switch::planted;
+pub use switch::{plant, planted};
 
 /// Whether the mistake is to be made.
 #[cfg(not(feature = "planted"))]
-pub(crate) const fn planted(_: Planted) -> bool {
+pub const fn planted(_: Planted) -> bool {
     false
 }

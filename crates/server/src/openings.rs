@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use forebay_engine::{Planted, planted};
 use forebay_protocol::{Changer, Opener};
-use forebay_types::{FileNumber, Time};
+use forebay_types::{FileNumber, FileOutcome, Time};
 
-use crate::limits::{OPENING_KEPT, OPENINGS_MAX};
+use crate::limits::{APPENDS_REMEMBERED_MAX, OPENING_KEPT, OPENINGS_MAX};
 
 /// A file as one client has it open.
 struct Opening {
@@ -15,6 +16,17 @@ struct Opening {
     waits_from: u64,
     /// The connection by which it was heard of last; an error: that is gone, and since when.
     connection: Result<u64, Time>,
+    /// What became of appends whose place the server chose, by the numbers of these changes, while its client may still wait for them.
+    appends: BTreeMap<u64, Append>,
+}
+
+/// What became of an append whose place the server chose: it may come once more, and must not be done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Append {
+    /// It is not durable yet.
+    OnItsWay,
+    /// Its answer, and where its bytes begin.
+    Answered(FileOutcome, u64),
 }
 
 /// Why a file was not opened.
@@ -77,7 +89,8 @@ impl Openings {
             self.attach(file, by.client, connection);
             return Ok(None);
         }
-        let opening = Opening { number: by.opening, write, waits_from: 0, connection: Ok(connection) };
+        let opening =
+            Opening { number: by.opening, write, waits_from: 0, connection: Ok(connection), appends: BTreeMap::new() };
         self.files.entry(file).or_default().insert(by.client, opening);
         self.openings += 1;
         self.by_connection.entry(connection).or_default().insert((file, by.client));
@@ -90,7 +103,10 @@ impl Openings {
         let Some(known) = known.filter(|known| known.number == by.opener.opening && known.write) else {
             return false;
         };
-        known.waits_from = known.waits_from.max(by.waits_from);
+        if by.waits_from > known.waits_from {
+            known.waits_from = by.waits_from;
+            known.appends = known.appends.split_off(&by.waits_from);
+        }
         let is_waited_for = by.change >= known.waits_from;
         if known.connection != Ok(connection) {
             self.attach(file, by.opener.client, connection);
@@ -98,10 +114,23 @@ impl Openings {
         is_waited_for
     }
 
-    /// A change was answered, or is being done, that must not be done again.
-    pub(crate) fn is_taken_once(&mut self, file: FileNumber, by: Changer) {
-        if let Some(known) = self.files.get_mut(&file).and_then(|openers| openers.get_mut(&by.opener.client)) {
-            known.waits_from = known.waits_from.max(by.change.saturating_add(1));
+    /// What became of an append that came before.
+    pub(crate) fn append(&self, file: FileNumber, by: Changer) -> Option<Append> {
+        self.files.get(&file)?.get(&by.opener.client)?.appends.get(&by.change).copied()
+    }
+
+    /// Remembers what became of an append. Of more than are kept the first is forgotten, and not taken again.
+    pub(crate) fn remember_append(&mut self, file: FileNumber, by: Changer, what: Append) {
+        let known = self.files.get_mut(&file).and_then(|openers| openers.get_mut(&by.opener.client));
+        let Some(known) = known.filter(|known| known.number == by.opener.opening) else { return };
+        if by.change < known.waits_from || planted(Planted::AppendTakenTwice) {
+            return;
+        }
+        known.appends.insert(by.change, what);
+        if known.appends.len() > APPENDS_REMEMBERED_MAX
+            && let Some((first, _)) = known.appends.pop_first()
+        {
+            known.waits_from = known.waits_from.max(first + 1);
         }
     }
 
@@ -247,11 +276,41 @@ mod tests {
         assert!(takes(4, 3));
         assert!(!takes(2, 1) && takes(3, 1) && !takes(1, 1));
         assert!(!takes(5, 6), "a client waits for what it asks");
-        openings.is_taken_once(FILE, Changer { opener: by(1, 1), change: 7, waits_from: 7 });
-        assert!(!openings.takes_change(FILE, Changer { opener: by(1, 1), change: 7, waits_from: 7 }, 10));
         // The changes of another opening are others.
         openings.open(FILE, by(1, 2), true, 10).expect("opened");
         assert!(openings.takes_change(FILE, change(1, 2), 10));
+    }
+
+    #[test]
+    fn what_became_of_appends_is_known_while_their_client_may_wait_for_them() {
+        let mut openings = Openings::default();
+        let append = |opening, change, waits_from| Changer { opener: by(1, opening), change, waits_from };
+        openings.remember_append(FILE, append(1, 1, 1), Append::OnItsWay);
+        assert_eq!(openings.append(FILE, append(1, 1, 1)), None, "nobody has it open");
+        openings.open(FILE, by(1, 1), true, 10).expect("opened");
+        openings.remember_append(FILE, append(1, 1, 1), Append::OnItsWay);
+        openings.remember_append(FILE, append(1, 1, 1), Append::Answered(FileOutcome::Done, 100));
+        openings.remember_append(FILE, append(1, 2, 1), Append::Answered(FileOutcome::NoSpace, 0));
+        assert_eq!(openings.append(FILE, append(1, 1, 1)), Some(Append::Answered(FileOutcome::Done, 100)));
+        // The client says that it waits for the first no more.
+        assert!(openings.takes_change(FILE, append(1, 3, 2), 10) && !openings.takes_change(FILE, append(1, 1, 1), 10));
+        assert_eq!(openings.append(FILE, append(1, 1, 1)), None);
+        assert_eq!(openings.append(FILE, append(1, 2, 2)), Some(Append::Answered(FileOutcome::NoSpace, 0)));
+        // An answer that comes too late makes nothing known again.
+        openings.remember_append(FILE, append(1, 1, 1), Append::Answered(FileOutcome::Done, 100));
+        assert_eq!(openings.append(FILE, append(1, 1, 1)), None);
+        // Of many the first are forgotten, and are not taken either.
+        for change in 3..3 + APPENDS_REMEMBERED_MAX as u64 {
+            assert!(openings.takes_change(FILE, append(1, 2, 2), 10));
+            openings.remember_append(FILE, append(1, change, 2), Append::OnItsWay);
+        }
+        assert!(!openings.takes_change(FILE, append(1, 2, 2), 10) && openings.takes_change(FILE, append(1, 3, 2), 10));
+        assert_eq!(openings.append(FILE, append(1, 3, 2)), Some(Append::OnItsWay));
+        // Those of another opening are others.
+        openings.open(FILE, by(1, 2), true, 10).expect("opened");
+        assert_eq!(openings.append(FILE, append(2, 3, 2)), None);
+        openings.remember_append(FILE, append(1, 3, 2), Append::Answered(FileOutcome::Done, 5));
+        assert_eq!(openings.append(FILE, append(2, 3, 2)), None);
     }
 
     #[test]

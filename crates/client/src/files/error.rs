@@ -125,7 +125,7 @@ pub enum FileError {
     OutOfReach { path: String, offset: u64 },
     /// What an append came to is not known.
     #[error(
-        "{path}: nobody knows whether {bytes} bytes were appended: {last}. They are there once or not at all, and were not sent again. See how \
+        "{path}: nobody knows whether {bytes} bytes were appended: {last}. They are there once or not at all, and are not sent again. See how \
          the file ends before you write them again"
     )]
     AppendUnknown { path: String, bytes: u64, last: String },

@@ -53,7 +53,7 @@ pub enum SessionError {
         /// What came last.
         found: u32,
     },
-    /// The connection was lost before the answer came, and the request must not be made twice: nobody knows whether it was done.
+    /// The connection was lost before the answer came, the request must not be made twice, and the server that it went to remembers nothing of it: nobody knows whether it was done.
     #[error("nobody knows whether {request} was done: {last}")]
     Unknown {
         /// What was asked.

@@ -1,10 +1,12 @@
 //! What the server says: frames, greetings, answers, errors.
 
 use bytes::Bytes;
-use forebay_protocol::{ErrorCode, ErrorReply, Frame, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply};
-use forebay_types::Time;
+use forebay_protocol::{
+    ErrorCode, ErrorReply, FileReply, Frame, HelloReply, Kind, Message, PROTOCOL_VERSION, PutReply,
+};
+use forebay_types::{FileOutcome, Time};
 
-use super::answer::{Collected, Damage};
+use super::answer::{Answer, Collected, Damage};
 use super::outbox::Sending;
 use super::receiving::Received;
 use super::{DAMAGED_MAX, Link, NONSENSE_MAX, RESEND, Session, SessionError, SessionEvent};
@@ -80,6 +82,15 @@ impl Session {
         (self.failures, self.nonsense) = (0, 0);
         match collected {
             Collected::More => {}
+            // It does not know any more what became of it.
+            Collected::All(Answer::File(FileReply { outcome: FileOutcome::NotOpen, .. }))
+                if self.calls.get(&request).is_some_and(|call| call.is_doubtful) =>
+            {
+                self.fail_call(
+                    request,
+                    SessionError::Broken("the server has forgotten that the file was open".to_owned()),
+                );
+            }
             Collected::All(answer) => {
                 let call = self.calls.remove(&request).expect("it was just answered");
                 self.events.push_back(SessionEvent::Answer { request: call.asked_as, answer });
@@ -123,6 +134,9 @@ impl Session {
             let error = format!("store {store} has {} lanes now, it had {lanes}", reply.lanes);
             self.fail(now, SessionError::Broken(error));
             return Ok(());
+        }
+        if self.greeting.as_ref().is_some_and(|before| before.epoch != reply.epoch) {
+            self.fail_doubtful();
         }
         self.link = Link::Up;
         self.puts.connected(now, &reply);

@@ -72,6 +72,8 @@ pub struct Script {
     pub requests_seen: BTreeMap<u64, Vec<Vec<(FragmentId, u32)>>>,
     pub puts_seen: u64,
     pub connections: u32,
+    /// Which start of the server it is.
+    pub epoch: u64,
 }
 
 impl Script {
@@ -134,7 +136,7 @@ impl Script {
                     lane: 0,
                     read_only: false,
                     store: StoreUuid::from_bytes([7; 16]),
-                    epoch: u64::from(self.connections),
+                    epoch: self.epoch,
                     fragment_bytes_max: 1 << 20,
                     frame_payload_bytes_max: 1 << 20,
                     credit_bytes: CREDIT_BYTES,

@@ -17,7 +17,7 @@ use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{FILES_RETRY, RECORD_WORK_BYTES};
 use crate::namespace::{FilesMessage, NameAnswer, NameRequest, keeps_names};
-use crate::openings::NotOpened;
+use crate::openings::{Append, NotOpened};
 use crate::request::{Body, FileAsk, FileBody, FileReadBody, FileWriteBody, NameBody, Request, token};
 
 /// The request number under which files that nobody needs are ended; no client's request has it.
@@ -263,37 +263,52 @@ impl Core {
         if connection.allowance == 0 {
             return Advance::Again;
         }
-        if self.openings.takes_change(file, by, id) {
+        let is_append = start.is_none();
+        if !self.openings.takes_change(file, by, id) {
+            body.outcome = FileOutcome::NotOpen;
+        } else if let Some(before) = is_append.then(|| self.openings.append(file, by)).flatten() {
+            // Its client did not hear what became of it.
+            match before {
+                Append::OnItsWay => return self.park_file(),
+                Append::Answered(outcome, start) => (body.outcome, body.start) = (outcome, start),
+            }
+        } else {
             let at = start.map_or(WriteAt::End, WriteAt::Offset);
             let writer = WriterNumber(by.opener.client);
             let write = forebay_engine::FileWrite { file, at, crc, writer, may_take_last: false };
             match lane.write_file(token(key, 0), &write, payload) {
                 FileAdmission::Done(outcome) => {
-                    if start.is_none() {
+                    (body.outcome, body.start) = (outcome, start.unwrap_or(0));
+                    if is_append {
                         // Its writer asks again under another number.
-                        self.openings.is_taken_once(file, by);
+                        self.openings.remember_append(file, by, Append::Answered(outcome, 0));
                     }
                     if matches!(outcome, FileOutcome::NoSpace | FileOutcome::IndexFull) {
                         self.asked = self.asked.refused();
                     }
-                    (body.outcome, body.start) = (outcome, start.unwrap_or(0));
                 }
                 FileAdmission::Pending { start: taken_at } => {
-                    if start.is_none() {
-                        self.openings.is_taken_once(file, by);
-                    }
                     body.start = taken_at;
+                    if is_append {
+                        self.openings.remember_append(file, by, Append::OnItsWay);
+                    }
                     *waits += 1;
                 }
                 FileAdmission::Busy => return self.park_file(),
             }
-        } else {
-            body.outcome = FileOutcome::NotOpen;
         }
         connection.receive.consume(bytes);
         connection.moved_on();
         connection.allowance = connection.allowance.saturating_sub(bytes + RECORD_WORK_BYTES);
         Advance::Done
+    }
+
+    /// The lane has answered a write, whoever still waits for that.
+    pub(super) fn write_ended(&mut self, body: &FileWriteBody) {
+        let FileWrite { file, by, start, .. } = body.write;
+        if start.is_none() {
+            self.openings.remember_append(file, by, Append::Answered(body.outcome, body.start));
+        }
     }
 
     /// The longest write that is taken at once.

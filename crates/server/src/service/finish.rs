@@ -59,9 +59,13 @@ impl Service {
                 self.core.take_event(record as u16, request, connection, outcome, &parts, payload);
                 1
             }
-            (Reply::Stored { .. }, Body::FileWrite(_)) => 1,
+            (Reply::Stored { .. }, Body::FileWrite(write)) => {
+                self.core.write_ended(write);
+                1
+            }
             (Reply::Refused { outcome, .. }, Body::FileWrite(write)) => {
                 write.outcome = outcome_of_write(outcome);
+                self.core.write_ended(write);
                 1
             }
             (Reply::Decided { outcome, .. }, Body::File(file)) => {

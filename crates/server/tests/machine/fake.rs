@@ -381,20 +381,23 @@ pub struct World {
     pub now: Time,
     /// The most bytes of receive buffers that were ever in use.
     pub staging_most: usize,
+    /// Connections that were ever opened: none gets a number of another one.
+    opened: u64,
 }
 
 impl World {
     pub fn new(config: ServiceConfig) -> World {
         let lane = FakeLane { segments_free: 100, ..FakeLane::default() };
-        let mut world =
-            World { service: Service::new(config), lane, peers: BTreeMap::new(), now: Time(0), staging_most: 0 };
+        let service = Service::new(config);
+        let mut world = World { service, lane, peers: BTreeMap::new(), now: Time(0), staging_most: 0, opened: 0 };
         world.turn(false);
         world
     }
 
     /// Opens a connection and takes its greeting.
     pub fn connect(&mut self, class: Class) -> u64 {
-        let id = self.peers.len() as u64 + 2;
+        self.opened += 1;
+        let id = self.opened + 1;
         self.service.open(id, class, 1);
         self.peers.insert(id, Peer::default());
         self.turn(false);

@@ -176,7 +176,11 @@ fn a_copy_of_what_was_answered_changes_nothing_of_what_came_after_it() {
     world.ask(id, 3, &cut);
     assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
     world.send(id, &append);
-    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen, "an append is taken once");
+    assert_eq!(
+        outcome(&settled(&mut world, id)),
+        (FileOutcome::Done, 9),
+        "an append is taken once, and answered as before"
+    );
     // Nobody says how long a file is who does not have it open.
     world.ask(id, 3, &FileSet { file: FILE, by: None, length: Some(0), written_unix_ns: None });
     assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
@@ -194,10 +198,43 @@ fn a_copy_of_an_append_that_was_refused_is_not_taken() {
     world.send(id, &refused);
     assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NoSpace);
     world.send(id, &refused);
-    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NoSpace, "though there is room now");
     world.send(id, &write(1, None, b"once"));
     assert_eq!(outcome(&settled(&mut world, id)), (FileOutcome::Done, 0));
     assert_eq!(read(&mut world, id, 0, 100), (ReadOutcome::Found, b"once".to_vec()));
+}
+
+#[test]
+fn an_append_whose_answer_was_lost_is_answered_when_it_is_asked_again() {
+    for is_durable_before in [false, true] {
+        let mut world = World::new(config());
+        let id = opened(&mut world, Class::Readout, 1);
+        let append = write(1, None, b"once");
+        world.send(id, &append);
+        (0..4).for_each(|_| world.turn(true));
+        if is_durable_before {
+            world.lane.settle();
+            world.turn(true);
+        }
+        assert_eq!(world.take(id).len(), usize::from(is_durable_before));
+        world.service.close(id);
+        world.peers.remove(&id);
+        let again = world.connect(Class::Readout);
+        world.send(again, &append);
+        (0..4).for_each(|_| world.turn(true));
+        assert_eq!(world.take(again).len(), usize::from(is_durable_before), "it is answered when it is durable");
+        if !is_durable_before {
+            assert_eq!(outcome(&settled(&mut world, again)), (FileOutcome::Done, 0));
+        }
+        world.send(again, &append);
+        assert_eq!(outcome(&settled(&mut world, again)), (FileOutcome::Done, 0));
+        // What is asked behind it is done behind it.
+        world.send(again, &write(1, None, b", and on"));
+        assert_eq!(outcome(&settled(&mut world, again)), (FileOutcome::Done, 4));
+        world.send(again, &append);
+        assert_eq!(outcome(&settled(&mut world, again)).0, FileOutcome::NotOpen, "its writer has said that it knows");
+        assert_eq!(read(&mut world, again, 0, 100), (ReadOutcome::Found, b"once, and on".to_vec()));
+    }
 }
 
 #[test]
