@@ -13,7 +13,7 @@ const HEAD_READ_BYTES: usize = 4 << 10;
 pub(super) struct Receiving {
     buffer: FrameBuffer,
     large: Option<Large>,
-    /// Whether the last payload was a large one.
+    /// Whether a large payload came last, and nothing behind it.
     was_large: bool,
 }
 
@@ -52,7 +52,10 @@ impl Receiving {
     pub(super) fn filled(&mut self, bytes: usize) {
         match &mut self.large {
             Some(large) => large.block.fill(bytes),
-            None => self.buffer.filled(bytes),
+            None => {
+                self.buffer.filled(bytes);
+                self.was_large = false;
+            }
         }
     }
 
@@ -75,9 +78,7 @@ impl Receiving {
         if self.large.is_some() {
             return Ok(None);
         }
-        let frame = self.buffer.next_frame()?;
-        self.was_large &= frame.is_none();
-        Ok(frame.map(Received::Small))
+        Ok(self.buffer.next_frame()?.map(Received::Small))
     }
 
     /// Forgets all that arrived: the connection was lost.
