@@ -175,7 +175,8 @@ pub(crate) const CONNECTIONS_WAITING: i32 = 4096;
 /// A file that a client has open stays open for so long after its connection is gone, so that the client may come back.
 pub const OPENING_KEPT: Duration = Duration::from_secs(60);
 
-/// Appends of an opening of which the server remembers what became of them, for a client that did not hear it. Fewer are on their way from one that waits for its answers.
+/// Appends of an opening of which the server remembers what became of them, for a client that did not hear it. Of one that has more on their way when its
+/// connection is lost, the first are told as unknown.
 pub const APPENDS_REMEMBERED_MAX: usize = 64;
 
 /// Files that clients of a lane have open, each counted for each client.

@@ -86,10 +86,7 @@ impl Session {
             Collected::All(Answer::File(FileReply { outcome: FileOutcome::NotOpen, .. }))
                 if self.calls.get(&request).is_some_and(|call| call.is_doubtful) =>
             {
-                self.fail_call(
-                    request,
-                    SessionError::Broken("the server has forgotten that the file was open".to_owned()),
-                );
+                self.fail_unknown(request, "the server does not remember the request");
             }
             Collected::All(answer) => {
                 let call = self.calls.remove(&request).expect("it was just answered");
