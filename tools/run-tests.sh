@@ -64,21 +64,33 @@ summary() {
     ((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
 }
 
-# With --show-output libtest lists the names of all successes once more, and an empty heading where there are none: both are left out.
+# With --show-output libtest lists the names of all successes once more, and a heading for each that printed something. Left out are the names,
+# and what a success printed that met the panics it expects, or came from proptest alone: whoever looks for a failure would find these first.
 filter() {
-    local line in_names=
+    local line in_successes='' section=''
     while IFS= read -r line; do
         count "$line"
         if [[ $line == "successes:" ]]; then
-            in_names=1
-        elif [[ -n $in_names && ($line == "    "* || -z $line) ]]; then
-            continue
-        else
-            in_names=
+            in_successes=1
+        elif [[ -n $in_successes && ($line == "failures:" || $line == "test result: "*) ]]; then
+            tell_success "$section"
+            in_successes='' section=''
             printf '%s\n' "$line"
+        elif [[ -z $in_successes ]]; then
+            printf '%s\n' "$line"
+        elif [[ $line == "---- "* ]]; then
+            tell_success "$section"
+            section=$line
+        elif [[ -n $section && -n $line && $line != "    "[a-z]* && $line != "proptest: FileFailurePersistence"* ]]; then
+            section+=$'\n'$line
         fi
     done
+    tell_success "$section"
     summary
+}
+
+tell_success() {
+    [[ $1 != *$'\n'* || $1 == *" panicked at "* ]] || printf '%s\n' "$1"
 }
 
 cargo test --no-fail-fast --color "$colour" "$@" -- --show-output 2>&1 | filter

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use forebay_engine::{
     Control, DriveInfo, FoundDrive, Lane, LaneConfig, LaneEvent, LaneStatus, Loss, LossKind, Membership, OpenError,
-    OpenPlan, OpenRequest, plan_open,
+    OpenPlan, OpenRequest, StoredEvent, plan_open,
 };
 use forebay_format::{PLACES, SUPERBLOCK_BYTES, SUPERBLOCK_STRIDE_BYTES, Superblock};
 use forebay_media::Completion;
 use forebay_server::{Greeting, Pressure, Service, ServiceConfig, Step};
-use forebay_types::{DriveNumber, StoreUuid, Time, WallTime};
+use forebay_types::{DriveNumber, EventId, EventKey, RunId, StoreUuid, Time, WallTime};
 
 use crate::drives::{Drives, Queue};
 use crate::faults::Fault;
@@ -191,6 +191,12 @@ impl Process {
     /// What its lanes know to be lost or out of reach.
     pub(crate) fn losses(&mut self) -> Vec<Loss> {
         self.lanes.iter_mut().flat_map(|side| side.lane.losses(0, u32::MAX).losses).collect()
+    }
+
+    /// The first events that are stored, for people.
+    pub(crate) fn stored_events(&self) -> Vec<StoredEvent> {
+        let first = EventKey { run: RunId(0), event: EventId(0) };
+        self.lanes.iter().flat_map(|side| side.lane.stored_events(first, 10)).collect()
     }
 
     /// Everything is to be looked at.
