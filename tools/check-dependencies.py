@@ -3,7 +3,7 @@
 
     types <- format <- erasure, media <- engine <- store <- server
     types <- protocol <- client <- emulators, recorder, mount, cli, bench
-    types <- rawdata
+    types <- rawdata <- mover <- recorder
     types <- names <- server, cli
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
@@ -29,13 +29,14 @@ ALLOWED = {
     "client": ["protocol", "types"],
     "rawdata": ["types"],
     "names": ["types"],
-    "recorder": ["client", "rawdata", "types"],
+    "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
+    "mover": ["rawdata", "types"],
     "emulators": ["client", "rawdata", "recorder", "types"],
-    "cli": ["client", "emulators", "engine", "media", "mount", "names", "rawdata", "recorder", "server", "store", "types"],
+    "cli": ["client", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
-    "sim": ["client", "engine", "format", "media", "protocol", "recorder", "server", "types"],
+    "sim": ["client", "engine", "format", "media", "mover", "protocol", "recorder", "server", "types"],
 }
 
 # What its tests may use besides ([dev-dependencies]).
@@ -53,6 +54,7 @@ KEPT_IN = {
     "prometheus-client": ["server"],
     "tokio": ["server"],
     "fuser": ["mount"],
+    "rusqlite": ["mover"],
 }
 
 # Mistakes that are made on purpose are compiled for the simulator alone.
@@ -63,7 +65,7 @@ MACHINES = ["types", "format", "erasure", "engine", "names", "protocol", "rawdat
 NOT_IN_MACHINES = ["axum", "getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
 
 # Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.
-WITH_MACHINES = [*MACHINES, "client", "mount", "recorder", "server", "sim"]
+WITH_MACHINES = [*MACHINES, "client", "mount", "mover", "recorder", "server", "sim"]
 BANNED_CALLS = "tools/machines.clippy.toml"
 
 THIS = "tools/check-dependencies.py"

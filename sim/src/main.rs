@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use forebay_sim::{Fault, Mistake, Play, Totals, play, search, shrink, try_play};
+use forebay_sim::{
+    Fault, Mistake, MoverFault, MoverTotals, Play, Totals, play, search, shrink, try_play, try_play_mover,
+};
 
 #[derive(Parser)]
 #[command(about = "Plays the store on virtual time, seed after seed, on drives and a network that fail")]
@@ -21,6 +23,9 @@ struct Arguments {
     /// Tell everything that happens.
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
+    /// Play the mover, in a world of its own, instead of the store.
+    #[arg(long, conflicts_with_all = ["shrink", "soak"])]
+    mover: bool,
     /// Plant this mistake and say in which seed it is found; `all`: each of them.
     #[arg(long, value_parser = planted_names())]
     planted: Option<String>,
@@ -46,6 +51,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(file) = &arguments.soak {
         return soak::soak(file, arguments.seconds, arguments.threads, &arguments.play);
+    }
+    if arguments.mover && arguments.planted.is_none() {
+        return play_movers(arguments.play.seed..arguments.play.seed + arguments.seeds, arguments.trace);
     }
     if arguments.trace {
         tell_totals(1, 0, &play(&arguments.play, true));
@@ -78,6 +86,31 @@ fn play_all(options: &Play, seeds: Range<u64>) -> ExitCode {
         }
     }
     tell_totals(count, failed, &totals);
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// Plays seeds of the mover.
+fn play_movers(seeds: Range<u64>, told: bool) -> ExitCode {
+    let mut totals = MoverTotals::default();
+    let (count, mut failed) = (seeds.end - seeds.start, 0);
+    if !told {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    for seed in seeds {
+        match try_play_mover(seed, told, None) {
+            Ok(of_seed) => totals.add(&of_seed),
+            Err(what) => {
+                eprintln!("seed {seed} fails: {what}\n  forebay-sim --mover --seed {seed} --trace");
+                failed += 1;
+            }
+        }
+    }
+    let MoverTotals { steps, released, starts, .. } = totals;
+    println!("{count} seeds of the mover, {failed} failed, {steps} steps, {released} files released, {starts} starts");
+    for fault in MoverFault::ALL {
+        let (fired, met) = totals.faults.get(&fault).copied().unwrap_or_default();
+        println!("{fired:>10} fired {met:>10} met  {fault}");
+    }
     ExitCode::from(u8::from(failed > 0))
 }
 

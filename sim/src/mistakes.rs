@@ -1,4 +1,4 @@
-//! Mistakes on purpose: those of the engine, of the recorder, and of what is below the engine.
+//! Mistakes on purpose: those of the engine, of the recorder, of the mover, and of what is below the engine.
 
 use std::fmt;
 
@@ -11,6 +11,8 @@ pub enum Mistake {
     Engine(Planted),
     /// One in the recorder.
     Recorder(forebay_recorder::Planted),
+    /// One in the mover.
+    Mover(forebay_mover::Planted),
     /// A write is said to be durable and is not yet: somebody left a sync out.
     SyncLeftOut,
 }
@@ -19,7 +21,14 @@ impl Mistake {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Mistake> {
         let of_recorder = forebay_recorder::Planted::ALL.iter().copied().map(Mistake::Recorder);
-        Planted::ALL.iter().copied().map(Mistake::Engine).chain(of_recorder).chain([Mistake::SyncLeftOut])
+        let of_mover = forebay_mover::Planted::ALL.iter().copied().map(Mistake::Mover);
+        Planted::ALL
+            .iter()
+            .copied()
+            .map(Mistake::Engine)
+            .chain(of_recorder)
+            .chain([Mistake::SyncLeftOut])
+            .chain(of_mover)
     }
 
     /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.
@@ -54,6 +63,11 @@ impl Mistake {
         matches!(self, Mistake::Engine(Planted::HalfEmptied))
     }
 
+    /// Whether it is one of the mover, which is played in a world of its own.
+    pub fn is_of_the_mover(self) -> bool {
+        matches!(self, Mistake::Mover(_))
+    }
+
     /// The one with this name.
     pub fn named(name: &str) -> Option<Mistake> {
         Mistake::all().find(|mistake| mistake.name() == name)
@@ -64,6 +78,7 @@ impl Mistake {
         match self {
             Mistake::Engine(planted) => planted.name(),
             Mistake::Recorder(planted) => planted.name(),
+            Mistake::Mover(planted) => planted.name(),
             Mistake::SyncLeftOut => "sync-left-out",
         }
     }
@@ -72,6 +87,10 @@ impl Mistake {
     pub(crate) fn plant(mistake: Option<Mistake>) {
         forebay_recorder::plant(match mistake {
             Some(Mistake::Recorder(planted)) => Some(planted),
+            _ => None,
+        });
+        forebay_mover::plant(match mistake {
+            Some(Mistake::Mover(planted)) => Some(planted),
             _ => None,
         });
         plant(match mistake {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::mistakes::Mistake;
+use crate::mover::try_play_mover;
 use crate::play::Play;
 use crate::try_play;
 
@@ -41,6 +42,10 @@ pub fn search(
 
 /// Plays one seed with a mistake; gives what was found, if anything was.
 fn find(mistake: Mistake, seed: u64) -> Option<String> {
+    if mistake.is_of_the_mover() {
+        let found = try_play_mover(seed, false, Some(mistake)).err()?;
+        return try_play_mover(seed, false, None).is_ok().then_some(found);
+    }
     let (beyond, files, appends) = (mistake.is_beyond(), mistake.is_of_files(), mistake.is_of_appends());
     let (subscribers, full) = (mistake.is_of_subscribers(), mistake.is_of_full_lanes());
     let play = Play { beyond, files, appends, subscribers, full, ..Play::of(seed) };

@@ -6,7 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FlockOperation, RenameFlags, flock, linkat, renameat_with, unlinkat};
+use forebay_mover::local::rename_without_replacing;
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::digest::{Digest, Digester};
@@ -191,17 +192,11 @@ impl StreamDirectory {
 
     /// Renames an entry; a name that is taken is left to what has it.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let renamed = match renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE) {
-            // Not every file system can: the second name first, which takes none away, then without the first.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                linkat(&self.handle, from, &self.handle, to, AtFlags::empty())
-                    .and_then(|()| unlinkat(&self.handle, from, AtFlags::empty()))
+        match rename_without_replacing(&self.handle, from, to) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(DirectoryError::InTheWay { path: self.path_of(to) })
             }
-            renamed => renamed,
-        };
-        match renamed {
-            Err(Errno::EXIST) => Err(DirectoryError::InTheWay { path: self.path_of(to) }),
-            renamed => self.at("rename", from, renamed.map_err(io::Error::from)),
+            renamed => self.at("rename", from, renamed),
         }
     }
 

@@ -1,40 +1,16 @@
 //! Reads a file as the disk holds it, not as the page cache remembers it.
-#![expect(clippy::disallowed_types, reason = "this module does the reading that the machine asks for")]
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
+pub use forebay_mover::local::ReadMode;
+use forebay_mover::local::Uncached;
 use forebay_rawdata::EventReader;
-use rustix::fs::{Advice, Mode, OFlags, fadvise, openat};
 
 use crate::digest::{Digest, Digester};
 use crate::machine::ReadBack;
 use crate::names::Kind;
 use crate::parts::PartsReader;
-
-/// What O_DIRECT wants offsets, lengths and addresses to be multiples of.
-const ALIGNMENT_BYTES: usize = 4096;
-const BLOCK_BYTES: usize = 1 << 20;
-
-/// How the page cache was kept out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadMode {
-    /// `O_DIRECT`: the bytes came from the drive.
-    Direct,
-    /// The file system refuses `O_DIRECT`: the cache was told to forget the file before it was read. A
-    /// file system in memory has nowhere else to read from.
-    CacheDropped,
-}
-
-impl std::fmt::Display for ReadMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ReadMode::Direct => "O_DIRECT",
-            ReadMode::CacheDropped => "page cache dropped",
-        })
-    }
-}
 
 /// Reads the file `name` of `kind` whole, checks each event, and says what is there. An error is one of the
 /// operating system and says nothing of the file; bytes that are no events are none.
@@ -52,7 +28,7 @@ pub(crate) fn read_back(directory: impl AsFd, name: &str, kind: Kind) -> (io::Re
 }
 
 fn attempt(directory: impl AsFd, name: &str, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
-    let mut reader = Uncached::open(directory, name, mode)?;
+    let mut reader = Digested::open(directory, name, mode)?;
     let (events, problem) = count_events(kind, &mut reader);
     Ok(judged(reader.finish()?, events, problem))
 }
@@ -99,51 +75,27 @@ pub fn read_back_bytes(kind: Kind, bytes: &[u8]) -> ReadBack {
 }
 
 /// A reader that hashes what it reads, in blocks.
-struct Uncached {
-    file: File,
-    buffer: Vec<u8>,
-    /// Where in the buffer the aligned part starts.
-    start: usize,
-    /// What of the aligned part is not handed out.
+struct Digested {
+    file: Uncached,
+    /// What of the block is not handed out.
     rest: std::ops::Range<usize>,
-    file_bytes: u64,
-    offset: u64,
     digester: Digester,
     failed: Option<io::Error>,
 }
 
-impl Uncached {
-    fn open(directory: impl AsFd, name: &str, mode: ReadMode) -> io::Result<Uncached> {
-        let direct = if mode == ReadMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
-        let file = File::from(openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC | direct, Mode::empty())?);
-        if mode == ReadMode::CacheDropped {
-            fadvise(&file, 0, None, Advice::DontNeed)?;
-        }
-        let file_bytes = file.metadata()?.len();
-        let buffer = vec![0; BLOCK_BYTES + ALIGNMENT_BYTES];
-        let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES);
-        assert!(start < ALIGNMENT_BYTES, "a buffer of bytes can be aligned");
-        let digester = Digester::default();
-        Ok(Uncached { file, buffer, start, rest: 0..0, file_bytes, offset: 0, digester, failed: None })
+impl Digested {
+    fn open(directory: impl AsFd, name: &str, mode: ReadMode) -> io::Result<Digested> {
+        let file = Uncached::open(directory, name, mode)?;
+        Ok(Digested { file, rest: 0..0, digester: Digester::default(), failed: None })
     }
 
     /// Reads the next block; nothing at the end of the file.
     fn refill(&mut self) -> io::Result<()> {
         self.rest = 0..0;
-        // A read behind the end, from where the last block ended, would not be aligned.
-        if self.offset >= self.file_bytes {
-            return Ok(());
+        if self.file.refill()? {
+            self.digester.update(self.file.block());
+            self.rest = 0..self.file.block().len();
         }
-        let block = &mut self.buffer[self.start..self.start + BLOCK_BYTES];
-        let read = loop {
-            match self.file.read(block) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read?,
-            }
-        };
-        self.digester.update(&block[..read]);
-        self.offset += read as u64;
-        self.rest = 0..read;
         Ok(())
     }
 
@@ -160,7 +112,7 @@ impl Uncached {
     }
 }
 
-impl Read for Uncached {
+impl Read for Digested {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.rest.is_empty()
             && let Err(error) = self.refill()
@@ -171,16 +123,17 @@ impl Read for Uncached {
             return Err(told);
         }
         let bytes = into.len().min(self.rest.len());
-        let from = self.start + self.rest.start;
-        into[..bytes].copy_from_slice(&self.buffer[from..from + bytes]);
+        into[..bytes].copy_from_slice(&self.file.block()[self.rest.start..self.rest.start + bytes]);
         self.rest.start += bytes;
         Ok(bytes)
     }
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the tests write the files that are read back")]
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the tests write the files that are read back")]
 mod tests {
+    use std::fs::File;
+
     use forebay_rawdata::{Format, Generator};
     use forebay_types::RunId;
 

@@ -1,0 +1,392 @@
+//! One output file, for all destinations of its route.
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_types::Time;
+
+use super::delivery::Names;
+use super::{Answer, Change, Changed, Delivery, DeliveryState, Kept, Policy, SourceAnswer, SourceStep, Step};
+use crate::name::Name;
+use crate::planted::{Planted, planted};
+use crate::sums::Sums;
+
+/// The number of a consignment in its journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsignmentId(pub u64);
+
+impl fmt::Display for ConsignmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What a file of the source looked like when it was found: one that looks otherwise later is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartIdentity {
+    /// The size in bytes.
+    pub bytes: u64,
+    /// When it was written last, in nanoseconds since 1970, by the clock of its file system.
+    pub modified_ns: i64,
+    /// Its number in its file system.
+    pub inode: u64,
+}
+
+/// A file of the source that is in a consignment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name below the source.
+    pub name: Name,
+    /// What it looked like.
+    pub identity: PartIdentity,
+}
+
+/// How far a consignment is, besides its deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Its content is not what it should be, or changed on the way; nothing goes on until a person says so.
+    Quarantined,
+    /// It is planned; its content is to be checked.
+    Found,
+    /// Its content was checked, and it is on its way.
+    Delivering,
+    /// Every required destination has proven that it holds it.
+    Proven,
+    /// The source has let it go.
+    Released,
+    /// It changed before it was anywhere under its name: it is planned anew when it is complete.
+    Withdrawn,
+}
+
+impl Stage {
+    /// All of them.
+    pub const ALL: [Stage; 6] =
+        [Stage::Quarantined, Stage::Found, Stage::Delivering, Stage::Proven, Stage::Released, Stage::Withdrawn];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Quarantined => "quarantined",
+            Stage::Found => "found",
+            Stage::Delivering => "delivering",
+            Stage::Proven => "proven",
+            Stage::Released => "released",
+            Stage::Withdrawn => "withdrawn",
+        }
+    }
+
+    /// Whether the source keeps it no longer on behalf of this consignment.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Stage::Released | Stage::Withdrawn)
+    }
+}
+
+/// One output file on its way, as a machine.
+#[derive(Clone, Debug)]
+pub struct Consignment {
+    /// Its number.
+    pub id: ConsignmentId,
+    /// Its name at every destination.
+    pub name: Name,
+    /// What it is made of, in order.
+    pub parts: Arc<[Part]>,
+    /// Its deliveries, as the route had them when it was planned.
+    pub deliveries: Vec<Delivery>,
+    stage: Stage,
+    held: bool,
+    content: Option<Sums>,
+    words: String,
+    due: Time,
+    failures: u32,
+    failing_since: Option<Time>,
+}
+
+impl Consignment {
+    /// One that was just planned.
+    pub fn new(id: ConsignmentId, name: Name, parts: Arc<[Part]>, deliveries: Vec<Delivery>) -> Consignment {
+        Consignment::kept(id, name, parts, deliveries, Stage::Found, false, None, String::new())
+    }
+
+    /// Goes on with what the journal kept.
+    #[expect(clippy::too_many_arguments, reason = "it is a row of the journal")]
+    pub fn kept(
+        id: ConsignmentId,
+        name: Name,
+        parts: Arc<[Part]>,
+        deliveries: Vec<Delivery>,
+        stage: Stage,
+        held: bool,
+        content: Option<Sums>,
+        words: String,
+    ) -> Consignment {
+        Consignment {
+            id,
+            name,
+            parts,
+            deliveries,
+            stage,
+            held,
+            content,
+            words,
+            due: Time(0),
+            failures: 0,
+            failing_since: None,
+        }
+    }
+
+    /// Before the first step after a start.
+    pub fn start(&mut self, now: Time, policy: &Policy) {
+        for place in 0..self.deliveries.len() {
+            let salt = self.salt(Some(place));
+            self.deliveries[place].start(now, policy, salt);
+        }
+        if self.stage.is_over() {
+            self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
+        }
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Whether a person holds it.
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// What its bytes come to, once they were checked.
+    pub fn content(&self) -> Option<&Sums> {
+        self.content.as_ref()
+    }
+
+    /// What was said last about it.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Bytes of its parts.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.identity.bytes).sum()
+    }
+
+    /// Whether nothing of it goes on before a person says so.
+    pub fn needs_a_person(&self) -> bool {
+        let stuck = |delivery: &Delivery| delivery.state() == DeliveryState::Quarantined && delivery.due().is_none();
+        !self.stage.is_over()
+            && (self.held
+                || self.stage == Stage::Quarantined
+                || self.deliveries.iter().any(|delivery| delivery.required && stuck(delivery)))
+    }
+
+    /// Whether there is nothing that it waits for but a person.
+    pub fn rests(&self) -> bool {
+        self.needs_a_person()
+            && (0..self.deliveries.len()).all(|place| self.delivery_due(place).is_none())
+            && self.source_due().is_none()
+    }
+
+    /// Since when the source, or a required destination, gave nothing but failures that may pass.
+    pub fn failing_since(&self) -> Option<Time> {
+        let required = self.deliveries.iter().filter(|delivery| delivery.required);
+        self.failing_since.into_iter().chain(required.filter_map(Delivery::failing_since)).min()
+    }
+
+    /// Whether nothing is left to be done: the source let it go, and nothing of ours lies about.
+    pub fn is_over(&self) -> bool {
+        self.stage.is_over() && self.deliveries.iter().all(Delivery::is_swept)
+    }
+
+    /// When something is to be done at the source.
+    pub fn source_due(&self) -> Option<Time> {
+        (!self.held && matches!(self.stage, Stage::Found | Stage::Proven)).then_some(self.due)
+    }
+
+    /// What is to be done at the source.
+    pub fn source_step(&self) -> Option<SourceStep> {
+        match self.stage {
+            _ if self.held => None,
+            Stage::Found => Some(SourceStep::Check),
+            Stage::Proven => Some(SourceStep::Release),
+            _ => None,
+        }
+    }
+
+    /// When something is to be done at a destination.
+    pub fn delivery_due(&self, place: usize) -> Option<Time> {
+        let goes_on = matches!(self.stage, Stage::Delivering | Stage::Proven) || self.stage.is_over();
+        (!self.held && goes_on).then(|| self.deliveries[place].due()).flatten()
+    }
+
+    /// What is to be done at a destination. The journal's `token` is in every temporary name, so that no two movers have one.
+    pub fn delivery_step(&self, place: usize, token: u64) -> Option<Step> {
+        self.delivery_due(place)?;
+        let temporary = |attempt| self.temporary(token, attempt);
+        self.deliveries[place].step(&Names { last: &self.name, temporary: &temporary })
+    }
+
+    /// The temporary name of an attempt: beside the final one, as destinations choose tapes by directories, and hidden.
+    pub fn temporary(&self, token: u64, attempt: u32) -> Name {
+        let file = format!(".forebay-{token:016x}-{}-{attempt}.part", self.id);
+        // The directory of a name and a short file are a name, but for one that is too long already.
+        self.name.beside(&file).unwrap_or_else(|_| file.parse().expect("a short name"))
+    }
+
+    /// The step at the source is done.
+    pub fn source_answer(&mut self, answer: SourceAnswer, now: Time, policy: &Policy) -> Vec<Change> {
+        let (from, step) = (self.stage, self.source_step());
+        if !matches!(answer, SourceAnswer::NotNow(_)) {
+            (self.failures, self.failing_since) = (0, None);
+        }
+        match (step, answer) {
+            (Some(SourceStep::Check), SourceAnswer::Whole(sums)) => {
+                self.content = Some(sums);
+                self.stage = Stage::Delivering;
+                self.words.clear();
+            }
+            (Some(SourceStep::Release), SourceAnswer::Released) => {
+                self.stage = Stage::Released;
+                self.words.clear();
+                self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
+            }
+            // Held meanwhile: asked again when it goes on.
+            (_, SourceAnswer::Whole(_) | SourceAnswer::Released) => {}
+            (_, SourceAnswer::NotNow(words)) => {
+                self.failures += 1;
+                self.failing_since.get_or_insert(now);
+                self.due = now + policy.backoff(self.failures, self.salt(None));
+                self.words = words;
+            }
+            // When some of it is somewhere already, a person said that it shall be tried again with what is there now.
+            (Some(SourceStep::Check), SourceAnswer::Changed(words)) => self.withdraw(words, now),
+            (_, SourceAnswer::Changed(words)) => self.changed(words, now),
+            (_, SourceAnswer::Damaged(words)) => self.quarantine(words),
+        }
+        self.staged(from).into_iter().collect()
+    }
+
+    /// `step` at a destination is done.
+    pub fn delivery_answer(
+        &mut self,
+        place: usize,
+        step: &Step,
+        token: u64,
+        answer: Answer,
+        now: Time,
+        policy: &Policy,
+    ) -> Vec<Change> {
+        // It was given up or held meanwhile: what became of the step is asked for when it goes on.
+        if self.delivery_step(place, token).as_ref() != Some(step) {
+            return Vec::new();
+        }
+        let (stage, salt) = (self.stage, self.salt(Some(place)));
+        let delivery = &mut self.deliveries[place];
+        let from = delivery.row().clone();
+        match answer {
+            Answer::Source(SourceAnswer::Changed(words)) => self.changed(words, now),
+            Answer::Source(SourceAnswer::NotNow(words)) => delivery.source_failed(words, now, policy, salt),
+            Answer::Source(SourceAnswer::Damaged(words)) => {
+                delivery.source_failed(words.clone(), now, policy, salt);
+                self.quarantine(words);
+            }
+            answer => delivery.answer(answer, self.content.as_ref(), now, policy, salt),
+        }
+        if self.stage == Stage::Delivering && self.is_proven() {
+            self.stage = Stage::Proven;
+            self.due = now;
+        }
+        let mut changes: Vec<Change> = self.delivery_change(place, from, None).into_iter().collect();
+        changes.extend(self.staged(stage));
+        changes
+    }
+
+    fn is_proven(&self) -> bool {
+        let proven = |delivery: &Delivery| delivery.state() == DeliveryState::Proven;
+        if planted(Planted::ReleasedByOne) {
+            return self.deliveries.iter().any(proven);
+        }
+        // One that is not required has its chance, and holds nothing back.
+        let given_up = |delivery: &Delivery| {
+            !delivery.required && (delivery.failing_since().is_some() || delivery.state() == DeliveryState::Quarantined)
+        };
+        self.deliveries.iter().all(|delivery| proven(delivery) || given_up(delivery))
+    }
+
+    /// A person holds it, or lets it go on.
+    pub fn hold(&mut self, held: bool, why: &str) -> Vec<Change> {
+        if self.stage.is_over() {
+            return Vec::new();
+        }
+        self.held = held;
+        self.words = why.to_owned();
+        vec![self.change(self.stage)]
+    }
+
+    /// A person says that what is quarantined shall be tried again.
+    pub fn retry(&mut self, now: Time) -> Vec<Change> {
+        let from = self.stage;
+        if from.is_over() {
+            return Vec::new();
+        }
+        let stuck = self.deliveries.iter().any(|delivery| delivery.state() == DeliveryState::Quarantined);
+        if self.stage == Stage::Quarantined || (self.stage == Stage::Delivering && stuck) {
+            // It may have changed since it was checked.
+            self.stage = Stage::Found;
+        }
+        self.due = now;
+        let mut changes = Vec::new();
+        for place in 0..self.deliveries.len() {
+            let row = self.deliveries[place].row().clone();
+            self.deliveries[place].retry(now);
+            changes.extend(self.delivery_change(place, row, Some("a person said: retry")));
+        }
+        changes.extend(self.staged(from));
+        changes
+    }
+
+    /// It is not any more what was found.
+    fn changed(&mut self, words: String, now: Time) {
+        if !self.deliveries.iter().all(Delivery::may_be_withdrawn) {
+            return self.quarantine(words);
+        }
+        self.withdraw(words, now);
+    }
+
+    fn withdraw(&mut self, words: String, now: Time) {
+        self.stage = Stage::Withdrawn;
+        self.words = words;
+        self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
+    }
+
+    fn quarantine(&mut self, words: String) {
+        self.stage = Stage::Quarantined;
+        self.words = words;
+    }
+
+    fn delivery_change(&self, place: usize, from: Kept, why: Option<&str>) -> Option<Change> {
+        let to = self.deliveries[place].row();
+        (*to != from).then(|| Change {
+            consignment: self.id,
+            why: why.unwrap_or(&to.words).to_owned(),
+            of: Changed::Delivery {
+                place,
+                destination: self.deliveries[place].destination.clone(),
+                from: Box::new(from),
+                to: Box::new(to.clone()),
+            },
+        })
+    }
+
+    fn staged(&self, from: Stage) -> Option<Change> {
+        (self.stage != from).then(|| self.change(from))
+    }
+
+    fn change(&self, from: Stage) -> Change {
+        let of = Changed::Stage { from, to: self.stage, held: self.held, content: self.content };
+        Change { consignment: self.id, of, why: self.words.clone() }
+    }
+
+    fn salt(&self, place: Option<usize>) -> u64 {
+        self.id.0.wrapping_mul(0x1_0001).wrapping_add(place.map_or(0, |place| place as u64 + 1))
+    }
+}

@@ -1,0 +1,460 @@
+//! One file and one destination.
+
+use forebay_types::Time;
+
+use super::{Answer, Failure, Policy, Step};
+use crate::name::Name;
+use crate::planted::{Planted, planted};
+use crate::sums::{Sums, Told};
+
+/// How far a delivery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeliveryState {
+    /// What was found there, sent or said is not what it should be; kept, and told to people.
+    Quarantined,
+    /// Nothing was sent.
+    Found,
+    /// Bytes stream there under a temporary name.
+    Sending,
+    /// All were sent, and what they came to is known.
+    Arrived,
+    /// The destination said, by the final name, that it holds them.
+    Verified,
+    /// It said so again after the wait.
+    Proven,
+}
+
+impl DeliveryState {
+    /// All of them.
+    pub const ALL: [DeliveryState; 6] = [
+        DeliveryState::Quarantined,
+        DeliveryState::Found,
+        DeliveryState::Sending,
+        DeliveryState::Arrived,
+        DeliveryState::Verified,
+        DeliveryState::Proven,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeliveryState::Quarantined => "quarantined",
+            DeliveryState::Found => "found",
+            DeliveryState::Sending => "sending",
+            DeliveryState::Arrived => "arrived",
+            DeliveryState::Verified => "verified",
+            DeliveryState::Proven => "proven",
+        }
+    }
+}
+
+/// What the journal keeps of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// How far it is.
+    pub state: DeliveryState,
+    /// The number of the newest attempt; its temporary name has it.
+    pub attempts: u32,
+    /// How often something was other than it should be, or refused, since a person last looked.
+    pub strikes: u32,
+    /// Whether the file under the final name was put there by an attempt.
+    pub ours: bool,
+    /// The attempt whose temporary name may have bytes that are not known to be wrong.
+    pub partial: Option<u32>,
+    /// Attempts whose temporary names hold what is not needed; taken away once the file is proven.
+    pub left: Vec<u32>,
+    /// What was said last, by the destination or about it.
+    pub words: String,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            state: DeliveryState::Found,
+            attempts: 0,
+            strikes: 0,
+            ours: false,
+            partial: None,
+            left: Vec::new(),
+            words: String::new(),
+        }
+    }
+}
+
+/// What comes next; after a start it follows from the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Ask what is under the final name before anything is sent.
+    Look,
+    /// Take away what an attempt left half.
+    Clean,
+    Send,
+    AskTemporary,
+    Rename,
+    AskFinal {
+        given: Given,
+    },
+    AskAgain,
+    /// Take away what is left over, the newest first.
+    Sweep,
+    /// Wait, then look again.
+    Retry,
+    /// Nothing, or nothing until a person says so.
+    Rest,
+}
+
+/// How the final name came to what has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    /// By a renaming that the destination says it did.
+    Now,
+    /// By one before a kill, perhaps: nothing has the temporary name.
+    Perhaps,
+    /// By somebody else: a renaming found it taken.
+    Taken,
+}
+
+/// A file's way to one destination, as a machine.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The destination's address, as it is configured.
+    pub destination: String,
+    /// Whether the source waits for it.
+    pub required: bool,
+    kept: Kept,
+    phase: Phase,
+    due: Time,
+    /// Its consignment is released or withdrawn: nothing is left to be done but to sweep.
+    is_over: bool,
+    /// In a row, of those that say nothing of the file, and since when.
+    failures: u32,
+    failing_since: Option<Time>,
+}
+
+/// The names that a delivery uses at its destination.
+pub(super) struct Names<'a> {
+    pub(super) last: &'a Name,
+    pub(super) temporary: &'a dyn Fn(u32) -> Name,
+}
+
+impl Delivery {
+    /// A delivery of which nothing was done.
+    pub fn new(destination: &str, required: bool) -> Delivery {
+        Delivery::kept(destination, required, Kept::default())
+    }
+
+    /// Goes on with what the journal kept. Nobody knows what became of a step that was under way: so nothing is done before it was looked at.
+    pub fn kept(destination: &str, required: bool, kept: Kept) -> Delivery {
+        let phase = match kept.state {
+            DeliveryState::Found => Phase::Look,
+            DeliveryState::Sending => Phase::Clean,
+            DeliveryState::Arrived => Phase::AskTemporary,
+            DeliveryState::Verified if !kept.left.is_empty() => Phase::Sweep,
+            DeliveryState::Verified => Phase::AskAgain,
+            DeliveryState::Proven => Phase::Rest,
+            DeliveryState::Quarantined => Phase::Retry,
+        };
+        Delivery {
+            destination: destination.to_owned(),
+            required,
+            kept,
+            phase,
+            due: Time(0),
+            is_over: false,
+            failures: 0,
+            failing_since: None,
+        }
+    }
+
+    /// After a start: a wait that was begun begins anew, since only the clock of the calendar went on meanwhile.
+    pub(super) fn start(&mut self, now: Time, policy: &Policy, salt: u64) {
+        match self.phase {
+            Phase::AskAgain => self.due = now + policy.recheck_after,
+            Phase::Retry if self.kept.strikes >= policy.strikes_max => self.phase = Phase::Rest,
+            Phase::Retry => self.due = now + policy.backoff(self.kept.strikes, salt),
+            _ => {}
+        }
+    }
+
+    /// What the journal keeps of it.
+    pub fn row(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> DeliveryState {
+        self.kept.state
+    }
+
+    /// When the next step is due; none when there is none.
+    pub fn due(&self) -> Option<Time> {
+        (self.phase != Phase::Rest).then_some(self.due)
+    }
+
+    /// Whether nothing of ours is left there under a temporary name.
+    pub(super) fn is_swept(&self) -> bool {
+        self.kept.partial.is_none() && self.kept.left.is_empty()
+    }
+
+    /// Whether nothing was done that cannot be taken back.
+    pub(super) fn may_be_withdrawn(&self) -> bool {
+        matches!(self.kept.state, DeliveryState::Found | DeliveryState::Sending) && !self.kept.ours
+    }
+
+    /// Its consignment is given up or over: all that is left to do is to take away what is not needed.
+    pub(super) fn only_sweep(&mut self, now: Time) {
+        self.is_over = true;
+        self.kept.left.extend(self.kept.partial.take());
+        (self.phase, self.due) = (Phase::Sweep, now);
+        if self.kept.left.is_empty() {
+            self.phase = Phase::Rest;
+        }
+    }
+
+    /// The next step. What the last change said is durable.
+    pub(super) fn step(&self, names: &Names) -> Option<Step> {
+        let temporary = |attempt| (names.temporary)(attempt);
+        let last = || names.last.clone();
+        Some(match self.phase {
+            Phase::Look | Phase::AskFinal { .. } | Phase::AskAgain | Phase::Retry => Step::Ask { name: last() },
+            Phase::Clean => Step::Remove { name: temporary(self.kept.partial.unwrap_or(self.kept.attempts)) },
+            Phase::Send => Step::Send { temporary: temporary(self.kept.attempts) },
+            Phase::AskTemporary => Step::Ask { name: temporary(self.kept.attempts) },
+            // A file of ours that is wrong.
+            Phase::Rename if self.kept.ours => Step::Replace { from: temporary(self.kept.attempts), to: last() },
+            Phase::Rename => Step::Rename { from: temporary(self.kept.attempts), to: last() },
+            Phase::Sweep => Step::Remove { name: temporary(*self.kept.left.last()?) },
+            Phase::Rest => return None,
+        })
+    }
+
+    /// The step given last is done.
+    pub(super) fn answer(&mut self, answer: Answer, content: Option<&Sums>, now: Time, policy: &Policy, salt: u64) {
+        let failure = match answer {
+            Answer::Failed(failure) => failure,
+            answer => {
+                self.failures = 0;
+                self.failing_since = None;
+                self.due = now;
+                match (self.phase, content) {
+                    (Phase::Sweep, _) => self.swept(now, policy),
+                    (_, Some(content)) => self.answered(answer, content, now, policy, salt),
+                    (phase, None) => panic!("{phase:?} before the content was checked"),
+                }
+                return;
+            }
+        };
+        match (self.phase, failure) {
+            // It is of no use to anybody, and the source is not held back by it.
+            (Phase::Sweep, Failure::Refused(words)) => {
+                self.swept(now, policy);
+                self.kept.words = format!("a file that is not needed could not be taken away: {words}");
+            }
+            (_, Failure::Refused(words)) => self.strike(words, now, policy, salt),
+            (phase, Failure::NotNow(words) | Failure::Unknown(words)) => {
+                self.failed(now, policy, salt);
+                self.kept.words = words;
+                self.phase = match phase {
+                    // What is there now? First of all.
+                    Phase::Send => Phase::Clean,
+                    Phase::Rename if planted(Planted::UnknownTakenForDone) => return self.verified(now, policy),
+                    Phase::Rename => Phase::AskTemporary,
+                    phase => phase,
+                };
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+        match (self.phase, answer) {
+            (Phase::Look | Phase::Retry, Answer::Told(told)) => self.looked(told, content, now, policy, salt),
+            (Phase::Clean, Answer::Done) => {
+                self.kept.partial = None;
+                self.begin();
+            }
+            (Phase::Send, Answer::Sent(sums)) if sums == *content => {
+                self.kept.state = DeliveryState::Arrived;
+                self.phase = Phase::AskTemporary;
+            }
+            (Phase::Send, Answer::Sent(sums)) => {
+                self.strike(
+                    format!("the source gave {sums} when it was sent, and {content} when it was checked"),
+                    now,
+                    policy,
+                    salt,
+                );
+            }
+            (Phase::AskTemporary, Answer::Told(None)) => self.phase = Phase::AskFinal { given: Given::Perhaps },
+            (Phase::AskTemporary, Answer::Told(Some(told))) if told.proves(content) => self.phase = Phase::Rename,
+            (Phase::AskTemporary, Answer::Told(Some(told))) => {
+                self.kept.left.extend(self.kept.partial.take());
+                self.strike(mismatch("before it had its name", content, &told), now, policy, salt);
+            }
+            (Phase::Rename, Answer::Done) => {
+                self.kept.partial = None;
+                self.phase = Phase::AskFinal { given: Given::Now };
+                if planted(Planted::BelievedUnasked) {
+                    self.kept.state = DeliveryState::Proven;
+                    self.phase = Phase::Rest;
+                }
+            }
+            (Phase::Rename, Answer::Taken) => self.phase = Phase::AskFinal { given: Given::Taken },
+            (Phase::AskFinal { given }, Answer::Told(told)) => self.asked(given, told, content, now, policy, salt),
+            (Phase::AskAgain, Answer::Told(told)) => self.asked_again(told, content, now, policy, salt),
+            (phase, answer) => panic!("{answer:?} is no answer to what {phase:?} asks for"),
+        }
+    }
+
+    /// What lies under the final name before anything is sent.
+    fn looked(&mut self, told: Option<Told>, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+        self.kept.state = DeliveryState::Found;
+        match told {
+            None => {
+                self.kept.ours = false;
+                self.begin_clean();
+            }
+            Some(told) if planted(Planted::AdoptedBySize) && told.bytes == content.bytes => {
+                self.kept.state = DeliveryState::Proven;
+                self.phase = Phase::Rest;
+            }
+            Some(told) if told.proves(content) => {
+                self.kept.words = format!("it was there already: {told}");
+                self.verified(now, policy);
+            }
+            Some(_) if self.kept.ours => self.begin_clean(),
+            Some(told) => self.foreign(&told, content, now, policy, salt),
+        }
+    }
+
+    fn begin_clean(&mut self) {
+        match self.kept.partial {
+            Some(_) => self.phase = Phase::Clean,
+            None => self.begin(),
+        }
+    }
+
+    /// A new attempt, under a name that none had before.
+    fn begin(&mut self) {
+        self.kept.attempts += 1;
+        self.kept.state = DeliveryState::Sending;
+        self.kept.partial = Some(self.kept.attempts);
+        self.phase = Phase::Send;
+    }
+
+    fn asked(&mut self, given: Given, told: Option<Told>, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+        match told {
+            Some(told) if told.proves(content) => {
+                // Under a name that was taken it is another's, with the right content.
+                self.kept.ours |= given != Given::Taken;
+                self.verified(now, policy);
+            }
+            Some(told) if given == Given::Now || self.kept.ours => {
+                self.kept.ours = true;
+                self.strike(mismatch("as soon as it had its name", content, &told), now, policy, salt);
+            }
+            Some(told) => self.foreign(&told, content, now, policy, salt),
+            None => self.strike(format!("it was sent, and is not there; expected {content}"), now, policy, salt),
+        }
+    }
+
+    fn asked_again(&mut self, told: Option<Told>, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+        let waited = policy.recheck_after.as_secs_f64();
+        match told {
+            Some(told) if told.proves(content) => {
+                self.kept.state = DeliveryState::Proven;
+                self.phase = Phase::Rest;
+            }
+            Some(told) if self.kept.ours => {
+                self.strike(mismatch(&format!("{waited} s later"), content, &told), now, policy, salt)
+            }
+            Some(told) => self.foreign(&told, content, now, policy, salt),
+            None => {
+                self.kept.ours = false;
+                self.strike(
+                    format!("it was there, and is not {waited} s later; expected {content}"),
+                    now,
+                    policy,
+                    salt,
+                );
+            }
+        }
+    }
+
+    fn verified(&mut self, now: Time, policy: &Policy) {
+        self.kept.state = DeliveryState::Verified;
+        self.kept.left.extend(self.kept.partial.take());
+        self.wait_for_second_proof(now, policy);
+        if planted(Planted::ProvenAtOneLook) {
+            self.kept.state = DeliveryState::Proven;
+        }
+    }
+
+    /// What is left over goes before the second proof: a renaming that was cut off, and is done late after all, finds nothing then.
+    fn wait_for_second_proof(&mut self, now: Time, policy: &Policy) {
+        (self.phase, self.due) =
+            if self.kept.left.is_empty() { (Phase::AskAgain, now + policy.recheck_after) } else { (Phase::Sweep, now) };
+        if planted(Planted::AskedAgainAtOnce) {
+            self.due = now;
+        }
+    }
+
+    fn swept(&mut self, now: Time, policy: &Policy) {
+        self.kept.left.pop();
+        match self.kept.state {
+            DeliveryState::Verified if !self.is_over => self.wait_for_second_proof(now, policy),
+            _ if self.kept.left.is_empty() => self.phase = Phase::Rest,
+            _ => {}
+        }
+    }
+
+    fn foreign(&mut self, told: &Told, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+        if planted(Planted::ForeignReplaced) {
+            self.kept.ours = true;
+            return self.begin_clean();
+        }
+        let words = format!(
+            "another file has its name there, and was left alone: {told}; ours is {content}. Move one of them, then retry"
+        );
+        self.strike(words, now, policy, salt);
+    }
+
+    /// Something is not as it should be: kept, told, and tried again so often.
+    fn strike(&mut self, words: String, now: Time, policy: &Policy, salt: u64) {
+        self.kept.strikes += 1;
+        self.kept.state = DeliveryState::Quarantined;
+        self.kept.words = words;
+        let over = self.kept.strikes >= policy.strikes_max;
+        self.phase = if over { Phase::Rest } else { Phase::Retry };
+        self.due = now + policy.backoff(self.kept.strikes, salt);
+    }
+
+    /// A person says that it shall be tried again.
+    pub(super) fn retry(&mut self, now: Time) {
+        if self.kept.state == DeliveryState::Quarantined {
+            self.kept.strikes = 0;
+            (self.phase, self.due) = (Phase::Retry, now);
+        }
+    }
+
+    /// The source could not be read: the step again, later.
+    pub(super) fn source_failed(&mut self, words: String, now: Time, policy: &Policy, salt: u64) {
+        self.failed(now, policy, salt);
+        self.kept.words = words;
+        self.phase = Phase::Clean;
+    }
+
+    fn failed(&mut self, now: Time, policy: &Policy, salt: u64) {
+        self.failures += 1;
+        self.failing_since.get_or_insert(now);
+        self.due = now + policy.backoff(self.failures, salt);
+    }
+
+    /// Since when every step failed for a reason that may pass.
+    pub fn failing_since(&self) -> Option<Time> {
+        self.failing_since
+    }
+}
+
+fn mismatch(when: &str, content: &Sums, told: &Told) -> String {
+    format!("{when} the destination holds {told}; expected {content}")
+}

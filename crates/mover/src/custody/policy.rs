@@ -1,0 +1,57 @@
+//! How patient the mover is with a destination.
+
+use std::time::Duration;
+
+/// The waits and bounds of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The time between the first and the second proof.
+    pub recheck_after: Duration,
+    /// So often a file may come back other than it was sent, or be refused, before only a person starts it again.
+    pub strikes_max: u32,
+    /// The wait after the first failure; each further one in a row doubles it.
+    pub backoff_min: Duration,
+    /// The longest wait.
+    pub backoff_max: Duration,
+}
+
+impl Policy {
+    /// The wait after so many failures in a row, at least one. Spread over half of itself by `salt`, so that what failed together does not come back together.
+    pub fn backoff(&self, failures: u32, salt: u64) -> Duration {
+        let doubled = self.backoff_min.saturating_mul(1 << failures.saturating_sub(1).min(20));
+        let whole = doubled.min(self.backoff_max);
+        // Finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+        let mut mixed = salt.wrapping_add(u64::from(failures)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        whole / 2 + whole / 2 * ((mixed >> 56) as u32) / 255
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            recheck_after: Duration::from_secs(900),
+            strikes_max: 5,
+            backoff_min: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(300),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_their_limit_and_are_spread() {
+        let policy = Policy::default();
+        for failures in 1..60 {
+            let whole = Duration::from_secs(1 << (failures - 1).min(9)).min(policy.backoff_max);
+            let waits: Vec<Duration> = (0..100).map(|salt| policy.backoff(failures, salt)).collect();
+            assert!(waits.iter().all(|wait| *wait >= whole / 2 && *wait <= whole), "{failures}: {waits:?}");
+            let spread = *waits.iter().max().expect("some") - *waits.iter().min().expect("some");
+            assert!(spread > whole / 4, "{failures}: {spread:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! One job, in a thread of its own.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::Control;
+use crate::custody::{Answer, Failure, SourceAnswer, SourceStep, Step};
+use crate::endpoint::{Destination, Moved, Source};
+use crate::machine::{Done, Task};
+
+/// How far a job is, for whoever looks for those that hang.
+#[derive(Debug)]
+pub(super) struct Watch {
+    control: Control,
+    start: Instant,
+    bytes: AtomicU64,
+    /// When something was moved last, in milliseconds since the start.
+    moved_ms: AtomicU64,
+    given_up: AtomicBool,
+}
+
+impl Watch {
+    pub(super) fn new(control: Control, start: Instant) -> Watch {
+        let now = start.elapsed().as_millis() as u64;
+        Watch {
+            control,
+            start,
+            bytes: AtomicU64::new(0),
+            moved_ms: AtomicU64::new(now),
+            given_up: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    pub(super) fn idle(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_millis(self.moved_ms.load(Relaxed)))
+    }
+
+    /// Whatever it comes to is of no use to anybody.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Relaxed);
+    }
+}
+
+impl Moved for Watch {
+    fn moved(&self, bytes: u64) -> bool {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.moved_ms.store(self.start.elapsed().as_millis() as u64, Relaxed);
+        !self.control.is_stopped() && !self.given_up.load(Relaxed)
+    }
+}
+
+pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Destination>, moved: &dyn Moved) -> Done {
+    match (task, destination) {
+        (Task::Scan, _) => Done::Scanned(source.scan()),
+        (Task::Source { step: SourceStep::Check, parts, .. }, _) => Done::Source(source.check(parts, moved)),
+        (Task::Source { step: SourceStep::Release, parts, .. }, _) => Done::Source(source.release(parts)),
+        (Task::Destination { step, parts, .. }, Some(destination)) => Done::Destination(match step {
+            Step::Ask { name } => destination.ask(name, moved),
+            Step::Rename { from, to } => destination.rename(from, to),
+            Step::Replace { from, to } => destination.replace(from, to),
+            Step::Remove { name } => destination.remove(name),
+            Step::Send { temporary } => match source.open(parts) {
+                Ok(mut content) => destination.send(temporary, content.as_mut(), moved),
+                Err(answer) => Answer::Source(answer),
+            },
+        }),
+        (Task::Destination { .. }, None) => unreachable!("a job at a destination has one"),
+    }
+}
+
+/// The machine has no thread for it: later.
+pub(super) fn not_begun(task: &Task, error: &std::io::Error) -> Done {
+    let words = format!("no thread could be started: {error}");
+    match task {
+        Task::Scan => Done::Scanned(Err(words)),
+        Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
+        Task::Destination { .. } => Done::Destination(Answer::Failed(Failure::NotNow(words))),
+    }
+}

@@ -1,0 +1,358 @@
+//! Drives the machine: writes its records to the journal, starts its jobs in threads, and tells it how they ended. It decides nothing.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this module has the clock and the threads that the machine does without"
+)]
+
+mod job;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use forebay_types::{Time, WallTime};
+
+use crate::audit::AuditLog;
+use crate::custody::{Answer, Consignment, Failure, SourceAnswer, Stage};
+use crate::endpoint::{Destination, Source};
+use crate::journal::{Journal, JournalError};
+use crate::machine::{
+    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Mover, MoverConfig, Record, RouteConfig, RouteIndex,
+    Task,
+};
+
+use job::Watch;
+
+/// The driver looks at its clock so often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A route with what does its work.
+pub struct Route {
+    /// What the machine is told of it.
+    pub config: RouteConfig,
+    /// Where from.
+    pub source: Arc<dyn Source>,
+}
+
+/// A destination with what does its work.
+pub struct Target {
+    /// What the machine is told of it.
+    pub config: DestinationConfig,
+    /// What does it.
+    pub destination: Arc<dyn Destination>,
+}
+
+/// What a mover is to do.
+pub struct Config {
+    /// Its routes.
+    pub routes: Vec<Route>,
+    /// Their destinations.
+    pub targets: Vec<Target>,
+    /// Files that are read or sent at once, over all routes.
+    pub streams_max: usize,
+    /// End when what is there now was moved, or cannot be.
+    pub once: bool,
+    /// With `once`: so long nothing but failures, and it is given up.
+    pub patience: Duration,
+    /// A job that moves nothing for so long is taken for one that hangs: nobody knows what becomes of it.
+    pub stall_after: Duration,
+}
+
+/// Why a mover ends before it should.
+#[derive(Debug, thiserror::Error)]
+pub enum MoverError {
+    /// Its journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Its audit log.
+    #[error(
+        "the audit log {path} could not be written: {source}. Nothing more was moved or released; make room or another place for it, then start again"
+    )]
+    Audit {
+        /// Its path.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The journal has files on their way for a route that is not configured.
+    #[error(
+        "the journal {journal} has {files} files on their way by route {route}, which is not one of those that this mover was started with. Nothing was moved or \
+         released. Start it with that route too, or use another journal (--journal)"
+    )]
+    RouteMissing {
+        /// The journal.
+        journal: String,
+        /// The route.
+        route: String,
+        /// How many.
+        files: usize,
+    },
+}
+
+/// Tells a mover to end.
+#[derive(Clone, Debug, Default)]
+pub struct Control(Arc<AtomicBool>);
+
+impl Control {
+    /// What is under way is cut off, and gone on with by the next start.
+    pub fn stop(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How much was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Files that were found.
+    pub found: u64,
+    /// Those that were proven and released.
+    pub released: u64,
+    /// Bytes of those.
+    pub released_bytes: u64,
+    /// Those that changed before they were anywhere, and are found again.
+    pub withdrawn: u64,
+    /// Bytes that were read, sent or read back.
+    pub moved_bytes: u64,
+}
+
+/// A file that was not moved to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its name.
+    pub name: String,
+    /// How far it is.
+    pub state: &'static str,
+    /// Why.
+    pub words: String,
+}
+
+/// How a mover ended.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How much was done.
+    pub counts: Counts,
+    /// With `once`: whether everything was done.
+    pub end: Option<End>,
+    /// What is left, the first few.
+    pub left: Vec<Left>,
+    /// How much is left.
+    pub left_files: usize,
+}
+
+/// What is left is told of so many files.
+const LEFT_TOLD_MAX: usize = 20;
+
+/// Moves until it is over.
+///
+/// # Errors
+/// What does not let it go on. Nothing is released then that is not proven, and the next start goes on.
+pub fn run(
+    config: &Config,
+    journal: &mut Journal,
+    control: &Control,
+    told: &dyn Fn(&Counts),
+) -> Result<Outcome, MoverError> {
+    let start = Instant::now();
+    let machine = make(config, journal, Time(0))?;
+    let (sender, receiver) = channel();
+    let path = AuditLog::path_of(journal.path());
+    let mut audit = open_audit(&path, journal)?;
+    let routes = config.routes.iter().map(|route| route.config.name.clone()).collect();
+    let mut driver =
+        Driver { config, machine, routes, sender, jobs: BTreeMap::new(), start, counts: Counts::default() };
+    loop {
+        driver.write(journal, &mut audit, &path)?;
+        if control.is_stopped() {
+            break;
+        }
+        if let Some(end) = driver.machine.end(driver.now()) {
+            return Ok(driver.outcome(Some(end)));
+        }
+        while let Some(job) = driver.machine.next_job(driver.now()) {
+            driver.begin(job, control);
+        }
+        driver.wait(&receiver);
+        driver.look_for_stalls();
+        told(&driver.counts);
+    }
+    // What is cut off ends soon; what does not is not waited for, as after a kill.
+    let until = Instant::now() + Duration::from_secs(2);
+    while driver.machine.running() > 0 && Instant::now() < until {
+        driver.wait(&receiver);
+    }
+    driver.write(journal, &mut audit, &path)?;
+    Ok(driver.outcome(None))
+}
+
+fn open_audit(path: &Path, journal: &Journal) -> Result<AuditLog, MoverError> {
+    let failed = |source| MoverError::Audit { path: path.display().to_string(), source };
+    let mut audit = AuditLog::open(path).map_err(failed)?;
+    // What a kill kept from it.
+    audit.append(&journal.transitions_after(audit.last())?).map_err(failed)?;
+    Ok(audit)
+}
+
+/// The machine, as the journal has it.
+fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverError> {
+    let at_work = journal.at_work()?;
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    let mut kept: Vec<(RouteIndex, Consignment)> = Vec::new();
+    for (route, consignment) in at_work.consignments {
+        match config.routes.iter().position(|known| known.config.name == route) {
+            Some(index) => kept.push((RouteIndex(index), consignment)),
+            None => *missing.entry(route).or_default() += 1,
+        }
+    }
+    if let Some((route, files)) = missing.pop_first() {
+        return Err(MoverError::RouteMissing { journal: journal.path().display().to_string(), route, files });
+    }
+    let machine = MoverConfig {
+        routes: config.routes.iter().map(|route| route.config.clone()).collect(),
+        destinations: config.targets.iter().map(|target| target.config.clone()).collect(),
+        streams_max: config.streams_max,
+        once: config.once,
+        patience: config.patience,
+        token: journal.token(),
+    };
+    Ok(Mover::new(machine, kept, at_work.next, now))
+}
+
+struct Driver<'a> {
+    config: &'a Config,
+    machine: Mover,
+    routes: Vec<String>,
+    sender: Sender<(JobId, Done)>,
+    jobs: BTreeMap<JobId, (Job, Arc<Watch>)>,
+    start: Instant,
+    counts: Counts,
+}
+
+impl Driver<'_> {
+    fn now(&self) -> Time {
+        Time(0) + self.start.elapsed()
+    }
+
+    fn write(&mut self, journal: &mut Journal, audit: &mut AuditLog, path: &Path) -> Result<(), MoverError> {
+        let records = self.machine.take_records();
+        if records.is_empty() {
+            return Ok(());
+        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let transitions = journal.write(&records, &self.routes, WallTime(wall.as_millis() as u64))?;
+        audit.append(&transitions).map_err(|source| MoverError::Audit { path: path.display().to_string(), source })?;
+        for transition in &transitions {
+            let of = transition.destination.as_deref().unwrap_or("the source");
+            match transition.after.as_str() {
+                "quarantined" => tracing::warn!("{} is quarantined ({of}): {}", transition.name, transition.words),
+                "released" => {
+                    self.counts.released += 1;
+                    self.counts.released_bytes += transition.bytes.unwrap_or(0) as u64;
+                }
+                "withdrawn" => self.counts.withdrawn += 1,
+                after => tracing::debug!("{}: {after} ({of}) {}", transition.name, transition.words),
+            }
+        }
+        self.counts.found += records.iter().filter(|record| matches!(record, Record::Planned { .. })).count() as u64;
+        Ok(())
+    }
+
+    fn begin(&mut self, job: Job, control: &Control) {
+        let watch = Arc::new(Watch::new(control.clone(), self.start));
+        let source = Arc::clone(&self.config.routes[job.route.0].source);
+        let destination = match &job.task {
+            Task::Destination { destination: DestinationIndex(at), .. } => {
+                Some(Arc::clone(&self.config.targets[*at].destination))
+            }
+            _ => None,
+        };
+        let (id, task, sender) = (job.id, job.task.clone(), self.sender.clone());
+        self.jobs.insert(id, (job, Arc::clone(&watch)));
+        let done = std::thread::Builder::new().name("mover job".to_owned()).spawn(move || {
+            let done = job::run(&task, source.as_ref(), destination.as_deref(), watch.as_ref());
+            // Nobody listens any more when the mover ended.
+            drop(sender.send((id, done)));
+        });
+        if let Err(error) = done {
+            drop(self.sender.send((id, job::not_begun(&self.jobs[&id].0.task, &error))));
+        }
+    }
+
+    /// Waits until a job is done, or something is due.
+    fn wait(&mut self, receiver: &Receiver<(JobId, Done)>) {
+        let due = self.machine.due().map_or(TICK, |due| due.since(self.now()));
+        let mut next = receiver.recv_timeout(due.min(TICK));
+        loop {
+            match next {
+                Ok((id, done)) => self.done(id, done),
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => unreachable!("this has a sender"),
+            }
+            next = receiver.recv_timeout(Duration::ZERO);
+        }
+    }
+
+    fn done(&mut self, id: JobId, done: Done) {
+        // One that was given up may still come to its end.
+        if let Some((job, watch)) = self.jobs.remove(&id) {
+            self.counts.moved_bytes += watch.bytes();
+            if let Done::Scanned(Err(words)) = &done {
+                tracing::warn!(
+                    "the source of route {} cannot be looked at: {words}. It is tried again",
+                    self.routes[job.route.0]
+                );
+            }
+            self.machine.done(id, done, self.now());
+        }
+    }
+
+    fn look_for_stalls(&mut self) {
+        let stalled = |(_, (_, watch)): &(&JobId, &(Job, Arc<Watch>))| watch.idle() >= self.config.stall_after;
+        let stalled: Vec<JobId> = self.jobs.iter().filter(stalled).map(|(id, _)| *id).collect();
+        for id in stalled {
+            let seconds = self.config.stall_after.as_secs();
+            let words = format!("nothing happened for {seconds} s");
+            let done = match &self.jobs[&id].0.task {
+                Task::Scan => Done::Scanned(Err(words)),
+                Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
+                Task::Destination { .. } => Done::Destination(Answer::Failed(Failure::Unknown(words))),
+            };
+            self.jobs[&id].1.give_up();
+            self.done(id, done);
+        }
+    }
+
+    fn outcome(&self, end: Option<End>) -> Outcome {
+        let left = || self.machine.consignments().filter(|(_, consignment)| !consignment.stage().is_over());
+        let tell = |(_, consignment): (RouteIndex, &Consignment)| {
+            let state = consignment
+                .deliveries
+                .iter()
+                .filter(|delivery| delivery.required)
+                .min_by_key(|delivery| delivery.state());
+            let (state, words) = match (consignment.stage(), state) {
+                _ if consignment.is_held() => ("held", consignment.words().to_owned()),
+                (Stage::Delivering, Some(delivery)) => {
+                    let words = &delivery.row().words;
+                    let words =
+                        if words.is_empty() { String::new() } else { format!("{}: {words}", delivery.destination) };
+                    (delivery.state().name(), words)
+                }
+                (stage, _) => (stage.name(), consignment.words().to_owned()),
+            };
+            Left { name: consignment.name.to_string(), state, words }
+        };
+        Outcome {
+            counts: self.counts,
+            end,
+            left: left().take(LEFT_TOLD_MAX).map(tell).collect(),
+            left_files: left().count(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a source and a destination must be able to do. They decide nothing: each answer is what happened, in their own words.
+
+use crate::custody::{Answer, Part, SourceAnswer};
+use crate::machine::Seen;
+use crate::name::Name;
+
+/// The bytes of a consignment, block by block.
+pub trait Content {
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// Why the source does not give them.
+    fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer>;
+}
+
+/// Where files come from. Every call may be made at the same time as others, and may be made again after it was cut off.
+pub trait Source: Send + Sync {
+    /// All that is there and might be moved.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn scan(&self) -> Result<Vec<Seen>, String>;
+
+    /// Reads all of it, looks at its structure, and says what its bytes come to. `moved` is told of all that was read.
+    fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer;
+
+    /// The bytes, from their beginning.
+    ///
+    /// # Errors
+    /// Why the source does not give them.
+    fn open<'a>(&'a self, parts: &'a [Part]) -> Result<Box<dyn Content + 'a>, SourceAnswer>;
+
+    /// Lets it go. Done twice it is as done once.
+    fn release(&self, parts: &[Part]) -> SourceAnswer;
+}
+
+/// Where files go.
+pub trait Destination: Send + Sync {
+    /// What lies under a name: [`Answer::Told`].
+    fn ask(&self, name: &Name, moved: &dyn Moved) -> Answer;
+
+    /// Streams the bytes there under a name that nothing has, durably: [`Answer::Sent`].
+    fn send(&self, temporary: &Name, content: &mut dyn Content, moved: &dyn Moved) -> Answer;
+
+    /// Gives a file another name, durably, unless that is taken: [`Answer::Done`], [`Answer::Taken`].
+    fn rename(&self, from: &Name, to: &Name) -> Answer;
+
+    /// The same, in the place of what has the name: [`Answer::Done`].
+    fn replace(&self, from: &Name, to: &Name) -> Answer;
+
+    /// Takes a file away; one that is not there is as good: [`Answer::Done`].
+    fn remove(&self, name: &Name) -> Answer;
+}
+
+/// Who is told how far a job is.
+pub trait Moved: Sync {
+    /// So many bytes more. Whether it shall go on: a mover that ends waits for nobody.
+    fn moved(&self, bytes: u64) -> bool;
+}

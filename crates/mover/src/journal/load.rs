@@ -1,0 +1,123 @@
+//! What a start reads from the journal. Its rows are not trusted: a file can be damaged, or edited.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row};
+
+use super::{AtWork, JournalError};
+use crate::custody::{Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage};
+use crate::name::Name;
+use crate::sums::Sums;
+
+/// More attempts that left something are damage.
+const LEFT_MAX: usize = 10_000;
+
+pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, JournalError> {
+    let sqlite = |source| JournalError::Sqlite { path: path.to_owned(), action: "read", source };
+    let mut parts = grouped(
+        connection,
+        "SELECT consignment, parts.name, parts.bytes, modified_ns, inode FROM parts JOIN consignments ON id = consignment AND is_over = 0 ORDER BY consignment, place",
+        part,
+    )
+    .map_err(sqlite)?;
+    let mut deliveries = grouped(
+        connection,
+        "SELECT consignment, destination, required, state, attempts, strikes, ours, partial, left_over, deliveries.words \
+         FROM deliveries JOIN consignments ON id = consignment AND is_over = 0 ORDER BY consignment, place",
+        delivery,
+    )
+    .map_err(sqlite)?;
+    let mut select = connection
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words FROM consignments WHERE is_over = 0 ORDER BY id")
+        .map_err(sqlite)?;
+    let mut rows = select.query([]).map_err(sqlite)?;
+    let mut consignments = Vec::new();
+    while let Some(row) = rows.next().map_err(sqlite)? {
+        let id: i64 = row.get(0).map_err(sqlite)?;
+        let (parts, deliveries) = (parts.remove(&id).unwrap_or_default(), deliveries.remove(&id).unwrap_or_default());
+        let consignment = consignment(row, id, parts, deliveries).map_err(sqlite)?;
+        let damaged = |what| JournalError::Damaged { path: path.to_owned(), what: format!("consignment {id}: {what}") };
+        consignments.push(consignment.map_err(damaged)?);
+    }
+    let newest: Option<i64> =
+        connection.query_row("SELECT max(id) FROM consignments", [], |row| row.get(0)).map_err(sqlite)?;
+    Ok(AtWork { consignments, next: newest.map_or(1, |newest| newest as u64 + 1) })
+}
+
+/// The rows of a query, by their first column.
+fn grouped<T>(
+    connection: &Connection,
+    query: &str,
+    parse: impl Fn(&Row) -> rusqlite::Result<Result<T, String>>,
+) -> rusqlite::Result<BTreeMap<i64, Vec<Result<T, String>>>> {
+    let mut select = connection.prepare(query)?;
+    let mut rows = select.query([])?;
+    let mut groups: BTreeMap<i64, Vec<Result<T, String>>> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        groups.entry(row.get(0)?).or_default().push(parse(row)?);
+    }
+    Ok(groups)
+}
+
+fn part(row: &Row) -> rusqlite::Result<Result<Part, String>> {
+    let (name, bytes, modified_ns, inode): (String, i64, i64, i64) =
+        (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+    let identity = PartIdentity { bytes: bytes as u64, modified_ns, inode: inode as u64 };
+    Ok(name.parse::<Name>().map(|name| Part { name, identity }).map_err(|error| error.to_string()))
+}
+
+fn delivery(row: &Row) -> rusqlite::Result<Result<Delivery, String>> {
+    let (destination, required, state): (String, bool, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+    let (attempts, strikes, ours): (u32, u32, bool) = (row.get(4)?, row.get(5)?, row.get(6)?);
+    let (partial, left, words): (Option<u32>, String, String) = (row.get(7)?, row.get(8)?, row.get(9)?);
+    let parse = || {
+        let known = DeliveryState::ALL.into_iter().find(|known| known.name() == state);
+        let state = known.ok_or_else(|| format!("no delivery is {state:?}"))?;
+        let numbers = left.split_ascii_whitespace().map(str::parse::<u32>);
+        let left: Vec<u32> = numbers.collect::<Result<_, _>>().map_err(|_| format!("{left:?} are no attempts"))?;
+        let named = left.iter().chain(&partial);
+        if left.len() > LEFT_MAX || named.clone().any(|attempt| *attempt > attempts) {
+            return Err(format!("{} attempts left something, of {attempts}", named.count()));
+        }
+        let kept = Kept { state, attempts, strikes, ours, partial, left, words };
+        Ok(Delivery::kept(&destination, required, kept))
+    };
+    Ok(parse())
+}
+
+type Parsed<T> = Vec<Result<T, String>>;
+
+fn consignment(
+    row: &Row,
+    id: i64,
+    parts: Parsed<Part>,
+    deliveries: Parsed<Delivery>,
+) -> rusqlite::Result<Result<(String, Consignment), String>> {
+    let (route, name, stage): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+    let (held, words): (bool, String) = (row.get(4)?, row.get(8)?);
+    let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
+    let parse = || {
+        let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
+        let known = Stage::ALL.into_iter().find(|known| known.name() == stage);
+        let stage = known.ok_or_else(|| format!("none is {stage:?}"))?;
+        let parts: Arc<[Part]> = parts.into_iter().collect::<Result<Vec<_>, _>>()?.into();
+        let deliveries = deliveries.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if id < 1 || parts.is_empty() || deliveries.is_empty() {
+            return Err(format!("{} parts, {} deliveries", parts.len(), deliveries.len()));
+        }
+        let content = match sums {
+            (Some(bytes), Some(adler32), Some(crc32c)) => Some(Sums { bytes: bytes as u64, adler32, crc32c }),
+            (None, None, None) => None,
+            _ => return Err("half of its sums".to_owned()),
+        };
+        let checked = !matches!(stage, Stage::Found | Stage::Quarantined | Stage::Withdrawn);
+        if checked && content.is_none() {
+            return Err(format!("{} without sums", stage.name()));
+        }
+        let id = ConsignmentId(id as u64);
+        Ok((route, Consignment::kept(id, name, parts, deliveries, stage, held, content, words)))
+    };
+    Ok(parse())
+}

@@ -1,0 +1,60 @@
+//! The tables of the journal.
+
+/// Written to `user_version`: a journal of another version is refused.
+pub(super) const VERSION: i64 = 1;
+
+/// In `application_id`: "FBMV".
+pub(super) const APPLICATION: i64 = 0x4642_4D56;
+
+pub(super) const TABLES: &str = "
+CREATE TABLE about (
+    token INTEGER NOT NULL              -- in every temporary name of this journal
+) STRICT;
+CREATE TABLE consignments (
+    id INTEGER PRIMARY KEY,
+    route TEXT NOT NULL,
+    name TEXT NOT NULL,                 -- at every destination
+    stage TEXT NOT NULL,
+    held INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER,                      -- what its bytes come to, once they were checked
+    adler32 INTEGER,
+    crc32c INTEGER,
+    words TEXT NOT NULL DEFAULT '',
+    is_over INTEGER NOT NULL DEFAULT 0  -- nothing is left to be done
+) STRICT;
+CREATE INDEX consignments_at_work ON consignments (id) WHERE is_over = 0;
+CREATE INDEX consignments_by_name ON consignments (name);
+CREATE TABLE parts (
+    consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    name TEXT NOT NULL,                 -- below the source
+    bytes INTEGER NOT NULL,
+    modified_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    PRIMARY KEY (consignment, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE deliveries (
+    consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    destination TEXT NOT NULL,
+    required INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'found',
+    attempts INTEGER NOT NULL DEFAULT 0,
+    strikes INTEGER NOT NULL DEFAULT 0,
+    ours INTEGER NOT NULL DEFAULT 0,    -- whether the file of the final name was put there by us
+    partial INTEGER,                    -- the attempt whose temporary name may have bytes
+    left_over TEXT NOT NULL DEFAULT '', -- attempts whose temporary names are to be removed, with spaces between
+    words TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (consignment, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE transitions (              -- what became of each, in order; the audit log is made of it
+    number INTEGER PRIMARY KEY,
+    unix_ms INTEGER NOT NULL,
+    consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
+    destination TEXT,
+    before TEXT,
+    after TEXT NOT NULL,
+    words TEXT NOT NULL
+) STRICT;
+CREATE INDEX transitions_of ON transitions (consignment);
+";

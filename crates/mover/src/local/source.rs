@@ -1,0 +1,345 @@
+//! A directory that files are moved from, with the habits of data acquisition: a file is complete when its `.json` is there, or when nobody touched it for a
+//! while; what was moved is renamed, or removed.
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this module does what the machines ask for")]
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use forebay_rawdata::{EventReader, Format};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use walkdir::WalkDir;
+
+use super::rename_without_replacing;
+use crate::custody::{Part, PartIdentity, SourceAnswer};
+use crate::endpoint::{Content, Moved, Source};
+use crate::machine::Seen;
+use crate::name::Name;
+use crate::sums::Summer;
+
+const BLOCK_BYTES: usize = 1 << 20;
+/// What a name ends in when its file was moved.
+const COPIED: &str = ".copied";
+/// What a name ends in that its writer has not given yet.
+const UNFINISHED: [&str; 3] = [".part", ".tmp", ".lock"];
+/// Names `X.2.copied` and on are tried when there is an `X.copied` already.
+const COPIED_MAX: u32 = 1000;
+
+/// What becomes of a file that was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposal {
+    /// It gets `.copied` behind its name.
+    Rename,
+    /// It is removed.
+    Remove,
+}
+
+/// A directory as a source. It is locked for as long as this lives: a second mover on the same machine is refused.
+#[derive(Debug)]
+pub struct DirectorySource {
+    path: PathBuf,
+    root: File,
+    disposal: Disposal,
+}
+
+impl DirectorySource {
+    /// Opens the directory and locks it.
+    ///
+    /// # Errors
+    /// What the operating system says; `WouldBlock` when another mover has it.
+    pub fn open(path: &Path, disposal: Disposal) -> io::Result<DirectorySource> {
+        let root = File::open(path)?;
+        if !root.metadata()?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        flock(&root, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(DirectorySource { path: path.to_owned(), root, disposal })
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn open_part(&self, part: &Part) -> Result<File, SourceAnswer> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = openat(&self.root, part.name.as_str(), flags, Mode::empty());
+        let file = opened.map(File::from).map_err(|error| self.answer("open", part, &error.into()))?;
+        self.compare(part, &file)?;
+        Ok(file)
+    }
+
+    /// That it is still what was found.
+    fn compare(&self, part: &Part, file: &File) -> Result<(), SourceAnswer> {
+        let metadata = file.metadata().map_err(|error| self.answer("look at", part, &error))?;
+        let now = identity(&metadata);
+        if now == part.identity && metadata.is_file() {
+            Ok(())
+        } else {
+            Err(SourceAnswer::Changed(self.difference(part, &now)))
+        }
+    }
+
+    fn difference(&self, part: &Part, now: &PartIdentity) -> String {
+        let what = if now.inode != part.identity.inode {
+            "another file has its name now".to_owned()
+        } else if now.bytes != part.identity.bytes {
+            format!("it had {} bytes and has {}", part.identity.bytes, now.bytes)
+        } else {
+            "it was written since".to_owned()
+        };
+        format!("{} is not what was found: {what}", self.path_of(part.name.as_str()).display())
+    }
+
+    fn answer(&self, action: &str, part: &Part, error: &io::Error) -> SourceAnswer {
+        let words = format!("{action} {}: {error}", self.path_of(part.name.as_str()).display());
+        if error.kind() == io::ErrorKind::NotFound { SourceAnswer::Changed(words) } else { SourceAnswer::NotNow(words) }
+    }
+
+    fn check_part(&self, part: &Part, summer: &mut Summer, moved: &dyn Moved) -> Result<(), SourceAnswer> {
+        let file = self.open_part(part)?;
+        let mut first = [0; 12];
+        let read = rustix::io::pread(&file, &mut first, 0).map_err(|error| self.answer("read", part, &error.into()))?;
+        let mut reader = Summed { file, summer, moved, failed: None, buffer: vec![0; BLOCK_BYTES], rest: 0..0 };
+        let mut damage = None;
+        if let Some(format) = format_of(&part.name, &first[..read]) {
+            damage = EventReader::new(format, &mut reader).find_map(|event| event.err()).map(|error| {
+                format!(
+                    "{}: the event at byte {} is damaged: {}",
+                    self.path_of(part.name.as_str()).display(),
+                    error.event_offset,
+                    error.problem
+                )
+            });
+        }
+        while damage.is_none() && reader.refill().is_ok_and(|there| there) {}
+        if let Some(error) = reader.failed.take() {
+            return Err(self.answer("read", part, &error));
+        }
+        self.compare(part, &reader.file)?;
+        damage.map_or(Ok(()), |damage| Err(SourceAnswer::Damaged(damage)))
+    }
+
+    fn release_part(&self, part: &Part) -> Result<(), SourceAnswer> {
+        let name = part.name.as_str();
+        match fs::symlink_metadata(self.path_of(name)) {
+            // Whoever took it away since took what was proven.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.answer("look at", part, &error)),
+            Ok(metadata) => {
+                let now = identity(&metadata);
+                // A file that came later under the same name; this one is gone already.
+                if now.inode != part.identity.inode {
+                    return Ok(());
+                }
+                if now != part.identity {
+                    return Err(SourceAnswer::Changed(format!(
+                        "{}, after its bytes were proven to be at the destinations; it was not released",
+                        self.difference(part, &now)
+                    )));
+                }
+            }
+        }
+        let done = match self.disposal {
+            Disposal::Remove => fs::remove_file(self.path_of(name)),
+            Disposal::Rename => self.rename(name),
+        };
+        done.and_then(|()| self.sync_parent(name)).map_err(|error| self.answer("release", part, &error))
+    }
+
+    fn rename(&self, name: &str) -> io::Result<()> {
+        for number in 1..COPIED_MAX {
+            let to = if number == 1 { format!("{name}{COPIED}") } else { format!("{name}.{number}{COPIED}") };
+            match rename_without_replacing(&self.root, name, &to) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                renamed => return renamed,
+            }
+        }
+        Err(io::Error::other(format!("there are {COPIED_MAX} files of this name that end in {COPIED}: remove some")))
+    }
+
+    fn sync_parent(&self, name: &str) -> io::Result<()> {
+        let path = self.path_of(name);
+        File::open(path.parent().expect("it lies below a directory"))?.sync_all()
+    }
+}
+
+fn identity(metadata: &Metadata) -> PartIdentity {
+    let modified_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+    PartIdentity { bytes: metadata.len(), modified_ns, inode: metadata.ino() }
+}
+
+/// The format whose structure is to be looked at: what the name says, if the first bytes say so too. What ends otherwise is anything.
+fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
+    let by_name = match name.file().rsplit_once('.')?.1 {
+        "raw" => Format::Faser,
+        "mdf" => Format::Mdf,
+        _ => return None,
+    };
+    Format::detect(first).filter(|format| *format == by_name)
+}
+
+/// Whether a name is one that is never moved.
+fn is_left_alone(file: &str) -> bool {
+    file.starts_with('.') || file.ends_with(COPIED) || UNFINISHED.iter().any(|ending| file.ends_with(ending))
+}
+
+impl Source for DirectorySource {
+    fn scan(&self) -> Result<Vec<Seen>, String> {
+        let mut found = Vec::new();
+        let now = SystemTime::now();
+        let walk = WalkDir::new(&self.path).min_depth(1).follow_links(false).into_iter();
+        for entry in walk.filter_entry(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")) {
+            let entry = match entry {
+                Ok(entry) => entry,
+                // Taken away meanwhile.
+                Err(error)
+                    if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+                        && error.depth() > 0 =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(format!("look into {}: {error}", self.path.display())),
+            };
+            if !entry.file_type().is_file() {
+                continue;
+            }
+            let relative = entry.path().strip_prefix(&self.path).expect("it lies below");
+            let Some(name) = relative.to_str().and_then(|text| text.parse::<Name>().ok()) else {
+                tracing::warn!(
+                    "{} is left alone: its name cannot be given at a destination. Rename it",
+                    entry.path().display()
+                );
+                continue;
+            };
+            let Ok(metadata) = entry.metadata() else { continue };
+            if !is_left_alone(name.file()) {
+                let untouched =
+                    metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or(Duration::ZERO);
+                found.push(Seen { name, identity: identity(&metadata), untouched, announced: false });
+            }
+        }
+        announce(&mut found);
+        Ok(found)
+    }
+
+    fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer {
+        let mut summer = Summer::default();
+        match parts.iter().try_for_each(|part| self.check_part(part, &mut summer, moved)) {
+            Ok(()) => SourceAnswer::Whole(summer.sums()),
+            Err(answer) => answer,
+        }
+    }
+
+    fn open<'a>(&'a self, parts: &'a [Part]) -> Result<Box<dyn Content + 'a>, SourceAnswer> {
+        Ok(Box::new(Parts { source: self, rest: parts, file: None, buffer: vec![0; BLOCK_BYTES] }))
+    }
+
+    fn release(&self, parts: &[Part]) -> SourceAnswer {
+        match parts.iter().try_for_each(|part| self.release_part(part)) {
+            Ok(()) => SourceAnswer::Released,
+            Err(answer) => answer,
+        }
+    }
+}
+
+/// `X` and `X.json`, or `X.raw` and `X.json`: whoever wrote the second says that the first is complete.
+fn announce(found: &mut [Seen]) {
+    let stems: BTreeSet<String> =
+        found.iter().filter_map(|seen| seen.name.as_str().strip_suffix(".json").map(str::to_owned)).collect();
+    let mut announced = BTreeSet::new();
+    for seen in found.iter_mut().filter(|seen| !seen.name.as_str().ends_with(".json")) {
+        let whole = seen.name.as_str();
+        let stem = seen.name.file().rsplit_once('.').map(|(_, ending)| &whole[..whole.len() - ending.len() - 1]);
+        for text in [Some(whole), stem].into_iter().flatten() {
+            if stems.contains(text) {
+                seen.announced = true;
+                announced.insert(text.to_owned());
+            }
+        }
+    }
+    for seen in found.iter_mut() {
+        seen.announced |= seen.name.as_str().strip_suffix(".json").is_some_and(|stem| announced.contains(stem));
+    }
+}
+
+/// A file that is summed as it is read.
+struct Summed<'a> {
+    file: File,
+    summer: &'a mut Summer,
+    moved: &'a dyn Moved,
+    failed: Option<io::Error>,
+    buffer: Vec<u8>,
+    rest: std::ops::Range<usize>,
+}
+
+impl Summed<'_> {
+    /// Whether there was something more.
+    fn refill(&mut self) -> io::Result<bool> {
+        let read = loop {
+            match self.file.read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        let read = match read {
+            Ok(read) if self.moved.moved(read as u64) => read,
+            Ok(_) => return self.fail(io::Error::other("the mover ends")),
+            Err(error) => return self.fail(error),
+        };
+        self.summer.update(&self.buffer[..read]);
+        self.rest = 0..read;
+        Ok(read > 0)
+    }
+
+    /// The readers of events wrap errors; the cause is kept.
+    fn fail(&mut self, error: io::Error) -> io::Result<bool> {
+        let told = error.kind().into();
+        self.failed = Some(error);
+        Err(told)
+    }
+}
+
+impl Read for Summed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty() && !self.refill()? {
+            return Ok(0);
+        }
+        let bytes = into.len().min(self.rest.len());
+        into[..bytes].copy_from_slice(&self.buffer[self.rest.start..self.rest.start + bytes]);
+        self.rest.start += bytes;
+        Ok(bytes)
+    }
+}
+
+/// The bytes of parts, one behind the other.
+struct Parts<'a> {
+    source: &'a DirectorySource,
+    rest: &'a [Part],
+    file: Option<(File, &'a Part)>,
+    buffer: Vec<u8>,
+}
+
+impl Content for Parts<'_> {
+    fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer> {
+        loop {
+            let Some((file, part)) = &mut self.file else {
+                let Some((part, rest)) = self.rest.split_first() else { return Ok(None) };
+                self.file = Some((self.source.open_part(part)?, part));
+                self.rest = rest;
+                continue;
+            };
+            match file.read(&mut self.buffer) {
+                Ok(0) => {
+                    self.source.compare(part, file)?;
+                    self.file = None;
+                }
+                Ok(read) => return Ok(Some(&self.buffer[..read])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.source.answer("read", part, &error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Which of the steps that are due may begin: limits, order, and destinations that are away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_types::Time;
+
+use super::{DestinationIndex, MoverConfig, RouteIndex};
+use crate::custody::{ConsignmentId, Policy, SourceStep, Step};
+
+/// So many failures in a row, and a destination counts as away: one step at a time is tried there, each after a longer wait.
+const AWAY_AFTER: u32 = 3;
+
+/// A delivery of a consignment, or its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) consignment: ConsignmentId,
+    pub(super) place: Option<usize>,
+}
+
+/// What a step costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Weight {
+    /// It asks or names: what is under way comes to its end first.
+    Light,
+    /// It moves all bytes of a file.
+    Heavy,
+}
+
+impl Weight {
+    pub(super) fn of(step: Option<&Step>) -> Weight {
+        if matches!(step, Some(Step::Send { .. })) { Weight::Heavy } else { Weight::Light }
+    }
+
+    pub(super) fn of_source(step: Option<SourceStep>) -> Weight {
+        if step == Some(SourceStep::Check) { Weight::Heavy } else { Weight::Light }
+    }
+}
+
+/// Where something is done: the source of a route, or a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Source(RouteIndex),
+    Destination(DestinationIndex),
+}
+
+/// What waits, in the order in which it begins: the highest priority first, then the oldest.
+type Order = (std::cmp::Reverse<i32>, Key);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    route: RouteIndex,
+    at: Place,
+    order: Order,
+    weight: Weight,
+    due: Option<Time>,
+    /// In the timers rather than among what is ready.
+    waits: bool,
+    running: Option<Weight>,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    ready: BTreeMap<Weight, BTreeSet<Order>>,
+    running: BTreeMap<Weight, usize>,
+    streams_max: usize,
+    /// In a row.
+    failures: u32,
+    closed_until: Time,
+}
+
+impl Channel {
+    fn runs(&self) -> usize {
+        self.running.values().sum()
+    }
+
+    fn first(&self, weight: Weight) -> Option<Order> {
+        self.ready.get(&weight)?.first().copied()
+    }
+
+    fn may_begin(&self, weight: Weight, now: Time) -> bool {
+        if self.failures >= AWAY_AFTER && (self.runs() > 0 || now < self.closed_until) {
+            return false;
+        }
+        self.running.get(&weight).copied().unwrap_or(0) < self.streams_max
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Flow {
+    entries: BTreeMap<Key, Entry>,
+    timers: BTreeSet<(Time, Key)>,
+    channels: BTreeMap<Place, Channel>,
+    /// Heavy steps that run, by route, and how many may.
+    heavy: Vec<(usize, usize)>,
+    streams_max: usize,
+    patience: Policy,
+}
+
+impl Flow {
+    pub(super) fn new(config: &MoverConfig) -> Flow {
+        let channel = |streams_max| Channel { streams_max, ..Channel::default() };
+        let sources = config.routes.iter().enumerate();
+        let sources = sources.map(|(route, config)| (Place::Source(RouteIndex(route)), channel(config.streams_max)));
+        let destinations = config.destinations.iter().enumerate();
+        let destinations =
+            destinations.map(|(at, config)| (Place::Destination(DestinationIndex(at)), channel(config.streams_max)));
+        Flow {
+            entries: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            channels: sources.chain(destinations).collect(),
+            heavy: config.routes.iter().map(|route| (0, route.streams_max)).collect(),
+            streams_max: config.streams_max,
+            patience: config.routes.first().map_or_else(Policy::default, |route| route.policy),
+        }
+    }
+
+    /// When the step of `key` is due, what it costs and where it is done.
+    #[expect(clippy::too_many_arguments, reason = "they are what an entry has")]
+    pub(super) fn set(
+        &mut self,
+        key: Key,
+        route: RouteIndex,
+        destination: Option<DestinationIndex>,
+        priority: i32,
+        due: Option<Time>,
+        weight: Weight,
+        now: Time,
+    ) {
+        let running = self.entries.get(&key).and_then(|entry| entry.running);
+        self.take_out(key);
+        let at = destination.map_or(Place::Source(route), Place::Destination);
+        let waits = due.is_some_and(|due| due > now);
+        let order = (std::cmp::Reverse(priority), key);
+        self.entries.insert(key, Entry { route, at, order, weight, due, waits, running });
+        if let (Some(due), None) = (due, running) {
+            if waits {
+                self.timers.insert((due, key));
+            } else {
+                self.make_ready(key);
+            }
+        }
+    }
+
+    /// The step that begins now, if one may.
+    pub(super) fn next(&mut self, now: Time) -> Option<(Key, Weight)> {
+        while let Some((due, key)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
+            self.timers.remove(&(due, key));
+            self.make_ready(key);
+        }
+        let all = self.heavy.iter().map(|(running, _)| running).sum::<usize>();
+        [Weight::Light, Weight::Heavy].into_iter().find_map(|weight| {
+            let first = |channel: &Channel| channel.first(weight).filter(|_| channel.may_begin(weight, now));
+            let may = |(_, key): &Order| {
+                let (running, streams_max) = self.heavy[self.entries[key].route.0];
+                weight == Weight::Light || (running < streams_max && all < self.streams_max)
+            };
+            self.channels.values().filter_map(first).filter(may).min().map(|(_, key)| (key, weight))
+        })
+    }
+
+    /// It begins; whether it was among what is ready.
+    pub(super) fn begin(&mut self, key: Key, weight: Weight) -> bool {
+        let was_ready = self.take_out(key);
+        let entry = self.entries.get_mut(&key).expect("it is known");
+        entry.running = Some(weight);
+        let channel = self.channels.get_mut(&entry.at).expect("every place has one");
+        *channel.running.entry(weight).or_default() += 1;
+        if weight == Weight::Heavy {
+            self.heavy[entry.route.0].0 += 1;
+        }
+        was_ready
+    }
+
+    /// It ended: whether for a reason that says something of the whole destination, when that is known.
+    pub(super) fn end(&mut self, key: Key, failed: Option<bool>, now: Time) {
+        let entry = self.entries.get_mut(&key).expect("it is known");
+        let weight = entry.running.take().expect("it ran");
+        let channel = self.channels.get_mut(&entry.at).expect("every place has one");
+        *channel.running.get_mut(&weight).expect("it ran") -= 1;
+        if weight == Weight::Heavy {
+            self.heavy[entry.route.0].0 -= 1;
+        }
+        match failed {
+            Some(true) => {
+                channel.failures += 1;
+                channel.closed_until = now + self.patience.backoff(channel.failures, key.consignment.0);
+            }
+            Some(false) => channel.failures = 0,
+            None => {}
+        }
+    }
+
+    /// When something that waits may be begun.
+    pub(super) fn due(&self) -> Option<Time> {
+        let away = |channel: &Channel| {
+            channel.failures >= AWAY_AFTER && channel.runs() == 0 && !channel.ready.values().all(BTreeSet::is_empty)
+        };
+        let reopened = self.channels.values().filter(|channel| away(channel)).map(|channel| channel.closed_until);
+        self.timers.first().map(|(due, _)| *due).into_iter().chain(reopened).min()
+    }
+
+    /// Whether something of it runs.
+    pub(super) fn runs(&self, consignment: ConsignmentId) -> bool {
+        self.keys(consignment).any(|key| self.entries[&key].running.is_some())
+    }
+
+    /// It is over.
+    pub(super) fn forget(&mut self, consignment: ConsignmentId) {
+        for key in self.keys(consignment).collect::<Vec<_>>() {
+            self.take_out(key);
+            self.entries.remove(&key);
+        }
+    }
+
+    fn keys(&self, consignment: ConsignmentId) -> impl Iterator<Item = Key> {
+        let from = Key { consignment, place: None };
+        self.entries.range(from..).map(|(key, _)| *key).take_while(move |key| key.consignment == consignment)
+    }
+
+    fn make_ready(&mut self, key: Key) {
+        let entry = self.entries.get_mut(&key).expect("it is known");
+        entry.waits = false;
+        let channel = self.channels.get_mut(&entry.at).expect("every place has one");
+        channel.ready.entry(entry.weight).or_default().insert(entry.order);
+    }
+
+    /// Whether it was among what is ready.
+    fn take_out(&mut self, key: Key) -> bool {
+        let Some(entry) = self.entries.get(&key) else { return false };
+        if let (Some(due), true) = (entry.due, entry.waits) {
+            self.timers.remove(&(due, key));
+            return false;
+        }
+        let channel = self.channels.get_mut(&entry.at).expect("every place has one");
+        channel.ready.get_mut(&entry.weight).is_some_and(|ready| ready.remove(&entry.order))
+    }
+}

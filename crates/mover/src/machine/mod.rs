@@ -1,0 +1,424 @@
+//! All routes of a mover as one machine: it decides what is moved, in which order, and when it is over.
+//!
+//! The driver, again and again: writes [`Mover::take_records`] to the journal, durably; starts each [`Mover::next_job`]; tells [`Mover::done`] of those that
+//! ended; waits until one does, or until [`Mover::due`]. Jobs run at the same time, never two of one delivery. A driver that is killed starts with a
+//! machine made of what the journal has then; so there is one way to go on after trouble, and the tests take it between any two steps.
+
+mod flow;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_types::Time;
+
+use crate::custody::{
+    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Part, Policy, SourceAnswer, SourceStep, Stage, Step,
+};
+use crate::name::Name;
+use crate::sums::Sums;
+
+use flow::{Flow, Key, Weight};
+use plan::Plan;
+pub use plan::Seen;
+
+/// The place of a route in [`MoverConfig::routes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteIndex(pub usize);
+
+/// The place of a destination in [`MoverConfig::destinations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DestinationIndex(pub usize);
+
+/// From one source to its destinations.
+#[derive(Clone, Debug)]
+pub struct RouteConfig {
+    /// Its name, as the journal has it.
+    pub name: String,
+    /// Where to, and whether the source waits for it.
+    pub destinations: Vec<(DestinationIndex, bool)>,
+    /// How patient it is.
+    pub policy: Policy,
+    /// A file that nobody touched for so long is complete.
+    pub settle: Duration,
+    /// The time between two looks at the source.
+    pub scan_every: Duration,
+    /// The higher, the earlier.
+    pub priority: i32,
+    /// Files that are read or sent at once.
+    pub streams_max: usize,
+}
+
+/// A destination, of one route or of several.
+#[derive(Clone, Debug)]
+pub struct DestinationConfig {
+    /// Its address, as the journal has it.
+    pub address: String,
+    /// Files that are sent there at once.
+    pub streams_max: usize,
+}
+
+/// What a mover is told at the start.
+#[derive(Clone, Debug)]
+pub struct MoverConfig {
+    /// Its routes.
+    pub routes: Vec<RouteConfig>,
+    /// Their destinations.
+    pub destinations: Vec<DestinationConfig>,
+    /// Files that are read or sent at once, over all routes.
+    pub streams_max: usize,
+    /// End when what is there now was moved, or cannot be.
+    pub once: bool,
+    /// With `once`: what fails for so long without being refused is given up, and left for the next time.
+    pub patience: Duration,
+    /// The journal's own number, in every temporary name.
+    pub token: u64,
+}
+
+/// What must be durable before the next job is begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A new consignment.
+    Planned {
+        /// Its number.
+        id: ConsignmentId,
+        /// Of which route.
+        route: RouteIndex,
+        /// Its name.
+        name: Name,
+        /// What it is made of.
+        parts: Arc<[Part]>,
+        /// Its destinations, and whether they are required.
+        deliveries: Vec<(String, bool)>,
+    },
+    /// What changed of one.
+    Change(Change),
+}
+
+/// The number of a job; one that was not done when a mover ended is never done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobId(u64);
+
+/// Something that a driver does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its number.
+    pub id: JobId,
+    /// Of which route.
+    pub route: RouteIndex,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Look at what the source has: [`Done::Scanned`].
+    Scan,
+    /// Something at the source: [`Done::Source`].
+    Source {
+        /// For which consignment.
+        consignment: ConsignmentId,
+        /// What.
+        step: SourceStep,
+        /// Its parts.
+        parts: Arc<[Part]>,
+    },
+    /// Something at a destination: [`Done::Destination`].
+    Destination {
+        /// For which consignment.
+        consignment: ConsignmentId,
+        /// Where.
+        destination: DestinationIndex,
+        /// What.
+        step: Step,
+        /// What is sent.
+        parts: Arc<[Part]>,
+        /// What it comes to.
+        content: Option<Sums>,
+    },
+}
+
+/// How a job went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// What the source has, or why nobody can tell.
+    Scanned(Result<Vec<Seen>, String>),
+    /// The answer of the source.
+    Source(SourceAnswer),
+    /// The answer of a destination.
+    Destination(Answer),
+}
+
+/// How a mover ended that was to move once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// Consignments that need a person.
+    pub quarantined: usize,
+    /// Those that were given up for now, and routes whose source gave no answer.
+    pub failing: usize,
+}
+
+/// What runs.
+#[derive(Debug)]
+enum Running {
+    Scan(RouteIndex),
+    Of(Key, Option<Step>),
+}
+
+/// All routes as one machine.
+#[derive(Debug)]
+pub struct Mover {
+    config: MoverConfig,
+    plans: Vec<Plan>,
+    consignments: BTreeMap<ConsignmentId, (RouteIndex, Consignment)>,
+    flow: Flow,
+    running: BTreeMap<JobId, Running>,
+    records: Vec<Record>,
+    next_consignment: u64,
+    next_job: u64,
+}
+
+impl Mover {
+    /// A mover that goes on with what the journal kept: the consignments that are not over, of which each delivery has its destination among
+    /// those of the configuration, and the first number that no consignment had.
+    pub fn new(config: MoverConfig, kept: Vec<(RouteIndex, Consignment)>, next_consignment: u64, now: Time) -> Mover {
+        let mut mover = Mover {
+            plans: config.routes.iter().map(|route| Plan::new(route.settle)).collect(),
+            flow: Flow::new(&config),
+            config,
+            consignments: BTreeMap::new(),
+            running: BTreeMap::new(),
+            records: Vec::new(),
+            next_consignment,
+            next_job: 0,
+        };
+        for (route, mut consignment) in kept {
+            consignment.start(now, &mover.config.routes[route.0].policy);
+            let id = consignment.id;
+            assert!(id.0 < mover.next_consignment, "{id} is one that the journal has");
+            if !consignment.stage().is_over() {
+                mover.plans[route.0].take(&consignment.parts);
+            }
+            mover.consignments.insert(id, (route, consignment));
+            mover.settle(id, now);
+        }
+        mover
+    }
+
+    /// What must be durable before the next job is begun.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// The next job, if one may begin now.
+    pub fn next_job(&mut self, now: Time) -> Option<Job> {
+        assert!(self.records.is_empty(), "a job may rely on what is not durable");
+        if let Some(route) = self.scan_due(now) {
+            self.plans[route.0].scanning = true;
+            let id = self.begin(Running::Scan(route));
+            return Some(Job { id, route, task: Task::Scan });
+        }
+        let (key, weight) = self.flow.next(now)?;
+        let (route, consignment) = &self.consignments[&key.consignment];
+        let (route, parts) = (*route, Arc::clone(&consignment.parts));
+        let consignment_id = consignment.id;
+        let (task, step) = match key.place {
+            None => {
+                let step = consignment.source_step().expect("it is due");
+                (Task::Source { consignment: consignment_id, step, parts }, None)
+            }
+            Some(place) => {
+                let step = consignment.delivery_step(place, self.config.token).expect("it is due");
+                let destination = self.destination(route, consignment, place).expect("it is due");
+                let content = consignment.content().copied();
+                (
+                    Task::Destination { consignment: consignment_id, destination, step: step.clone(), parts, content },
+                    Some(step),
+                )
+            }
+        };
+        let channel = self.flow.begin(key, weight);
+        debug_assert!(channel, "it was free");
+        let id = self.begin(Running::Of(key, step));
+        Some(Job { id, route, task })
+    }
+
+    /// A job is done.
+    pub fn done(&mut self, job: JobId, done: Done, now: Time) {
+        match (self.running.remove(&job).expect("a job is done once"), done) {
+            (Running::Scan(route), Done::Scanned(seen)) => self.scanned(route, seen, now),
+            (Running::Of(key, None), Done::Source(answer)) => {
+                self.flow.end(key, None, now);
+                let policy = self.policy(key.consignment);
+                let (_, consignment) = self.consignments.get_mut(&key.consignment).expect("it is there");
+                let changes = consignment.source_answer(answer, now, &policy);
+                self.changed(key.consignment, changes, now);
+            }
+            (Running::Of(key @ Key { place: Some(place), .. }, Some(step)), Done::Destination(answer)) => {
+                let failed = match &answer {
+                    Answer::Failed(failure) => Some(failure.is_of_the_destination()),
+                    Answer::Source(_) => None,
+                    _ => Some(false),
+                };
+                self.flow.end(key, failed, now);
+                let policy = self.policy(key.consignment);
+                let token = self.config.token;
+                let (_, consignment) = self.consignments.get_mut(&key.consignment).expect("it is there");
+                let changes = consignment.delivery_answer(place, &step, token, answer, now, &policy);
+                self.changed(key.consignment, changes, now);
+            }
+            (running, done) => panic!("{done:?} is no end of {running:?}"),
+        }
+    }
+
+    /// A person says that a consignment shall be tried again; whether there is one of this number.
+    pub fn retry(&mut self, id: ConsignmentId, now: Time) -> bool {
+        let Some((_, consignment)) = self.consignments.get_mut(&id) else { return false };
+        let changes = consignment.retry(now);
+        self.changed(id, changes, now);
+        true
+    }
+
+    /// A person says that nothing more is to be done with a consignment, or that it goes on; whether there is one of this number.
+    pub fn hold(&mut self, id: ConsignmentId, held: bool, why: &str, now: Time) -> bool {
+        let Some((_, consignment)) = self.consignments.get_mut(&id) else { return false };
+        let changes = consignment.hold(held, why);
+        self.changed(id, changes, now);
+        true
+    }
+
+    /// When the driver should ask again though no job ended.
+    pub fn due(&self) -> Option<Time> {
+        let scans =
+            self.plans.iter().filter(|plan| !plan.scanning && !self.scans_are_over(plan)).map(|plan| plan.scan_at);
+        scans.chain(self.flow.due()).min()
+    }
+
+    /// The consignments that are known, ascending.
+    pub fn consignments(&self) -> impl Iterator<Item = (RouteIndex, &Consignment)> {
+        self.consignments.values().map(|(route, consignment)| (*route, consignment))
+    }
+
+    /// Jobs that run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// With `once`: how it ended, when everything that was there is over, or nothing more can be done.
+    pub fn end(&self, now: Time) -> Option<End> {
+        if !self.config.once || !self.records.is_empty() {
+            return None;
+        }
+        let mut end = End::default();
+        for plan in &self.plans {
+            match plan.failing_since {
+                Some(since) if now.since(since) >= self.config.patience => end.failing += 1,
+                Some(_) => return None,
+                None if !self.scans_are_over(plan) => return None,
+                None => {}
+            }
+        }
+        for (_, consignment) in self.consignments.values() {
+            let failing = consignment.failing_since().is_some_and(|since| now.since(since) >= self.config.patience);
+            if consignment.rests() {
+                end.quarantined += 1;
+            } else if failing && !consignment.stage().is_over() {
+                end.failing += 1;
+            } else if !consignment.is_over() && !failing {
+                return None;
+            }
+        }
+        Some(end)
+    }
+
+    fn scan_due(&self, now: Time) -> Option<RouteIndex> {
+        let due = |plan: &Plan| !plan.scanning && plan.scan_at <= now && !self.scans_are_over(plan);
+        self.plans.iter().position(due).map(RouteIndex)
+    }
+
+    /// What was there at the start is planned.
+    fn scans_are_over(&self, plan: &Plan) -> bool {
+        self.config.once && plan.has_all_wanted()
+    }
+
+    fn scanned(&mut self, route: RouteIndex, seen: Result<Vec<Seen>, String>, now: Time) {
+        let config = &self.config.routes[route.0];
+        let plan = &mut self.plans[route.0];
+        plan.scanning = false;
+        plan.scan_at = now + config.scan_every;
+        let complete = plan.scanned(seen, now);
+        let destinations: Vec<(String, bool)> = config
+            .destinations
+            .iter()
+            .map(|(destination, required)| (self.config.destinations[destination.0].address.clone(), *required))
+            .collect();
+        for part in complete {
+            let (id, name, parts) = (ConsignmentId(self.next_consignment), part.name.clone(), Arc::from([part]));
+            self.next_consignment += 1;
+            self.plans[route.0].take(&parts);
+            self.records.push(Record::Planned {
+                id,
+                route,
+                name: name.clone(),
+                parts: Arc::clone(&parts),
+                deliveries: destinations.clone(),
+            });
+            let deliveries = destinations.iter().map(|(address, required)| Delivery::new(address, *required)).collect();
+            self.consignments.insert(id, (route, Consignment::new(id, name, parts, deliveries)));
+            self.settle(id, now);
+        }
+    }
+
+    fn changed(&mut self, id: ConsignmentId, changes: Vec<Change>, now: Time) {
+        let (route, consignment) = &self.consignments[&id];
+        for change in &changes {
+            if let Changed::Stage { from, to, .. } = &change.of
+                && from != to
+                && to.is_over()
+            {
+                self.plans[route.0].over(&consignment.parts, *to == Stage::Withdrawn);
+            }
+        }
+        self.records.extend(changes.into_iter().map(Record::Change));
+        self.settle(id, now);
+    }
+
+    /// Everything that follows from how far a consignment is now.
+    fn settle(&mut self, id: ConsignmentId, now: Time) {
+        let (route, consignment) = &self.consignments[&id];
+        let route = *route;
+        let priority = self.config.routes[route.0].priority;
+        let key = |place| Key { consignment: id, place };
+        let source_weight = Weight::of_source(consignment.source_step());
+        self.flow.set(key(None), route, None, priority, consignment.source_due(), source_weight, now);
+        for place in 0..consignment.deliveries.len() {
+            let destination = self.destination(route, consignment, place);
+            // One that no route has any more waits until one does.
+            let due = destination.and(consignment.delivery_due(place));
+            let weight = Weight::of(consignment.delivery_step(place, self.config.token).as_ref());
+            self.flow.set(key(Some(place)), route, destination, priority, due, weight, now);
+        }
+        if self.consignments[&id].1.is_over() && !self.flow.runs(id) {
+            self.flow.forget(id);
+            self.consignments.remove(&id);
+        }
+    }
+
+    fn destination(&self, route: RouteIndex, consignment: &Consignment, place: usize) -> Option<DestinationIndex> {
+        let address = &consignment.deliveries[place].destination;
+        let mut destinations = self.config.routes[route.0].destinations.iter();
+        destinations.find(|(index, _)| self.config.destinations[index.0].address == *address).map(|(index, _)| *index)
+    }
+
+    fn policy(&self, id: ConsignmentId) -> Policy {
+        self.config.routes[self.consignments[&id].0.0].policy
+    }
+
+    fn begin(&mut self, running: Running) -> JobId {
+        self.next_job += 1;
+        self.running.insert(JobId(self.next_job), running);
+        JobId(self.next_job)
+    }
+}

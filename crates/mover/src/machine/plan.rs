@@ -1,0 +1,128 @@
+//! What of a source becomes which consignments: here, a directory of which each file is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_types::Time;
+
+use crate::custody::{Part, PartIdentity};
+use crate::name::Name;
+use crate::planted::{Planted, planted};
+
+/// A file of a source, as a look found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its name.
+    pub name: Name,
+    /// What it looks like.
+    pub identity: PartIdentity,
+    /// How long nobody wrote it, by the clock of the machine.
+    pub untouched: Duration,
+    /// Whether somebody says that it is complete: there is a file of its name with `.json` behind.
+    pub announced: bool,
+}
+
+/// A file that is not complete.
+#[derive(Debug)]
+struct Growing {
+    identity: PartIdentity,
+    since: Time,
+}
+
+/// What of the source of a route is on its way, and what is not yet.
+#[derive(Debug)]
+pub(super) struct Plan {
+    settle: Duration,
+    pub(super) scan_at: Time,
+    pub(super) scanning: bool,
+    pub(super) failing_since: Option<Time>,
+    /// In a consignment that is not over.
+    taken: BTreeSet<Name>,
+    growing: BTreeMap<Name, Growing>,
+    /// What became free while somebody looks.
+    over_meanwhile: BTreeSet<Name>,
+    /// What the first look found and is in no consignment; nothing before it.
+    wanted: Option<BTreeSet<Name>>,
+}
+
+impl Plan {
+    pub(super) fn new(settle: Duration) -> Plan {
+        Plan {
+            settle,
+            scan_at: Time(0),
+            scanning: false,
+            failing_since: None,
+            taken: BTreeSet::new(),
+            growing: BTreeMap::new(),
+            over_meanwhile: BTreeSet::new(),
+            wanted: None,
+        }
+    }
+
+    /// These are in a consignment.
+    pub(super) fn take(&mut self, parts: &[Part]) {
+        for part in parts {
+            if !planted(Planted::PlannedAnew) {
+                self.taken.insert(part.name.clone());
+            }
+            self.growing.remove(&part.name);
+            if let Some(wanted) = &mut self.wanted {
+                wanted.remove(&part.name);
+            }
+        }
+    }
+
+    /// These are in no consignment any more: the source let them go, or they changed before they were anywhere, and are to be moved as they are then. A file
+    /// of such a name is a new one for the next look; the one that is under way may have seen the old one.
+    pub(super) fn over(&mut self, parts: &[Part], again: bool) {
+        for part in parts {
+            self.taken.remove(&part.name);
+            if self.scanning {
+                self.over_meanwhile.insert(part.name.clone());
+            }
+            if let Some(wanted) = self.wanted.as_mut().filter(|_| again) {
+                wanted.insert(part.name.clone());
+            }
+        }
+    }
+
+    /// Whether all that the first look found was planned.
+    pub(super) fn has_all_wanted(&self) -> bool {
+        self.wanted.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// What a look found; what of it is complete and in no consignment, in the order of its names.
+    pub(super) fn scanned(&mut self, seen: Result<Vec<Seen>, String>, now: Time) -> Vec<Part> {
+        let over = std::mem::take(&mut self.over_meanwhile);
+        let Ok(mut seen) = seen else {
+            self.failing_since.get_or_insert(now);
+            return Vec::new();
+        };
+        self.failing_since = None;
+        let unknown = |seen: &Seen| over.contains(&seen.name);
+        let waits: Vec<Name> = seen.iter().filter(|seen| unknown(seen)).map(|seen| seen.name.clone()).collect();
+        seen.retain(|seen| !self.taken.contains(&seen.name) && !unknown(seen));
+        seen.sort_by(|a, b| a.name.cmp(&b.name));
+        let names = || seen.iter().map(|seen| seen.name.clone());
+        match &mut self.wanted {
+            None => self.wanted = Some(names().collect()),
+            Some(wanted) => {
+                // What was taken away since need not be moved.
+                let there: BTreeSet<Name> = names().chain(waits).collect();
+                wanted.retain(|name| there.contains(name));
+            }
+        }
+        let before = std::mem::take(&mut self.growing);
+        let mut complete = Vec::new();
+        for Seen { name, identity, untouched, announced } in seen {
+            let since =
+                before.get(&name).filter(|before| before.identity == identity).map_or(now, |before| before.since);
+            if announced || untouched >= self.settle || now.since(since) >= self.settle {
+                complete.push(Part { name, identity });
+            } else {
+                self.growing.insert(name, Growing { identity, since });
+            }
+        }
+        complete
+    }
+}

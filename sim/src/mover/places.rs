@@ -1,0 +1,204 @@
+//! A source and its destinations, and what is true of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_mover::custody::{Answer, ConsignmentId, Part, PartIdentity, SourceAnswer, Step};
+use forebay_mover::machine::Seen;
+use forebay_mover::{Name, Summer, Sums, Told};
+use forebay_types::Time;
+
+pub(super) fn sums(bytes: &[u8]) -> Sums {
+    let mut summer = Summer::default();
+    summer.update(bytes);
+    summer.sums()
+}
+
+/// A file of the source.
+#[derive(Clone, Debug)]
+pub(super) struct Original {
+    pub(super) bytes: Vec<u8>,
+    pub(super) identity: PartIdentity,
+    pub(super) written: Time,
+    pub(super) announced: bool,
+    pub(super) damaged: bool,
+}
+
+/// Whose a file at a destination is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Mover(ConsignmentId),
+    Somebody,
+}
+
+#[derive(Clone, Debug)]
+struct Copy {
+    bytes: Vec<u8>,
+    owner: Owner,
+    /// When it was first told that it has these bytes, since it was last another.
+    told_right: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Destination {
+    pub(super) away_until: Time,
+    copies: BTreeMap<Name, Copy>,
+    /// Names that a file of the mover's was given.
+    given: BTreeSet<Name>,
+    /// Names that were told of twice, far enough apart, and had these bytes all that time.
+    proven: BTreeSet<(Name, Vec<u8>)>,
+}
+
+impl Destination {
+    pub(super) fn put(&mut self, name: &Name, bytes: Vec<u8>, owner: Owner) {
+        self.copies.insert(name.clone(), Copy { bytes, owner, told_right: None });
+    }
+
+    pub(super) fn has(&self, name: &Name) -> bool {
+        self.copies.contains_key(name)
+    }
+
+    /// Whether somebody else may put a file there. Until it is proven, a name that a file of the mover's was given is the mover's: who takes that away and puts
+    /// another there is not told from a destination that lies.
+    pub(super) fn is_free(&self, name: &Name) -> bool {
+        !self.has(name) && !self.given.contains(name)
+    }
+
+    pub(super) fn bytes(&self, name: &Name) -> Option<&[u8]> {
+        self.copies.get(name).map(|copy| copy.bytes.as_slice())
+    }
+
+    /// A person takes away what was in the way.
+    pub(super) fn clear(&mut self, name: &Name) {
+        self.copies.remove(name);
+    }
+
+    /// It loses a file, or other bytes are there. Whether there was one of the mover's.
+    pub(super) fn spoil(&mut self, name: &Name, drop: bool) -> bool {
+        let Some(copy) = self.copies.get_mut(name).filter(|copy| copy.owner != Owner::Somebody) else { return false };
+        copy.told_right = None;
+        match copy.bytes.first_mut() {
+            // Never back to what it was.
+            Some(first) if !drop => *first = first.wrapping_add(1),
+            _ => drop_copy(&mut self.copies, name),
+        }
+        true
+    }
+
+    /// It says that it has a file, and has less of it, or other bytes.
+    pub(super) fn truncate_or_flip(&mut self, name: &Name, cut: bool) {
+        let copy = self.copies.get_mut(name).expect("it is there");
+        if cut {
+            copy.bytes.pop();
+        } else if let Some(last) = copy.bytes.last_mut() {
+            *last ^= 64;
+        }
+    }
+
+    pub(super) fn is_proven(&self, name: &Name, bytes: &[u8]) -> bool {
+        self.proven.contains(&(name.clone(), bytes.to_vec()))
+    }
+
+    pub(super) fn temporaries(&self) -> impl Iterator<Item = &Name> {
+        self.copies.keys().filter(|name| name.file().starts_with(".forebay-"))
+    }
+
+    /// What a file of the mover's is, for the step of a consignment that changes it.
+    fn of(&self, name: &Name, id: ConsignmentId) -> Option<&Copy> {
+        let copy = self.copies.get(name)?;
+        assert_eq!(copy.owner, Owner::Mover(id), "{name} belongs to somebody else, and consignment {id} changes it");
+        Some(copy)
+    }
+
+    /// Does a step, as it should be done. `content`: what is sent.
+    pub(super) fn does(
+        &mut self,
+        id: ConsignmentId,
+        step: &Step,
+        content: Option<&[u8]>,
+        recheck_after: Duration,
+        now: Time,
+    ) -> Answer {
+        match step {
+            Step::Ask { name } => Answer::Told(self.copies.get_mut(name).map(|copy| {
+                let first = *copy.told_right.get_or_insert(now);
+                if now.since(first) >= recheck_after {
+                    self.proven.insert((name.clone(), copy.bytes.clone()));
+                }
+                sums(&copy.bytes).into()
+            })),
+            Step::Send { temporary } => {
+                let bytes = content.expect("it is sent").to_vec();
+                self.of(temporary, id);
+                let answer = Answer::Sent(sums(&bytes));
+                self.put(temporary, bytes, Owner::Mover(id));
+                answer
+            }
+            Step::Rename { from, to } if self.copies.contains_key(from) && self.copies.contains_key(to) => {
+                Answer::Taken
+            }
+            Step::Rename { from, to } | Step::Replace { from, to } => match self.of(from, id).cloned() {
+                None => Answer::Failed(forebay_mover::custody::Failure::Unknown("no such file".to_owned())),
+                Some(copy) => {
+                    self.of(to, id);
+                    drop_copy(&mut self.copies, from);
+                    self.given.insert(to.clone());
+                    self.put(to, copy.bytes, copy.owner);
+                    Answer::Done
+                }
+            },
+            Step::Remove { name } => {
+                self.of(name, id);
+                drop_copy(&mut self.copies, name);
+                Answer::Done
+            }
+        }
+    }
+}
+
+fn drop_copy(copies: &mut BTreeMap<Name, Copy>, name: &Name) {
+    copies.remove(name);
+}
+
+/// Only one of the sums, as most destinations tell.
+pub(super) fn half(told: Told, adler: bool) -> Told {
+    if adler { Told { crc32c: None, ..told } } else { Told { adler32: None, ..told } }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub(super) files: BTreeMap<Name, Original>,
+    inodes: u64,
+}
+
+impl Source {
+    pub(super) fn add(&mut self, name: Name, bytes: Vec<u8>, announced: bool, damaged: bool, now: Time) {
+        self.inodes += 1;
+        let identity = PartIdentity { bytes: bytes.len() as u64, modified_ns: now.0 as i64, inode: self.inodes };
+        self.files.insert(name, Original { bytes, identity, written: now, announced, damaged });
+    }
+
+    /// Somebody writes to a file.
+    pub(super) fn write(&mut self, name: &Name, now: Time) {
+        let Some(file) = self.files.get_mut(name) else { return };
+        file.bytes.push(7);
+        file.identity.bytes += 1;
+        (file.identity.modified_ns, file.written) = (now.0 as i64, now);
+    }
+
+    pub(super) fn scan(&self, now: Time) -> Vec<Seen> {
+        let seen = |(name, file): (&Name, &Original)| Seen {
+            name: name.clone(),
+            identity: file.identity,
+            untouched: now.since(file.written),
+            announced: file.announced,
+        };
+        self.files.iter().map(seen).collect()
+    }
+
+    /// The file, if it is still what was found.
+    pub(super) fn find(&self, part: &Part) -> Result<&Original, SourceAnswer> {
+        let there = self.files.get(&part.name).filter(|file| file.identity == part.identity);
+        there.ok_or_else(|| SourceAnswer::Changed(format!("{} changed", part.name)))
+    }
+}

@@ -1,0 +1,509 @@
+//! The world of a mover: one seed, virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_mover::Name;
+use forebay_mover::custody::{Answer, ConsignmentId, Failure, Part, Policy, SourceAnswer, SourceStep, Step};
+use forebay_mover::machine::{
+    DestinationConfig, DestinationIndex, Done, JobId, Mover, MoverConfig, Record, RouteConfig, Task,
+};
+use forebay_types::Time;
+
+use super::journal::Journal;
+use super::places::{Destination, Original, Owner, Source, half, sums};
+use super::{MoverFault, MoverTotals};
+use crate::random::Random;
+
+/// After so long nothing goes wrong any more.
+const TROUBLE: Duration = Duration::from_secs(150);
+/// Then everything is over after so long.
+const CALM: Duration = Duration::from_secs(900);
+/// A person looks so often, when all is calm.
+const PERSON_EVERY: Duration = Duration::from_secs(5);
+const FILES_MAX: u64 = 14;
+const RECHECK_AFTER: Duration = Duration::from_secs(5);
+
+/// What the world does by itself.
+enum Event {
+    Appears(Name),
+    Written(Name),
+    Away(usize),
+    /// Somebody puts a file where one of ours is to be; with the same bytes.
+    Foreign(usize, Name, bool),
+    /// A destination loses what it has under a name, or it rots.
+    Spoils(usize, Name, bool),
+    /// A step of which nobody knew whether it was done.
+    Late(usize, ConsignmentId, Step, Vec<u8>),
+    Kill,
+}
+
+struct Running {
+    task: Task,
+    done_at: Time,
+}
+
+pub(super) struct World {
+    now: Time,
+    random: Random,
+    told: bool,
+    source: Source,
+    destinations: Vec<Destination>,
+    required: Vec<bool>,
+    journal: Journal,
+    mover: Mover,
+    running: BTreeMap<JobId, Running>,
+    events: BTreeMap<(Time, u64), Event>,
+    events_made: u64,
+    faults: BTreeSet<MoverFault>,
+    spoiled: BTreeMap<(usize, Name), MoverFault>,
+    may_lie_about: BTreeSet<(usize, Name)>,
+    kill_now: bool,
+    settle: Duration,
+    totals: MoverTotals,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, told: bool) -> World {
+        let mut random = Random::new(seed ^ 0x6D6F_7665);
+        let destinations = random.within(1..4) as usize;
+        let mut required: Vec<bool> = (0..destinations).map(|_| random.per_mille(800)).collect();
+        required[0] = true;
+        let known = random.within(200..1001);
+        let faults = MoverFault::ALL.into_iter().filter(|_| random.per_mille(known)).collect();
+        let settle = random.millis(0..3000);
+        let (journal, now) = (Journal::default(), Time(1_000_000_000));
+        let mut world = World {
+            now,
+            mover: start(&journal, &required, settle, now),
+            random,
+            told,
+            source: Source::default(),
+            destinations: (0..destinations).map(|_| Destination::default()).collect(),
+            required,
+            journal,
+            running: BTreeMap::new(),
+            events: BTreeMap::new(),
+            events_made: 0,
+            faults,
+            spoiled: BTreeMap::new(),
+            may_lie_about: BTreeSet::new(),
+            kill_now: false,
+            settle,
+            totals: MoverTotals { starts: 1, ..MoverTotals::default() },
+        };
+        world.plan();
+        world
+    }
+
+    fn plan(&mut self) {
+        let until = TROUBLE.as_millis() as u64;
+        for number in 0..self.random.within(2..FILES_MAX) {
+            let directory = if self.random.per_mille(300) { "run7/" } else { "" };
+            let name: Name = format!("{directory}file{number}").parse().expect("a name");
+            let at = self.random.millis(0..until * 2 / 3);
+            self.at(at, Event::Appears(name.clone()));
+            if self.random.per_mille(200) {
+                // A later file of the same name.
+                let after = self.random.millis(20_000..60_000);
+                self.at(at + after, Event::Appears(name.clone()));
+            }
+            if self.random.per_mille(250) {
+                let after = self.random.millis(0..30_000);
+                self.at(at + after, Event::Written(name.clone()));
+            }
+            for to in 0..self.destinations.len() {
+                if self.random.per_mille(80) {
+                    let twin = self.random.per_mille(300);
+                    let when = self.random.millis(0..until);
+                    self.at(when, Event::Foreign(to, name.clone(), twin));
+                }
+            }
+        }
+        for to in 0..self.destinations.len() {
+            for _ in 0..self.random.below(4) {
+                let at = self.random.millis(0..until);
+                self.at(at, Event::Away(to));
+            }
+        }
+        for _ in 0..self.random.below(25) {
+            let at = self.random.millis(0..until);
+            self.at(at, Event::Kill);
+        }
+    }
+
+    fn at(&mut self, after: Duration, event: Event) {
+        self.events_made += 1;
+        self.events.insert((self.now + after, self.events_made), event);
+    }
+
+    fn tell(&mut self, words: impl FnOnce() -> String) {
+        self.totals.trace = (self.totals.trace ^ self.now.0).wrapping_mul(0x0100_0000_01B3).rotate_left(11);
+        if self.told {
+            println!("{:12.6} {}", self.now.0 as f64 / 1e9, words());
+        }
+    }
+
+    fn knows(&self, fault: MoverFault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// Whether it happens now.
+    fn fires(&mut self, fault: MoverFault, per_mille: u64) -> bool {
+        let fires = self.random.per_mille(per_mille) && self.knows(fault);
+        if fires {
+            self.totals.fire(fault);
+        }
+        fires
+    }
+
+    pub(super) fn run(mut self) -> MoverTotals {
+        let calm_at = self.now + TROUBLE;
+        while self.now < calm_at {
+            self.step(calm_at);
+        }
+        self.faults.clear();
+        self.tell(|| "nothing goes wrong any more".to_owned());
+        let (until, mut person_at) = (self.now + CALM, self.now);
+        while !self.is_over() {
+            assert!(self.now < until, "{CALM:?} after the last fault not all is moved: {:?}", self.mover);
+            if self.now >= person_at {
+                self.person();
+                person_at = self.now + PERSON_EVERY;
+            }
+            self.step(person_at);
+        }
+        for (to, destination) in self.destinations.iter().enumerate() {
+            let left: Vec<&Name> =
+                destination.temporaries().filter(|name| !self.may_lie_about.contains(&(to, (*name).clone()))).collect();
+            assert!(left.is_empty(), "{left:?} lie about at destination {to}");
+        }
+        self.totals
+    }
+
+    fn is_over(&self) -> bool {
+        self.events.is_empty() && self.source.files.is_empty() && self.mover.consignments().next().is_none()
+    }
+
+    /// Does what he is told to: what is in the way goes, what is damaged is made anew, and all is tried again.
+    fn person(&mut self) {
+        let stuck: Vec<_> = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person()).collect();
+        let stuck: Vec<(ConsignmentId, Name, Arc<[Part]>)> =
+            stuck.into_iter().map(|(_, stuck)| (stuck.id, stuck.name.clone(), Arc::clone(&stuck.parts))).collect();
+        for (id, name, parts) in stuck {
+            let original = self.source.files.get(&name).cloned();
+            for destination in &mut self.destinations {
+                let right = original.as_ref().is_some_and(|original| destination.bytes(&name) == Some(&original.bytes));
+                if destination.has(&name) && !right {
+                    destination.clear(&name);
+                }
+            }
+            if let Some(Original { bytes, identity, damaged, .. }) = original
+                && (damaged || identity != parts[0].identity)
+            {
+                self.source.add(name.clone(), bytes, true, false, self.now);
+            }
+            self.tell(|| format!("a person looks after {name}"));
+            self.mover.retry(id, self.now);
+        }
+    }
+
+    /// Until the next thing happens.
+    fn step(&mut self, until: Time) {
+        if !self.commit() {
+            return;
+        }
+        while let Some(job) = self.mover.next_job(self.now) {
+            self.tell(|| format!("begin {:?}", job.task));
+            let done_at = self.now + self.random.micros(100..300_000);
+            self.running.insert(job.id, Running { task: job.task, done_at });
+        }
+        let jobs = self.running.iter().map(|(id, running)| (running.done_at, *id)).min();
+        let event = self.events.first_key_value().map(|(at, _)| *at);
+        let due = self.mover.due().map(|due| due.max(self.now + Duration::from_micros(1)));
+        let next = [jobs.map(|(at, _)| at), event.map(|(at, _)| at), due].into_iter().flatten().min();
+        self.now = next.unwrap_or(until).min(until).max(self.now);
+        if let Some(key) = event.filter(|(at, _)| *at <= self.now) {
+            let event = self.events.remove(&key).expect("it is the first");
+            return self.happens(event);
+        }
+        if let Some((_, id)) = jobs.filter(|(at, _)| *at <= self.now) {
+            let Running { task, .. } = self.running.remove(&id).expect("it runs");
+            let done = self.done(&task);
+            self.tell(|| format!("done {task:?}: {done:?}"));
+            self.mover.done(id, done, self.now);
+        }
+    }
+
+    /// Makes durable what the machine decided; whether it was not killed before.
+    fn commit(&mut self) -> bool {
+        let records = self.mover.take_records();
+        let killed = if std::mem::take(&mut self.kill_now) && self.knows(MoverFault::Kill) {
+            self.totals.fire(MoverFault::Kill);
+            Some(MoverFault::Kill)
+        } else {
+            (!records.is_empty() && self.fires(MoverFault::KillBeforeCommit, 30))
+                .then_some(MoverFault::KillBeforeCommit)
+        };
+        if let Some(fault) = killed {
+            self.kill();
+            self.totals.meet(fault);
+            return false;
+        }
+        for record in &records {
+            self.tell(|| match record {
+                Record::Planned { id, name, .. } => format!("commit {id}: {name} is planned"),
+                Record::Change(change) => format!("commit {}: {:?}", change.consignment, change.of),
+            });
+            self.journal.write(record);
+        }
+        true
+    }
+
+    fn kill(&mut self) {
+        self.tell(|| "killed".to_owned());
+        // What ran is done, or half done, or not.
+        for (_, Running { task, .. }) in std::mem::take(&mut self.running) {
+            let Task::Destination { consignment, destination, step, parts, .. } = task else { continue };
+            match self.random.below(3) {
+                0 => drop(self.does(destination.0, consignment, &step, &parts)),
+                1 => {
+                    if let (Step::Send { temporary }, Ok(original)) = (&step, self.source.find(&parts[0])) {
+                        let half = original.bytes[..original.bytes.len() / 2].to_vec();
+                        self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.now = self.now + self.random.millis(1..5000);
+        self.mover = start(&self.journal, &self.required, self.settle, self.now);
+        self.totals.starts += 1;
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Appears(name) if self.source.files.contains_key(&name) => {
+                let after = self.random.millis(1000..20_000);
+                self.at(after, Event::Appears(name));
+            }
+            Event::Appears(name) => {
+                let bytes: Vec<u8> = (0..self.random.within(0..60)).map(|_| self.random.next() as u8).collect();
+                let damaged = self.fires(MoverFault::SourceDamaged, 60);
+                let announced = self.random.per_mille(500);
+                self.tell(|| format!("{name} appears"));
+                self.source.add(name, bytes, announced, damaged, self.now);
+            }
+            Event::Written(name) => {
+                if self.source.files.contains_key(&name) && self.fires(MoverFault::SourceWritten, 1000) {
+                    self.tell(|| format!("{name} is written"));
+                    self.source.write(&name, self.now);
+                }
+            }
+            Event::Away(to) => {
+                if self.fires(MoverFault::Away, 1000) {
+                    self.destinations[to].away_until = self.now + self.random.millis(100..25_000);
+                    self.tell(|| format!("destination {to} is away"));
+                }
+            }
+            Event::Foreign(to, name, twin) => self.foreign(to, name, twin),
+            Event::Spoils(to, name, drop) => {
+                if self.now.0 < TROUBLE.as_nanos() as u64 && self.destinations[to].spoil(&name, drop) {
+                    self.tell(|| format!("destination {to} spoils {name}, dropped: {drop}"));
+                    self.spoiled.insert((to, name), if drop { MoverFault::Dropped } else { MoverFault::Rotten });
+                }
+            }
+            Event::Late(to, id, step, bytes) => {
+                self.tell(|| format!("late, at {to}: {step:?}"));
+                self.destinations[to].does(id, &step, Some(&bytes), RECHECK_AFTER, self.now);
+                if let Step::Send { temporary } = step {
+                    // It comes after it was taken away, perhaps: nobody can know.
+                    self.may_lie_about.insert((to, temporary));
+                }
+                self.totals.meet(MoverFault::DoneLate);
+            }
+            Event::Kill => self.kill_now = true,
+        }
+    }
+
+    fn foreign(&mut self, to: usize, name: Name, twin: bool) {
+        let fault = if twin { MoverFault::ForeignTwin } else { MoverFault::Foreign };
+        let other = vec![99; self.source.files.get(&name).map_or(5, |file| file.bytes.len())];
+        let bytes = self.source.files.get(&name).filter(|_| twin).map_or(other, |file| file.bytes.clone());
+        if self.destinations[to].is_free(&name) && self.fires(fault, 1000) {
+            self.tell(|| format!("somebody puts {name} at {to}"));
+            self.spoiled.insert((to, name.clone()), fault);
+            self.destinations[to].put(&name, bytes, Owner::Somebody);
+        }
+    }
+
+    fn done(&mut self, task: &Task) -> Done {
+        self.totals.steps += 1;
+        match task {
+            Task::Scan => Done::Scanned(Ok(self.source.scan(self.now))),
+            Task::Source { step, parts, consignment } => Done::Source(self.source_does(*consignment, *step, &parts[0])),
+            Task::Destination { consignment, destination, step, parts, .. } => {
+                let answer = self.destination_does(*consignment, *destination, step, parts);
+                Done::Destination(answer)
+            }
+        }
+    }
+
+    fn source_does(&mut self, id: ConsignmentId, step: SourceStep, part: &Part) -> SourceAnswer {
+        if self.fires(MoverFault::SourceUnreadable, 40) {
+            self.totals.meet(MoverFault::SourceUnreadable);
+            return SourceAnswer::NotNow("cannot be read".to_owned());
+        }
+        let found = self.source.find(part);
+        match (step, found) {
+            (SourceStep::Check, Ok(original)) if original.damaged => {
+                self.totals.meet(MoverFault::SourceDamaged);
+                SourceAnswer::Damaged("damaged".to_owned())
+            }
+            (SourceStep::Check, Ok(original)) => SourceAnswer::Whole(sums(&original.bytes)),
+            (SourceStep::Check, Err(changed)) => {
+                self.totals.meet(MoverFault::SourceWritten);
+                changed
+            }
+            (SourceStep::Release, Err(changed)) => match self.source.files.get(&part.name) {
+                Some(file) if file.identity.inode == part.identity.inode => changed,
+                // Gone already.
+                _ => SourceAnswer::Released,
+            },
+            (SourceStep::Release, Ok(original)) => {
+                for (to, destination) in self.destinations.iter().enumerate() {
+                    let proven = destination.is_proven(&part.name, &original.bytes);
+                    assert!(
+                        proven || !self.required[to],
+                        "{} is released by consignment {id}, and destination {to} has not proven it",
+                        part.name
+                    );
+                }
+                self.source.files.remove(&part.name);
+                self.totals.released += 1;
+                SourceAnswer::Released
+            }
+        }
+    }
+
+    fn does(&mut self, to: usize, id: ConsignmentId, step: &Step, parts: &[Part]) -> Answer {
+        let content = if matches!(step, Step::Send { .. }) {
+            match self.source.find(&parts[0]) {
+                Ok(original) => Some(original.bytes.clone()),
+                Err(changed) => {
+                    self.totals.meet(MoverFault::SourceWritten);
+                    return Answer::Source(changed);
+                }
+            }
+        } else {
+            None
+        };
+        self.destinations[to].does(id, step, content.as_deref(), RECHECK_AFTER, self.now)
+    }
+
+    fn destination_does(&mut self, id: ConsignmentId, to: DestinationIndex, step: &Step, parts: &[Part]) -> Answer {
+        let to = to.0;
+        if self.now < self.destinations[to].away_until {
+            self.totals.meet(MoverFault::Away);
+            return Answer::Failed(Failure::NotNow("away".to_owned()));
+        }
+        if self.fires(MoverFault::Refusal, 15) {
+            self.totals.meet(MoverFault::Refusal);
+            if let Step::Remove { name } = step {
+                // It was told, and is left.
+                self.may_lie_about.insert((to, name.clone()));
+            }
+            return Answer::Failed(Failure::Refused("refused".to_owned()));
+        }
+        if self.fires(MoverFault::NoAnswer, 40) {
+            self.totals.meet(MoverFault::NoAnswer);
+            if self.random.per_mille(500) {
+                self.does(to, id, step, parts);
+            }
+            return Answer::Failed(Failure::Unknown("no answer".to_owned()));
+        }
+        if !matches!(step, Step::Ask { .. }) && self.fires(MoverFault::DoneLate, 30) {
+            let bytes = self.source.find(&parts[0]).map(|original| original.bytes.clone()).unwrap_or_default();
+            let after = self.random.millis(1..30_000);
+            self.at(after, Event::Late(to, id, step.clone(), bytes));
+            return Answer::Failed(Failure::Unknown("it hangs".to_owned()));
+        }
+        let answer = self.does(to, id, step, parts);
+        self.lies(to, step, answer)
+    }
+
+    /// What a destination does besides what it says.
+    fn lies(&mut self, to: usize, step: &Step, answer: Answer) -> Answer {
+        match (step, answer) {
+            (Step::Send { temporary }, Answer::Sent(sums)) => {
+                for (fault, cut) in [(MoverFault::Truncated, true), (MoverFault::Flipped, false)] {
+                    let bytes = self.destinations[to].bytes(temporary).map(<[u8]>::to_vec).unwrap_or_default();
+                    if !bytes.is_empty() && self.fires(fault, 40) {
+                        self.spoiled.insert((to, temporary.clone()), fault);
+                        self.destinations[to].truncate_or_flip(temporary, cut);
+                    }
+                }
+                self.spoil_later(to, temporary);
+                Answer::Sent(sums)
+            }
+            (Step::Rename { to: name, .. } | Step::Replace { to: name, .. }, Answer::Done) => {
+                self.spoil_later(to, name);
+                Answer::Done
+            }
+            (Step::Ask { name }, Answer::Told(told)) => {
+                if let Some(fault) = self.spoiled.remove(&(to, name.clone())) {
+                    self.totals.meet(fault);
+                }
+                let adler = self.random.per_mille(500);
+                Answer::Told(told.map(|mut told| {
+                    if self.fires(MoverFault::WrongChecksum, 15) {
+                        self.totals.meet(MoverFault::WrongChecksum);
+                        told.adler32 = told.adler32.map(|sum| sum ^ 1);
+                        return told;
+                    }
+                    half(told, adler)
+                }))
+            }
+            (_, answer) => answer,
+        }
+    }
+
+    fn spoil_later(&mut self, to: usize, name: &Name) {
+        for (fault, drop) in [(MoverFault::Dropped, true), (MoverFault::Rotten, false)] {
+            if self.fires(fault, 40) {
+                let after = if self.random.per_mille(300) { Duration::ZERO } else { self.random.millis(0..8000) };
+                self.at(after, Event::Spoils(to, name.clone(), drop));
+            }
+        }
+    }
+}
+
+fn start(journal: &Journal, required: &[bool], settle: Duration, now: Time) -> Mover {
+    let (kept, next) = journal.at_work();
+    let destination = |to| DestinationConfig { address: format!("destination {to}"), streams_max: 2 };
+    let policy = Policy {
+        recheck_after: RECHECK_AFTER,
+        strikes_max: 3,
+        backoff_min: Duration::from_millis(200),
+        backoff_max: Duration::from_secs(10),
+    };
+    let route = RouteConfig {
+        name: "route".to_owned(),
+        destinations: required.iter().enumerate().map(|(to, required)| (DestinationIndex(to), *required)).collect(),
+        policy,
+        settle,
+        scan_every: Duration::from_secs(1),
+        priority: 0,
+        streams_max: 3,
+    };
+    let config = MoverConfig {
+        routes: vec![route],
+        destinations: (0..required.len()).map(destination).collect(),
+        streams_max: 4,
+        once: false,
+        patience: Duration::from_secs(60),
+        token: 7,
+    };
+    Mover::new(config, kept, next, now)
+}
