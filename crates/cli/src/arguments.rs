@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    delete, demo, doctor, drive, file, filter, get, init, lost, mount, put, readout, record, serve, status, subscribe,
-    trace, upgrade,
+    delete, demo, doctor, drive, file, filter, get, init, lost, mount, mover, put, readout, record, serve, status,
+    subscribe, trace, upgrade,
 };
 
 /// The environment variable that says what is logged.
@@ -110,6 +110,8 @@ pub enum Command {
     Filter(Box<filter::FilterCommand>),
     /// Write accepted events into verified files, stream by stream, and let the store forget them
     Record(record::RecordCommand),
+    /// Move files to where they are kept for good, and let them go once they are proven to be there
+    Move(mover::MoveCommand),
     /// Look on at some events while they arrive, best effort
     Subscribe(subscribe::SubscribeCommand),
     /// Show the whole path on this machine: events in, a drive dies, verified files out, nothing lost
@@ -133,7 +135,7 @@ pub enum Command {
 impl Command {
     /// Whether it is one that runs until it is stopped and is watched by its log.
     pub fn runs_long(&self) -> bool {
-        matches!(self, Command::Serve(_) | Command::Record(_) | Command::Mount(_))
+        matches!(self, Command::Serve(_) | Command::Record(_) | Command::Move(_) | Command::Mount(_))
     }
 }
 

@@ -18,6 +18,7 @@ mod init;
 mod interrupt;
 mod lost;
 mod mount;
+mod mover;
 mod output;
 mod put;
 mod readout;
@@ -62,6 +63,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Readout(options) => readout::run(options, output),
         Command::Filter(options) => filter::run(options, output),
         Command::Record(options) => record::run(options, output),
+        Command::Move(options) => mover::run(options, output),
         Command::Demo(options) => demo::run(options, output),
         Command::File(options) => file::run(options, output),
         Command::Tail(options) => file::tail(options, output),

@@ -1,0 +1,312 @@
+//! `forebay move`: files to where they are kept for good, and their source lets them go once the destination has proven that it holds them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use forebay_mover::custody::Policy;
+use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome, Route, Target};
+use forebay_mover::journal::{Journal, JournalError};
+use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
+use forebay_mover::machine::{DestinationConfig, DestinationIndex, RouteConfig};
+use forebay_types::crc32c;
+
+use crate::connect::{parse_positive_seconds, parse_seconds};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::size::{human_bytes, human_count};
+
+const AFTER_HELP: &str = "\
+Examples:
+  forebay move --from /data/daq --to /mnt/archive --once
+      moves what is there now, waits for its proof, and ends
+  forebay move --from /data/daq --to /mnt/archive --to /mnt/second --remove
+      moves what comes, to both, and removes it once both have proven that they hold it
+
+A file is sent under a temporary name, asked for by size and checksum (read back whole, past the page cache), renamed, asked for again by its name, and once more
+after --recheck-after. Only then its source lets it go. Killed at any point and started again with the same journal, each file ends up at each destination
+once. What does not come back as it was sent is tried again a few times under other names, then kept where it is and told.
+A file is complete when FILE.json (or its name with .json for its ending) is there, or when nobody touched it for --settle. Names that begin with a dot or end in
+.copied, .part, .tmp or .lock are left alone.";
+
+/// The options of `move`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct MoveCommand {
+    /// The directory that files are moved from
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+
+    /// A directory that files are moved to; repeatable: all of them must prove that they hold a file
+    #[arg(long, value_name = "DIR", required = true)]
+    to: Vec<PathBuf>,
+
+    /// Move what is there now, then end: with 0 if all of it was proven and released [default: run until Ctrl-C]
+    #[arg(long)]
+    once: bool,
+
+    /// A file that nobody touched for so many seconds is complete [default: 60, with --once 0]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    settle: Option<Duration>,
+
+    /// The seconds between the first proof of a destination and the second
+    #[arg(long, value_name = "SECONDS", default_value = "900", value_parser = parse_seconds)]
+    recheck_after: Duration,
+
+    /// Remove files that were moved, instead of renaming them to FILE.copied
+    #[arg(long)]
+    remove: bool,
+
+    /// Files that are read or sent at once
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
+    streams: u16,
+
+    /// With --once: what cannot be reached for so many seconds is left for the next time
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
+    patience: Duration,
+
+    /// A step that moves no byte for so many seconds counts as hanging, and is tried again
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_positive_seconds)]
+    stall_after: Duration,
+
+    /// Where the mover remembers what it has begun; never below --from or --to [default: one for each --from and --to in the user's state directory]
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+}
+
+/// Moves until it is over.
+///
+/// # Errors
+/// Why not everything was moved.
+pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
+    let (source, targets) = open(command)?;
+    let (from, to) = places(command)?;
+    let path = journal_path(command, &from, &to)?;
+    let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
+    let config = config(command, source, targets, &from, &to);
+    let (control, interrupt, start) = (Control::default(), Interrupt::catch()?, Instant::now());
+    let bar = std::sync::Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now()));
+    let told = |counts: &Counts| {
+        if interrupt.is_set() {
+            control.stop();
+        }
+        let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if bar.1.elapsed() >= Duration::from_millis(100) {
+            bar.0.update(0, || words(counts));
+            bar.1 = Instant::now();
+        }
+    };
+    let outcome = driver::run(&config, &mut journal, &control, &told);
+    drop(bar);
+    let outcome = outcome.map_err(|error| match &error {
+        MoverError::Journal(error) => journal_failure(error),
+        MoverError::Audit { .. } => Failure::retry(&error),
+        MoverError::RouteMissing { .. } => Failure::usage(&error),
+    })?;
+    tell(command, output, &outcome, start.elapsed(), &path)
+}
+
+fn tell(
+    command: &MoveCommand,
+    output: &Output,
+    outcome: &Outcome,
+    took: Duration,
+    journal: &Path,
+) -> Result<(), Failure> {
+    let counts = &outcome.counts;
+    output.line(&format!("{} in {:.1} s", words(counts), took.as_secs_f64()));
+    for left in &outcome.left {
+        let why = if left.words.is_empty() { String::new() } else { format!(": {}", left.words) };
+        output.line(&format!("  {:<12} {}{why}", left.state, left.name));
+    }
+    let more = outcome.left_files - outcome.left.len();
+    if more > 0 {
+        output.line(&format!("  and {more} more"));
+    }
+    let left: Vec<_> = outcome
+        .left
+        .iter()
+        .map(|left| serde_json::json!({ "name": left.name, "state": left.state, "words": left.words }))
+        .collect();
+    let mut object = serde_json::json!({
+        "found": counts.found,
+        "released": counts.released,
+        "released_bytes": counts.released_bytes,
+        "withdrawn": counts.withdrawn,
+        "left_files": outcome.left_files,
+        "left": left,
+        "seconds": took.as_secs_f64(),
+        "journal": journal.display().to_string(),
+    });
+    let failure = outcome.end.as_ref().map_or_else(
+        || {
+            command.once.then(|| {
+                Failure::retry(
+                    "interrupted; nothing was released that is not proven, and what is on its way is gone on with by the next start with the same journal",
+                )
+            })
+        },
+        |end| match (end.quarantined, end.failing) {
+            (0, 0) => None,
+            (0, failing) => Some(Failure::retry(format!(
+                "{failing} files or sources could not be reached for {} s; nothing of them was released. Look at what is said above, then start again",
+                command.patience.as_secs()
+            ))),
+            (quarantined, _) => Some(Failure::data(format!(
+                "{quarantined} files are quarantined: they are still at the source, and were not released. Look at what is said above; the audit log \
+                 {}.audit.jsonl has every step",
+                journal.display()
+            ))),
+        },
+    );
+    output.result(&mut object, failure)
+}
+
+fn open(command: &MoveCommand) -> Result<(DirectorySource, Vec<DirectoryDestination>), Failure> {
+    let disposal = if command.remove { Disposal::Remove } else { Disposal::Rename };
+    let from = command.from.as_path();
+    let source = DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Failure::retry(format!(
+            "another mover has {}; this one did nothing. Wait for it, or stop it first",
+            from.display()
+        )),
+        _ => Failure::file(
+            "use",
+            from,
+            &error,
+            "nothing was moved. Give a directory that this user can read and write with --from",
+        ),
+    })?;
+    let open = |path: &PathBuf| {
+        DirectoryDestination::open(path).map_err(|error| {
+            Failure::file(
+                "use",
+                path,
+                &error,
+                "nothing was moved. Give a directory that this user can write with --to; its parent must be there",
+            )
+        })
+    };
+    Ok((source, command.to.iter().map(open).collect::<Result<_, _>>()?))
+}
+
+/// The directories, without links on the way. None may lie in another: what arrives would be moved again.
+fn places(command: &MoveCommand) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
+    let real = |path: &Path| {
+        fs::canonicalize(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))
+    };
+    let from = real(&command.from)?;
+    let to: Vec<PathBuf> = command.to.iter().map(|path| real(path)).collect::<Result<_, _>>()?;
+    let all: Vec<&PathBuf> = std::iter::once(&from).chain(&to).collect();
+    for (at, one) in all.iter().enumerate() {
+        for (other_at, other) in all.iter().enumerate() {
+            if at != other_at && one.starts_with(other) {
+                return Err(Failure::usage(format!(
+                    "{} lies in {}, or is the same; nothing was moved. What arrives there would be taken for what is to be moved: give other directories",
+                    one.display(),
+                    other.display()
+                )));
+            }
+        }
+    }
+    Ok((from, to))
+}
+
+fn journal_path(command: &MoveCommand, from: &Path, to: &[PathBuf]) -> Result<PathBuf, Failure> {
+    let path = match &command.journal {
+        Some(path) => path.clone(),
+        None => {
+            let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+            let home = || {
+                std::env::var_os("HOME")
+                    .filter(|path| !path.is_empty())
+                    .map(|home| Path::new(&home).join(".local/state"))
+            };
+            let state = state.or_else(home).ok_or_else(|| {
+                Failure::usage("neither XDG_STATE_HOME nor HOME is set: say where the journal is to be, with --journal FILE; nothing was moved")
+            })?;
+            let directory = state.join("forebay");
+            fs::create_dir_all(&directory).map_err(|error| {
+                Failure::file(
+                    "make",
+                    &directory,
+                    &error,
+                    "nothing was moved. Say where the journal is to be, with --journal FILE",
+                )
+            })?;
+            directory.join(format!("move-{:08x}.sqlite", crc32c(route_name(from, to).as_bytes())))
+        }
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = fs::canonicalize(parent).map_err(|error| {
+        Failure::file("use", parent, &error, "nothing was moved. The journal needs a directory that is there")
+    })?;
+    for place in std::iter::once(from).chain(to.iter().map(PathBuf::as_path)) {
+        if parent.starts_with(place) {
+            return Err(Failure::usage(format!(
+                "the journal {} would lie in {}; nothing was moved. It must survive whatever becomes of the files: give another place with --journal FILE",
+                path.display(),
+                place.display()
+            )));
+        }
+    }
+    Ok(parent.join(path.file_name().unwrap_or_default()))
+}
+
+fn route_name(from: &Path, to: &[PathBuf]) -> String {
+    let to: Vec<String> = to.iter().map(|path| path.display().to_string()).collect();
+    format!("{} -> {}", from.display(), to.join(", "))
+}
+
+fn config(
+    command: &MoveCommand,
+    source: DirectorySource,
+    targets: Vec<DirectoryDestination>,
+    from: &Path,
+    to: &[PathBuf],
+) -> Config {
+    let streams_max = usize::from(command.streams);
+    let settle = if command.once { Duration::ZERO } else { Duration::from_secs(60) };
+    let route = RouteConfig {
+        name: route_name(from, to),
+        destinations: (0..to.len()).map(|at| (DestinationIndex(at), true)).collect(),
+        policy: Policy { recheck_after: command.recheck_after, ..Policy::default() },
+        settle: command.settle.unwrap_or(settle),
+        scan_every: Duration::from_secs(1),
+        priority: 0,
+        streams_max,
+    };
+    let target = |(destination, path): (DirectoryDestination, &PathBuf)| Target {
+        config: DestinationConfig { address: path.display().to_string(), streams_max },
+        destination: Arc::new(destination),
+    };
+    Config {
+        routes: vec![Route { config: route, source: Arc::new(source) }],
+        targets: targets.into_iter().zip(to).map(target).collect(),
+        streams_max,
+        once: command.once,
+        patience: command.patience,
+        stall_after: command.stall_after,
+    }
+}
+
+fn journal_failure(error: &JournalError) -> Failure {
+    match error {
+        JournalError::Locked { .. } | JournalError::Sqlite { .. } => Failure::retry(error),
+        JournalError::Io { .. } | JournalError::Foreign { .. } => Failure::usage(error),
+        JournalError::Damaged { .. } => Failure::data(error),
+    }
+}
+
+fn words(counts: &Counts) -> String {
+    format!(
+        "{} files found, {} moved, proven and released, {}",
+        human_count(counts.found),
+        human_count(counts.released),
+        human_bytes(counts.released_bytes)
+    )
+}

@@ -1,0 +1,164 @@
+//! kill -9 of the mover at random moments: nothing is let go by its source before it is whole at every destination, and in the end everything is there once,
+//! and nothing besides.
+//!
+//! What is judged is what lies in the directories, and nothing that the mover says. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
+//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40, `FOREBAY_KILL_ROUNDS` another number; with 40 and more each state of a file is met by at least 10 of them.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::load::{Random, from_environment, long_form};
+use common::scratch;
+use serde_json::Value;
+
+/// Files that are there when none is left.
+const FILES: u64 = 20;
+
+struct Place {
+    directory: tempfile::TempDir,
+    /// Everything that was ever put into the source, by name.
+    originals: BTreeMap<String, Vec<u8>>,
+}
+
+impl Place {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// More files, in directories of runs.
+    fn fill(&mut self, random: &mut Random) {
+        for _ in 0..FILES {
+            let number = self.originals.len();
+            let name = format!("run{}/file{number:05}.dat", number / 7);
+            let count = if random.percent(20) { 0 } else { random.below(900_000) as usize };
+            let bytes = random.bytes(count);
+            let path = self.path("daq").join(&name);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("made");
+            fs::write(&path, &bytes).expect("written");
+            self.originals.insert(name, bytes);
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(["move", "--once", "--recheck-after", "0.03", "--streams", "3", "--from"]).arg(self.path("daq"));
+        command.arg("--to").arg(self.path("first")).arg("--to").arg(self.path("second"));
+        command.arg("--journal").arg(self.path("journal.sqlite"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Moves; kills the mover after a while. Whether it ended by itself before.
+    fn run(&self, kill_after: Option<Duration>) -> bool {
+        let mut child = self.command().spawn().expect("the mover starts");
+        if let Some(after) = kill_after {
+            std::thread::sleep(after);
+            child.kill().expect("ours to kill");
+        }
+        let status = child.wait().expect("it ends");
+        let killed = kill_after.is_some() && status.signal() == Some(9);
+        assert!(killed || status.success(), "the mover ended with {status}");
+        !killed
+    }
+
+    /// What the source has let go is whole at both destinations; how many that are.
+    fn judge(&self) -> usize {
+        let mut released = 0;
+        for (name, bytes) in &self.originals {
+            let there = self.path("daq").join(name);
+            if fs::read(&there).is_ok_and(|now| now == *bytes) {
+                continue;
+            }
+            assert!(!there.exists(), "{name} changed");
+            assert_eq!(&fs::read(self.path("daq").join(format!("{name}.copied"))).expect("renamed"), bytes, "{name}");
+            for destination in ["first", "second"] {
+                let copy = fs::read(self.path(destination).join(name));
+                assert!(copy.is_ok_and(|copy| copy == *bytes), "{name} was let go and is not whole at {destination}");
+            }
+            released += 1;
+        }
+        released
+    }
+
+    /// The states that deliveries, and files as a whole, are in.
+    fn states(&self) -> BTreeSet<String> {
+        let log = fs::read_to_string(self.path("journal.sqlite.audit.jsonl")).unwrap_or_default();
+        let mut states = BTreeMap::new();
+        for line in log.lines() {
+            let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+            let of = (line["consignment"].as_i64().expect("a number"), line["destination"].as_str().map(str::to_owned));
+            states.insert(of, line["after"].as_str().expect("a state").to_owned());
+        }
+        let released: BTreeSet<i64> = states
+            .iter()
+            .filter(|((_, to), state)| to.is_none() && *state == "released")
+            .map(|((id, _), _)| *id)
+            .collect();
+        // What is over for all of its files is met only as that.
+        states
+            .into_iter()
+            .filter(|((id, to), _)| to.is_none() || !released.contains(id))
+            .map(|(_, state)| state)
+            .collect()
+    }
+}
+
+fn files_below(directory: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(at) = left.pop() {
+        for entry in fs::read_dir(at).expect("it can be listed") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                found.insert(path.strip_prefix(directory).expect("it is below").display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn everything_is_moved_once_and_let_go_late_whenever_the_mover_dies() {
+    let long = long_form();
+    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long { 40 } else { 10 });
+    let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
+    let mut place = Place { directory: scratch(), originals: BTreeMap::new() };
+    fs::create_dir(place.path("daq")).expect("made");
+    place.fill(&mut random);
+    let mut met: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut kills, mut endings) = (0, 0);
+    while kills < kills_wanted {
+        let after = Duration::from_micros(1_000 + random.below(160_000));
+        if place.run(Some(after)) {
+            endings += 1;
+            place.fill(&mut random);
+        } else {
+            kills += 1;
+            for state in place.states() {
+                *met.entry(state).or_default() += 1;
+            }
+        }
+        place.judge();
+    }
+    assert!(place.run(None), "nobody kills it");
+    assert_eq!(place.judge(), place.originals.len(), "everything is let go");
+    let names: BTreeSet<String> = place.originals.keys().cloned().collect();
+    for destination in ["first", "second"] {
+        assert_eq!(files_below(&place.path(destination)), names, "what is at {destination}, and nothing besides");
+    }
+    println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", names.len());
+    let states = ["found", "sending", "arrived", "verified", "proven", "released"];
+    let often = if kills_wanted >= 40 { 10 } else { 0 };
+    for state in states {
+        let times = met.get(state).copied().unwrap_or(0);
+        assert!(times >= often, "{state} was met by {times} of {kills} kills: {met:?}");
+    }
+}

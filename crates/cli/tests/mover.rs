@@ -1,0 +1,268 @@
+//! `forebay move`, from one directory to others.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{Ran, damaged_file, faser_file, forebay, noise, scratch};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(scratch());
+        fs::create_dir(place.path("daq")).expect("made");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("made");
+        fs::write(path, bytes).expect("written");
+    }
+
+    fn read(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.path(name)).ok()
+    }
+
+    fn arguments(&self, more: &[&str]) -> Vec<String> {
+        let (from, to, journal) = (self.path("daq"), self.path("archive"), self.path("journal.sqlite"));
+        let text = |path: &Path| path.display().to_string();
+        let mut arguments: Vec<String> =
+            ["move", "--from", &text(&from), "--to", &text(&to)].map(str::to_owned).to_vec();
+        arguments.extend(["--journal".to_owned(), text(&journal)]);
+        arguments.extend(more.iter().map(|more| (*more).to_owned()));
+        arguments
+    }
+
+    /// Once, with half a second between the proofs at most.
+    fn once(&self, more: &[&str]) -> Ran {
+        forebay(self.arguments(&[&["--once", "--recheck-after", "0.1", "--json"], more].concat()))
+    }
+
+    /// One that runs until it is told to end.
+    fn start(&self, more: &[&str]) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(self.arguments(more)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().expect("it starts"))
+    }
+}
+
+struct Running(Child);
+
+impl Running {
+    fn terminate(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).expect("it runs");
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until something is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_there_is_moved_under_its_name_and_renamed_when_it_is_proven() {
+    let place = Place::new();
+    let files = [("a.dat", noise(1, 3_000_001)), ("run 7/ü.dat", noise(2, 4096)), ("run 7/empty", Vec::new())];
+    for (name, bytes) in &files {
+        place.write(&format!("daq/{name}"), bytes);
+    }
+    for left_alone in ["daq/old.dat.copied", "daq/.hidden", "daq/half.part", "daq/.git/config"] {
+        place.write(left_alone, b"not to be moved");
+    }
+    let json = place.once(&[]).expect(0).json();
+    assert_eq!((&json["found"], &json["released"], &json["left_files"]), (&3.into(), &3.into(), &0.into()), "{json}");
+    for (name, bytes) in &files {
+        assert_eq!(place.read(&format!("archive/{name}")).as_ref(), Some(bytes), "{name}");
+        assert_eq!(place.read(&format!("daq/{name}.copied")).as_ref(), Some(bytes), "{name}");
+        assert!(!place.path(&format!("daq/{name}")).exists(), "{name}");
+    }
+    let there = walk(&place.path("archive"));
+    assert_eq!(there.len(), files.len(), "nothing besides: {there:?}");
+    // Nothing is left to be done, and nothing is done twice; a new file of an old name is another one, and is in the way of the first.
+    assert_eq!(place.once(&[]).expect(0).json()["found"], 0);
+    place.write("daq/a.dat", b"another");
+    place.once(&[]).expect(1).says("quarantined");
+    assert_eq!(place.read("archive/a.dat").as_ref(), Some(&files[0].1));
+    assert_eq!(place.read("daq/a.dat").as_deref(), Some(b"another".as_slice()));
+}
+
+#[test]
+fn every_step_is_a_line_of_the_audit_log() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    place.once(&["--remove"]).expect(0);
+    assert!(!place.path("daq/a.dat").exists() && !place.path("daq/a.dat.copied").exists());
+    let log = String::from_utf8(place.read("journal.sqlite.audit.jsonl").expect("a log")).expect("text");
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let after: Vec<&str> = lines.iter().map(|line| line["after"].as_str().expect("a state")).collect();
+    assert_eq!(after, ["found", "delivering", "sending", "arrived", "verified", "proven", "proven", "released"]);
+    assert!(lines.iter().enumerate().all(|(at, line)| line["number"] == at as u64 + 1));
+    assert_eq!(lines[7]["adler32"], "066c0228", "{}", lines[7]);
+}
+
+#[test]
+fn two_destinations_must_both_have_it() {
+    let place = Place::new();
+    place.write("daq/a.dat", &noise(3, 100_000));
+    let second = place.path("second").display().to_string();
+    // A file of somebody else has the name at one of them.
+    place.write("second/a.dat", b"of somebody else");
+    let failed = place.once(&["--to", &second]).expect(1);
+    failed.says("quarantined");
+    let json = failed.json();
+    let words = json["left"][0]["words"].as_str().expect("words");
+    assert!(words.contains("another file has its name there") && words.contains("16 bytes"), "{words}");
+    assert_eq!(place.read("second/a.dat").as_deref(), Some(b"of somebody else".as_slice()));
+    assert!(place.path("daq/a.dat").exists());
+    // Out of the way.
+    fs::remove_file(place.path("second/a.dat")).expect("removed");
+    fs::remove_file(place.path("journal.sqlite")).expect("removed");
+    place.once(&["--to", &second]).expect(0);
+    assert_eq!(place.read("second/a.dat"), place.read("archive/a.dat"));
+    assert!(place.path("daq/a.dat.copied").exists());
+}
+
+#[test]
+fn what_is_there_already_and_right_is_not_sent_again() {
+    let place = Place::new();
+    place.write("daq/a.dat", &noise(4, 100_000));
+    place.write("archive/a.dat", &noise(4, 100_000));
+    place.once(&[]).expect(0);
+    let log = String::from_utf8(place.read("journal.sqlite.audit.jsonl").expect("a log")).expect("text");
+    assert!(log.contains("it was there already") && !log.contains("sending"), "{log}");
+}
+
+#[test]
+fn damaged_events_are_kept_where_they_are() {
+    let place = Place::new();
+    let (damaged, at) = damaged_file();
+    place.write("daq/good.raw", &faser_file().0);
+    place.write("daq/bad.raw", &damaged);
+    let failed = place.once(&[]).expect(1);
+    let json = failed.json();
+    let words = json["left"][0]["words"].as_str().expect("words");
+    assert!(words.contains("bad.raw") && words.contains(&format!("event at byte {at}")), "{words}");
+    assert!(place.path("archive/good.raw").exists() && !place.path("archive/bad.raw").exists());
+    assert_eq!(place.read("daq/bad.raw"), Some(damaged));
+}
+
+#[test]
+fn a_file_is_complete_when_its_json_is_there_or_nobody_touches_it() {
+    let place = Place::new();
+    for name in ["a.raw", "a.json", "b.dat", "b.dat.json", "growing.dat"] {
+        place.write(&format!("daq/{name}"), name.as_bytes());
+    }
+    let mover = place.start(&["--settle", "3600", "--recheck-after", "0.1"]);
+    until(|| {
+        ["a.raw", "a.json", "b.dat", "b.dat.json"].iter().all(|name| place.path(&format!("daq/{name}.copied")).exists())
+    });
+    assert!(place.path("daq/growing.dat").exists());
+    assert_eq!(mover.terminate(), Some(0), "it parks");
+    let mover = place.start(&["--settle", "0.1", "--recheck-after", "0.1"]);
+    until(|| place.path("daq/growing.dat.copied").exists());
+    assert_eq!(mover.terminate(), Some(0));
+    assert_eq!(walk(&place.path("archive")).len(), 5);
+}
+
+#[test]
+fn what_is_proven_once_is_not_let_go_before_the_second_time() {
+    let place = Place::new();
+    place.write("daq/a.dat", &noise(5, 100_000));
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("archive/a.dat").exists());
+    // Nobody else may work there meanwhile.
+    place.once(&[]).expect(3).says("another mover");
+    let text = |name: &str| place.path(name).display().to_string();
+    let other =
+        ["move", "--once", "--from", &text("daq"), "--to", &text("archive"), "--journal", &text("other.sqlite")];
+    forebay(other).expect(3).says("another mover");
+    assert!(place.path("daq/a.dat").exists());
+    mover.terminate();
+    // The destination loses it in between.
+    fs::remove_file(place.path("archive/a.dat")).expect("removed");
+    place.once(&[]).expect(0);
+    assert_eq!(place.read("archive/a.dat"), Some(noise(5, 100_000)));
+    let log = String::from_utf8(place.read("journal.sqlite.audit.jsonl").expect("a log")).expect("text");
+    assert!(log.contains("it was there, and is not"), "{log}");
+}
+
+#[test]
+fn a_file_that_the_destination_changed_is_sent_again_in_its_place() {
+    let place = Place::new();
+    place.write("daq/a.dat", &noise(6, 100_000));
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    let verified = || {
+        place.read("journal.sqlite.audit.jsonl").is_some_and(|log| String::from_utf8_lossy(&log).contains("verified"))
+    };
+    until(verified);
+    mover.terminate();
+    place.write("archive/a.dat", &noise(7, 100_000));
+    place.once(&[]).expect(0);
+    assert_eq!(place.read("archive/a.dat"), Some(noise(6, 100_000)));
+    assert_eq!(walk(&place.path("archive")).len(), 1);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_is() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    let text = |name: &str| place.path(name).display().to_string();
+    let journal = text("daq/journal.sqlite");
+    forebay(["move", "--once", "--from", &text("daq"), "--to", &text("archive"), "--journal", &journal])
+        .expect(2)
+        .says("would lie in");
+    let below = text("daq/below");
+    let journal = text("journal.sqlite");
+    forebay(["move", "--once", "--from", &text("daq"), "--to", &below, "--journal", &journal])
+        .expect(2)
+        .says("lies in");
+    forebay(["move", "--once", "--from", &text("none"), "--to", &text("archive"), "--journal", &journal])
+        .expect(2)
+        .says("--from");
+    forebay(["move", "--once", "--from", &text("daq"), "--to", &text("none/below"), "--journal", &journal])
+        .expect(2)
+        .says("--to");
+    place.write("journal.sqlite", &noise(8, 5000));
+    place.once(&[]).expect(2).says("no journal");
+    assert_eq!(place.read("daq/a.dat").as_deref(), Some(b"bytes".as_slice()));
+    assert!(walk(&place.path("archive")).is_empty());
+}
+
+#[test]
+fn a_journal_with_files_of_another_route_is_not_forgotten() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("archive/a.dat").exists());
+    mover.terminate();
+    let other = place.path("other").display().to_string();
+    place.once(&["--to", &other]).expect(2).says("by route");
+    place.once(&[]).expect(0);
+}
+
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).map(|entries| entries.map(|entry| entry.expect("an entry").path()).collect());
+    let entries: Vec<PathBuf> = entries.unwrap_or_default();
+    entries.into_iter().flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
