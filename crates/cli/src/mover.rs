@@ -1,5 +1,7 @@
 //! `forebay move`: files to where they are kept for good, and their source lets them go once the destination has proven that it holds them.
 
+mod look;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +37,18 @@ A file is complete when FILE.json (or its name with .json for its ending) is the
 
 /// The options of `move`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct MoveCommand {
+    #[command(subcommand)]
+    look: Option<look::LookCommand>,
+
+    #[command(flatten)]
+    options: Option<MoveOptions>,
+}
+
+/// From where, where to, and how.
+#[derive(Debug, Args)]
+pub struct MoveOptions {
     /// The directory that files are moved from
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
@@ -83,21 +95,33 @@ pub struct MoveCommand {
 /// # Errors
 /// Why not everything was moved.
 pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
+    match command {
+        MoveCommand { look: Some(look), .. } => look::run(look, output),
+        MoveCommand { options: Some(options), .. } => move_files(options, output),
+        MoveCommand { .. } => Err(Failure::usage(
+            "say from where (--from DIR) and where to (--to DIR), or what to look at (forebay move --help); nothing was moved",
+        )),
+    }
+}
+
+fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let (source, targets) = open(command)?;
     let (from, to) = places(command)?;
     let path = journal_path(command, &from, &to)?;
+    output.note(&format!("the journal is {}", path.display()));
     let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
     let config = config(command, source, targets, &from, &to);
     let (control, interrupt, start) = (Control::default(), Interrupt::catch()?, Instant::now());
-    let bar = std::sync::Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now()));
+    let bar = std::sync::Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
     let told = |counts: &Counts| {
         if interrupt.is_set() {
             control.stop();
         }
         let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if bar.1.elapsed() >= Duration::from_millis(100) {
+        // Days may pass without a file.
+        if bar.1.elapsed() >= Duration::from_millis(100) && bar.2 != Some(*counts) {
             bar.0.update(0, || words(counts));
-            bar.1 = Instant::now();
+            (bar.1, bar.2) = (Instant::now(), Some(*counts));
         }
     };
     let outcome = driver::run(&config, &mut journal, &control, &told);
@@ -111,7 +135,7 @@ pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
 }
 
 fn tell(
-    command: &MoveCommand,
+    command: &MoveOptions,
     output: &Output,
     outcome: &Outcome,
     took: Duration,
@@ -151,6 +175,11 @@ fn tell(
             })
         },
         |end| match (end.quarantined, end.failing) {
+            (0, 0) if end.left_alone > 0 => Some(Failure::data(format!(
+                "{} files are left alone, as no destination could be asked for them by their names, told above; they are still at the source. Rename them, then \
+                 start again",
+                end.left_alone
+            ))),
             (0, 0) => None,
             (0, failing) => Some(Failure::retry(format!(
                 "{failing} files or sources could not be reached for {} s; nothing of them was released. Look at what is said above, then start again",
@@ -166,7 +195,7 @@ fn tell(
     output.result(&mut object, failure)
 }
 
-fn open(command: &MoveCommand) -> Result<(DirectorySource, Vec<DirectoryDestination>), Failure> {
+fn open(command: &MoveOptions) -> Result<(DirectorySource, Vec<DirectoryDestination>), Failure> {
     let disposal = if command.remove { Disposal::Remove } else { Disposal::Rename };
     let from = command.from.as_path();
     let source = DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
@@ -195,7 +224,7 @@ fn open(command: &MoveCommand) -> Result<(DirectorySource, Vec<DirectoryDestinat
 }
 
 /// The directories, without links on the way. None may lie in another: what arrives would be moved again.
-fn places(command: &MoveCommand) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
+fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
     let real = |path: &Path| {
         fs::canonicalize(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))
     };
@@ -216,7 +245,7 @@ fn places(command: &MoveCommand) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
     Ok((from, to))
 }
 
-fn journal_path(command: &MoveCommand, from: &Path, to: &[PathBuf]) -> Result<PathBuf, Failure> {
+fn journal_path(command: &MoveOptions, from: &Path, to: &[PathBuf]) -> Result<PathBuf, Failure> {
     let path = match &command.journal {
         Some(path) => path.clone(),
         None => {
@@ -263,7 +292,7 @@ fn route_name(from: &Path, to: &[PathBuf]) -> String {
 }
 
 fn config(
-    command: &MoveCommand,
+    command: &MoveOptions,
     source: DirectorySource,
     targets: Vec<DirectoryDestination>,
     from: &Path,

@@ -108,6 +108,18 @@ fn what_is_there_is_moved_under_its_name_and_renamed_when_it_is_proven() {
 }
 
 #[test]
+fn a_name_that_no_destination_takes_is_told_and_not_taken_for_moved() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    place.write("daq/two\nlines", b"more");
+    std::os::unix::fs::symlink("a.dat", place.path("daq/link")).expect("made");
+    place.once(&[]).expect(1).says("control characters").says("Rename").says("link or something else");
+    assert!(place.path("daq/a.dat.copied").exists() && place.path("daq/two\nlines").exists());
+    fs::rename(place.path("daq/two\nlines"), place.path("daq/one line")).expect("renamed");
+    place.once(&[]).expect(0);
+}
+
+#[test]
 fn every_step_is_a_line_of_the_audit_log() {
     let place = Place::new();
     place.write("daq/a.dat", b"bytes");
@@ -259,6 +271,57 @@ fn a_journal_with_files_of_another_route_is_not_forgotten() {
     let other = place.path("other").display().to_string();
     place.once(&["--to", &other]).expect(2).says("by route");
     place.once(&[]).expect(0);
+}
+
+#[test]
+fn people_look_at_the_journal_and_ask_the_mover_through_it() {
+    let place = Place::new();
+    place.write("daq/a.dat", &noise(9, 1000));
+    place.write("archive/a.dat", b"in the way");
+    place.write("daq/b.dat", &noise(10, 2000));
+    let journal = place.path("journal.sqlite").display().to_string();
+    let ask = |words: &[&str]| {
+        let (first, rest) = words.split_first().expect("a word");
+        forebay([&["move", first, "--journal", &journal, "--json"], rest].concat())
+    };
+    ask(&["list"]).expect(2).says("no journal");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("journal.sqlite").exists() && ask(&["list"]).exit == 0);
+    let state = |name: &str| {
+        let list = ask(&["list"]).expect(0).json();
+        let files = list["files"].as_array().expect("files").clone();
+        files.iter().find(|file| file["name"] == name).map(|file| file["state"].as_str().expect("a state").to_owned())
+    };
+    until(|| state("a.dat").as_deref() == Some("quarantined") && state("b.dat").as_deref() == Some("verified"));
+    let show = ask(&["show", "a.dat"]).expect(0).json();
+    let words = show["files"][0]["file"]["deliveries"][0]["words"].as_str().expect("words");
+    assert!(words.contains("10 bytes") && words.contains("1000 bytes"), "{words}");
+    assert!(show["files"][0]["steps"].as_array().expect("steps").len() >= 3);
+    ask(&["show", "none"]).expect(1);
+    ask(&["retry", "none"]).expect(1).says("nothing was asked for");
+    // Out of the way: it is sent now.
+    fs::remove_file(place.path("archive/a.dat")).expect("removed");
+    ask(&["retry", "--all"]).expect(0);
+    until(|| state("a.dat").as_deref() == Some("verified"));
+    ask(&["hold", "b.dat", "--reason", "another look"]).expect(0);
+    until(|| state("b.dat").as_deref() == Some("held"));
+    ask(&["go-on", "b.dat"]).expect(0);
+    until(|| state("b.dat").as_deref() == Some("verified"));
+    // Somebody answers for it.
+    ask(&["release", "--name", "a.dat", "--reason", "it is on two tapes"]).expect(0);
+    until(|| place.path("daq/a.dat.copied").exists());
+    mover.terminate();
+    assert!(place.path("daq/b.dat").exists());
+    let log = String::from_utf8(place.read("journal.sqlite.audit.jsonl").expect("a log")).expect("text");
+    assert!(log.contains("released by a person: it is on two tapes"), "{log}");
+    // What is asked for while no mover runs is taken up by the next one.
+    ask(&["hold", "b.dat", "--reason", "not yet"]).expect(0);
+    place.once(&[]).expect(1);
+    assert_eq!(state("b.dat").as_deref(), Some("held"));
+    ask(&["go-on", "b.dat"]).expect(0);
+    place.once(&[]).expect(0);
+    let states = ask(&["status"]).expect(0).json();
+    assert_eq!(states["states"]["released"]["files"], 2, "{states}");
 }
 
 fn walk(directory: &Path) -> Vec<PathBuf> {

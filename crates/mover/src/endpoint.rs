@@ -1,7 +1,7 @@
 //! What a source and a destination must be able to do. They decide nothing: each answer is what happened, in their own words.
 
 use crate::custody::{Answer, Part, SourceAnswer};
-use crate::machine::Seen;
+use crate::machine::Scanned;
 use crate::name::Name;
 
 /// The bytes of a consignment, block by block.
@@ -19,7 +19,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// Why nobody can tell.
-    fn scan(&self) -> Result<Vec<Seen>, String>;
+    fn scan(&self) -> Result<Scanned, String>;
 
     /// Reads all of it, looks at its structure, and says what its bytes come to. `moved` is told of all that was read.
     fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer;

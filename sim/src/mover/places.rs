@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_mover::custody::{Answer, ConsignmentId, Part, PartIdentity, SourceAnswer, Step};
-use forebay_mover::machine::Seen;
+use forebay_mover::machine::{Scanned, Seen};
 use forebay_mover::{Name, Summer, Sums, Told};
 use forebay_types::Time;
 
@@ -186,14 +186,14 @@ impl Source {
         (file.identity.modified_ns, file.written) = (now.0 as i64, now);
     }
 
-    pub(super) fn scan(&self, now: Time) -> Vec<Seen> {
+    pub(super) fn scan(&self, now: Time) -> Scanned {
         let seen = |(name, file): (&Name, &Original)| Seen {
             name: name.clone(),
             identity: file.identity,
             untouched: now.since(file.written),
             announced: file.announced,
         };
-        self.files.iter().map(seen).collect()
+        Scanned { files: self.files.iter().map(seen).collect(), left_alone: Vec::new() }
     }
 
     /// The file, if it is still what was found.

@@ -322,6 +322,17 @@ impl Consignment {
         vec![self.change(self.stage)]
     }
 
+    /// A person answers for it: the source lets it go, proven or not.
+    pub fn let_go(&mut self, now: Time, why: &str) -> Vec<Change> {
+        let from = self.stage;
+        if from.is_over() {
+            return Vec::new();
+        }
+        (self.stage, self.held, self.due) = (Stage::Proven, false, now);
+        self.words = format!("released by a person: {why}");
+        self.staged(from).into_iter().collect()
+    }
+
     /// A person says that what is quarantined shall be tried again.
     pub fn retry(&mut self, now: Time) -> Vec<Change> {
         let from = self.stage;

@@ -6,7 +6,7 @@
 
 mod job;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,10 +18,10 @@ use forebay_types::{Time, WallTime};
 use crate::audit::AuditLog;
 use crate::custody::{Answer, Consignment, Failure, SourceAnswer, Stage};
 use crate::endpoint::{Destination, Source};
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
-    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Mover, MoverConfig, Record, RouteConfig, RouteIndex,
-    Task,
+    DestinationConfig, DestinationIndex, Done, End, Job, JobId, LeftAlone, Mover, MoverConfig, Record, RouteConfig,
+    RouteIndex, Scanned, Task,
 };
 
 use job::Watch;
@@ -146,6 +146,12 @@ pub struct Outcome {
     pub left_files: usize,
 }
 
+/// So long the journal keeps what is over; the audit log keeps it for good.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// What people ask for is looked for so often.
+const REQUESTS_EVERY: Duration = Duration::from_secs(1);
+/// Of so many things that are left alone it is remembered that they were told of.
+const TOLD_ALONE_MAX: usize = 10_000;
 /// What is left is told of so many files.
 const LEFT_TOLD_MAX: usize = 20;
 
@@ -164,10 +170,22 @@ pub fn run(
     let (sender, receiver) = channel();
     let path = AuditLog::path_of(journal.path());
     let mut audit = open_audit(&path, journal)?;
+    journal.forget_before(WallTime(wall_time().0.saturating_sub(KEPT.as_millis() as u64)))?;
     let routes = config.routes.iter().map(|route| route.config.name.clone()).collect();
-    let mut driver =
-        Driver { config, machine, routes, sender, jobs: BTreeMap::new(), start, counts: Counts::default() };
+    let mut driver = Driver {
+        config,
+        machine,
+        routes,
+        sender,
+        jobs: BTreeMap::new(),
+        start,
+        counts: Counts::default(),
+        requests_at: Time(0),
+        told_alone: BTreeSet::new(),
+        scan_fails: BTreeSet::new(),
+    };
     loop {
+        driver.take_requests(journal, &mut audit, &path)?;
         driver.write(journal, &mut audit, &path)?;
         if control.is_stopped() {
             break;
@@ -189,6 +207,10 @@ pub fn run(
     }
     driver.write(journal, &mut audit, &path)?;
     Ok(driver.outcome(None))
+}
+
+fn wall_time() -> WallTime {
+    WallTime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
 }
 
 fn open_audit(path: &Path, journal: &Journal) -> Result<AuditLog, MoverError> {
@@ -232,6 +254,10 @@ struct Driver<'a> {
     jobs: BTreeMap<JobId, (Job, Arc<Watch>)>,
     start: Instant,
     counts: Counts,
+    requests_at: Time,
+    /// Told of already: not with every look.
+    told_alone: BTreeSet<String>,
+    scan_fails: BTreeSet<RouteIndex>,
 }
 
 impl Driver<'_> {
@@ -244,8 +270,7 @@ impl Driver<'_> {
         if records.is_empty() {
             return Ok(());
         }
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let transitions = journal.write(&records, &self.routes, WallTime(wall.as_millis() as u64))?;
+        let transitions = journal.write(&records, &self.routes, wall_time())?;
         audit.append(&transitions).map_err(|source| MoverError::Audit { path: path.display().to_string(), source })?;
         for transition in &transitions {
             let of = transition.destination.as_deref().unwrap_or("the source");
@@ -261,6 +286,27 @@ impl Driver<'_> {
         }
         self.counts.found += records.iter().filter(|record| matches!(record, Record::Planned { .. })).count() as u64;
         Ok(())
+    }
+
+    /// What people asked for since the last look, which is a second ago at least.
+    fn take_requests(&mut self, journal: &mut Journal, audit: &mut AuditLog, path: &Path) -> Result<(), MoverError> {
+        let now = self.now();
+        if self.requests_at > now {
+            return Ok(());
+        }
+        self.requests_at = now + REQUESTS_EVERY;
+        let requests = journal.requests()?;
+        let Some((last, ..)) = requests.last() else { return Ok(()) };
+        for (_, id, action, reason) in &requests {
+            match action {
+                Action::Retry => self.machine.retry(*id, now),
+                Action::Hold => self.machine.hold(*id, true, reason, now),
+                Action::GoOn => self.machine.hold(*id, false, reason, now),
+                Action::Release => self.machine.let_go(*id, reason, now),
+            }
+        }
+        self.write(journal, audit, path)?;
+        journal.requests_done(*last).map_err(MoverError::from)
     }
 
     fn begin(&mut self, job: Job, control: &Control) {
@@ -302,13 +348,35 @@ impl Driver<'_> {
         // One that was given up may still come to its end.
         if let Some((job, watch)) = self.jobs.remove(&id) {
             self.counts.moved_bytes += watch.bytes();
-            if let Done::Scanned(Err(words)) = &done {
-                tracing::warn!(
-                    "the source of route {} cannot be looked at: {words}. It is tried again",
-                    self.routes[job.route.0]
-                );
+            if let Done::Scanned(scanned) = &done {
+                self.tell_scanned(job.route, scanned);
             }
             self.machine.done(id, done, self.now());
+        }
+    }
+
+    /// Tells what is wrong with a source, once.
+    fn tell_scanned(&mut self, route: RouteIndex, scanned: &Result<Scanned, String>) {
+        let name = &self.routes[route.0];
+        let scanned = match scanned {
+            Ok(scanned) => scanned,
+            Err(words) => {
+                if self.scan_fails.insert(route) {
+                    tracing::warn!(
+                        "the source of route {name} cannot be looked at: {words}. What is on its way goes on, and it is tried again"
+                    );
+                }
+                return;
+            }
+        };
+        if self.scan_fails.remove(&route) {
+            tracing::info!("the source of route {name} can be looked at again");
+        }
+        for LeftAlone { name, why, is_data } in &scanned.left_alone {
+            if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(name.clone()) {
+                let advice = if *is_data { ". Rename it" } else { "" };
+                tracing::warn!("{name:?} is left alone: {why}{advice}");
+            }
         }
     }
 

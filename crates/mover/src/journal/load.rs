@@ -41,8 +41,9 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
         let damaged = |what| JournalError::Damaged { path: path.to_owned(), what: format!("consignment {id}: {what}") };
         consignments.push(consignment.map_err(damaged)?);
     }
-    let newest: Option<i64> =
-        connection.query_row("SELECT max(id) FROM consignments", [], |row| row.get(0)).map_err(sqlite)?;
+    let newest: Option<i64> = connection
+        .query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'consignments'", [], |row| row.get(0))
+        .map_err(sqlite)?;
     Ok(AtWork { consignments, next: newest.map_or(1, |newest| newest as u64 + 1) })
 }
 

@@ -6,6 +6,7 @@
 
 mod load;
 mod schema;
+mod view;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_types::WallTime;
-use rusqlite::{Connection, OpenFlags, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 use rustix::fs::{FlockOperation, flock};
+
+pub use view::{Action, ConsignmentView, DeliveryView, View};
 
 use crate::audit::Transition;
 use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Stage};
@@ -177,6 +180,43 @@ impl Journal {
         Ok(transitions)
     }
 
+    /// What people asked for, in order, with its numbers.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn requests(&self) -> Result<Vec<(i64, ConsignmentId, Action, String)>, JournalError> {
+        let failed = |source| failed(&self.path, "read", source);
+        let columns = "SELECT number, consignment, action, reason FROM requests ORDER BY number";
+        let mut select = self.connection.prepare_cached(columns).map_err(failed)?;
+        let rows = select.query_map([], |row| {
+            let (action, id): (String, i64) = (row.get(2)?, row.get(1)?);
+            let action =
+                Action::ALL.into_iter().find(|known| known.name() == action).expect("the table takes no other");
+            Ok((row.get(0)?, ConsignmentId(id as u64), action, row.get(3)?))
+        });
+        rows.and_then(Iterator::collect).map_err(failed)
+    }
+
+    /// What was asked for up to this number is done, durably.
+    ///
+    /// # Errors
+    /// A journal that cannot be written.
+    pub fn requests_done(&mut self, up_to: i64) -> Result<(), JournalError> {
+        let done = self.connection.execute("DELETE FROM requests WHERE number <= ?1", [up_to]);
+        done.map(|_| ()).map_err(|source| failed(&self.path, "written", source))
+    }
+
+    /// Forgets what is over for so long, which the audit log keeps. Their numbers are not given again.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn forget_before(&mut self, before: WallTime) -> Result<usize, JournalError> {
+        let forget = "DELETE FROM consignments WHERE is_over = 1 AND NOT EXISTS \
+                      (SELECT 1 FROM transitions WHERE consignment = id AND unix_ms >= ?1)";
+        let forgotten = self.connection.execute(forget, [before.0 as i64]);
+        forgotten.map_err(|source| failed(&self.path, "written", source))
+    }
+
     /// The transitions behind the one of this number, in order.
     ///
     /// # Errors
@@ -302,17 +342,9 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
 /// Makes the tables in a file that has none; whether it did.
 fn make(connection: &Connection, path: &Path) -> Result<bool, JournalError> {
     let sqlite = |source| failed(path, "made", source);
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let (application, version) = (number("application_id").map_err(sqlite)?, number("user_version").map_err(sqlite)?);
-    if (application, version) == (schema::APPLICATION, schema::VERSION) {
+    if check(connection, path)? {
         connection.pragma_update(None, "journal_mode", "WAL").map_err(sqlite)?;
         return Ok(false);
-    }
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sqlite)?;
-    if application != 0 || version != 0 || tables != 0 {
-        let what = format!("application {application:#x}, version {version}, {tables} tables");
-        return Err(JournalError::Foreign { path: path.to_owned(), what });
     }
     let mut token = [0; 8];
     getrandom::fill(&mut token).map_err(|error| JournalError::Io {
@@ -328,6 +360,23 @@ fn make(connection: &Connection, path: &Path) -> Result<bool, JournalError> {
     );
     connection.execute_batch(&text).map_err(sqlite)?;
     Ok(true)
+}
+
+/// Whether a file is a journal of this version; an empty one is not yet.
+fn check(connection: &Connection, path: &Path) -> Result<bool, JournalError> {
+    let sqlite = |source| failed(path, "read", source);
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (application, version) = (number("application_id").map_err(sqlite)?, number("user_version").map_err(sqlite)?);
+    if (application, version) == (schema::APPLICATION, schema::VERSION) {
+        return Ok(true);
+    }
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sqlite)?;
+    if application != 0 || version != 0 || tables != 0 {
+        let what = format!("application {application:#x}, version {version}, {tables} tables");
+        return Err(JournalError::Foreign { path: path.to_owned(), what });
+    }
+    Ok(false)
 }
 
 /// SQLite's own locks are taken for each transaction; this one for as long as the mover lives. It is on a file beside, as closing any handle of the journal
@@ -348,17 +397,6 @@ fn lock(path: &Path) -> Result<File, JournalError> {
 fn sync_parent(path: &Path) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
-}
-
-/// Opens a journal to look at it, beside the mover that has it.
-///
-/// # Errors
-/// A file that is none, or cannot be read.
-pub fn look_at(path: &Path) -> Result<AtWork, JournalError> {
-    let sqlite = |action| move |source| JournalError::Sqlite { path: path.to_owned(), action, source };
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite("opened"))?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite("opened"))?;
-    load::at_work(&connection, path)
 }
 
 #[cfg(test)]
@@ -441,6 +479,17 @@ mod tests {
         assert_eq!(second.parts[0].identity, PartIdentity { bytes: u64::MAX - 2, modified_ns: -5, inode: u64::MAX });
         assert_eq!((second.deliveries[1].row(), second.deliveries[1].required), (&left, false));
         assert_eq!(second.deliveries[0].row(), &Kept::default());
+        // What is over is forgotten, and its number is not given again.
+        let mut journal = journal;
+        assert_eq!(journal.forget_before(WallTime(5)).expect("written"), 0);
+        assert_eq!(journal.forget_before(WallTime(6)).expect("written"), 1);
+        journal
+            .write(&[planned(4), stage(4, Stage::Found, Stage::Withdrawn, None)], &["daq".to_owned()], WallTime(5))
+            .expect("written");
+        assert_eq!(journal.forget_before(WallTime(6)).expect("written"), 1);
+        let AtWork { consignments, next } = journal.at_work().expect("read");
+        assert_eq!((consignments.len(), next), (2, 5));
+        assert_eq!(journal.transitions_after(0).expect("read").last().map(|last| last.consignment), Some(3));
     }
 
     #[test]

@@ -11,7 +11,7 @@ CREATE TABLE about (
     token INTEGER NOT NULL              -- in every temporary name of this journal
 ) STRICT;
 CREATE TABLE consignments (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,   -- never given twice
     route TEXT NOT NULL,
     name TEXT NOT NULL,                 -- at every destination
     stage TEXT NOT NULL,
@@ -48,7 +48,7 @@ CREATE TABLE deliveries (
     PRIMARY KEY (consignment, place)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE transitions (              -- what became of each, in order; the audit log is made of it
-    number INTEGER PRIMARY KEY,
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
     unix_ms INTEGER NOT NULL,
     consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
     destination TEXT,
@@ -57,4 +57,10 @@ CREATE TABLE transitions (              -- what became of each, in order; the au
     words TEXT NOT NULL
 ) STRICT;
 CREATE INDEX transitions_of ON transitions (consignment);
+CREATE TABLE requests (                 -- what people ask for; the mover takes it up within a second, or when it starts
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
+    action TEXT NOT NULL CHECK (action IN ('retry', 'hold', 'go-on', 'release')),
+    reason TEXT NOT NULL
+) STRICT;
 ";

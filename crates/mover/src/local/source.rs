@@ -16,7 +16,7 @@ use walkdir::WalkDir;
 use super::rename_without_replacing;
 use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
-use crate::machine::Seen;
+use crate::machine::{LeftAlone, Scanned, Seen};
 use crate::name::Name;
 use crate::sums::Summer;
 
@@ -187,8 +187,8 @@ fn is_left_alone(file: &str) -> bool {
 }
 
 impl Source for DirectorySource {
-    fn scan(&self) -> Result<Vec<Seen>, String> {
-        let mut found = Vec::new();
+    fn scan(&self) -> Result<Scanned, String> {
+        let (mut found, mut left_alone) = (Vec::new(), Vec::new());
         let now = SystemTime::now();
         let walk = WalkDir::new(&self.path).min_depth(1).follow_links(false).into_iter();
         for entry in walk.filter_entry(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")) {
@@ -203,16 +203,22 @@ impl Source for DirectorySource {
                 }
                 Err(error) => return Err(format!("look into {}: {error}", self.path.display())),
             };
-            if !entry.file_type().is_file() {
-                continue;
-            }
+            let (is_data, is_directory) = (entry.file_type().is_file(), entry.file_type().is_dir());
             let relative = entry.path().strip_prefix(&self.path).expect("it lies below");
-            let Some(name) = relative.to_str().and_then(|text| text.parse::<Name>().ok()) else {
-                tracing::warn!(
-                    "{} is left alone: its name cannot be given at a destination. Rename it",
-                    entry.path().display()
-                );
-                continue;
+            let name = match relative.to_str().map(str::parse::<Name>) {
+                _ if is_directory => continue,
+                Some(Ok(name)) if is_data => name,
+                named => {
+                    let why = match named {
+                        Some(Ok(_)) => "it is no file, but a link or something else",
+                        Some(Err(_)) => {
+                            "its name has control characters or is too long: no destination could be asked for it"
+                        }
+                        None => "its name is no UTF-8: no destination could be asked for it",
+                    };
+                    left_alone.push(LeftAlone { name: entry.path().display().to_string(), why, is_data });
+                    continue;
+                }
             };
             let Ok(metadata) = entry.metadata() else { continue };
             if !is_left_alone(name.file()) {
@@ -222,7 +228,7 @@ impl Source for DirectorySource {
             }
         }
         announce(&mut found);
-        Ok(found)
+        Ok(Scanned { files: found, left_alone })
     }
 
     fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer {

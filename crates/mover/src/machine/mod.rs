@@ -21,7 +21,7 @@ use crate::sums::Sums;
 
 use flow::{Flow, Key, Weight};
 use plan::Plan;
-pub use plan::Seen;
+pub use plan::{LeftAlone, Scanned, Seen};
 
 /// The place of a route in [`MoverConfig::routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +144,7 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// What the source has, or why nobody can tell.
-    Scanned(Result<Vec<Seen>, String>),
+    Scanned(Result<Scanned, String>),
     /// The answer of the source.
     Source(SourceAnswer),
     /// The answer of a destination.
@@ -156,6 +156,8 @@ pub enum Done {
 pub struct End {
     /// Consignments that need a person.
     pub quarantined: usize,
+    /// Files that are left alone though they hold data: their names cannot be given at a destination.
+    pub left_alone: usize,
     /// Those that were given up for now, and routes whose source gave no answer.
     pub failing: usize,
 }
@@ -216,7 +218,7 @@ impl Mover {
     pub fn next_job(&mut self, now: Time) -> Option<Job> {
         assert!(self.records.is_empty(), "a job may rely on what is not durable");
         if let Some(route) = self.scan_due(now) {
-            self.plans[route.0].scanning = true;
+            (self.plans[route.0].scanning, self.plans[route.0].scan_began) = (true, now);
             let id = self.begin(Running::Scan(route));
             return Some(Job { id, route, task: Task::Scan });
         }
@@ -248,7 +250,7 @@ impl Mover {
     /// A job is done.
     pub fn done(&mut self, job: JobId, done: Done, now: Time) {
         match (self.running.remove(&job).expect("a job is done once"), done) {
-            (Running::Scan(route), Done::Scanned(seen)) => self.scanned(route, seen, now),
+            (Running::Scan(route), Done::Scanned(scanned)) => self.scanned(route, scanned, now),
             (Running::Of(key, None), Done::Source(answer)) => {
                 self.flow.end(key, None, now);
                 let policy = self.policy(key.consignment);
@@ -273,20 +275,27 @@ impl Mover {
         }
     }
 
-    /// A person says that a consignment shall be tried again; whether there is one of this number.
-    pub fn retry(&mut self, id: ConsignmentId, now: Time) -> bool {
-        let Some((_, consignment)) = self.consignments.get_mut(&id) else { return false };
-        let changes = consignment.retry(now);
-        self.changed(id, changes, now);
-        true
+    /// A person says that a consignment shall be tried again.
+    pub fn retry(&mut self, id: ConsignmentId, now: Time) {
+        self.by_a_person(id, now, |consignment| consignment.retry(now));
     }
 
-    /// A person says that nothing more is to be done with a consignment, or that it goes on; whether there is one of this number.
-    pub fn hold(&mut self, id: ConsignmentId, held: bool, why: &str, now: Time) -> bool {
-        let Some((_, consignment)) = self.consignments.get_mut(&id) else { return false };
-        let changes = consignment.hold(held, why);
-        self.changed(id, changes, now);
-        true
+    /// A person says that nothing more is to be done with a consignment, or that it goes on.
+    pub fn hold(&mut self, id: ConsignmentId, held: bool, why: &str, now: Time) {
+        self.by_a_person(id, now, |consignment| consignment.hold(held, why));
+    }
+
+    /// A person answers for a consignment: its source lets it go, proven or not.
+    pub fn let_go(&mut self, id: ConsignmentId, why: &str, now: Time) {
+        self.by_a_person(id, now, |consignment| consignment.let_go(now, why));
+    }
+
+    fn by_a_person(&mut self, id: ConsignmentId, now: Time, change: impl FnOnce(&mut Consignment) -> Vec<Change>) {
+        // It may be over meanwhile.
+        if let Some((_, consignment)) = self.consignments.get_mut(&id) {
+            let changes = change(consignment);
+            self.changed(id, changes, now);
+        }
     }
 
     /// When the driver should ask again though no job ended.
@@ -311,7 +320,7 @@ impl Mover {
         if !self.config.once || !self.records.is_empty() {
             return None;
         }
-        let mut end = End::default();
+        let mut end = End { left_alone: self.plans.iter().map(|plan| plan.left_alone).sum(), ..End::default() };
         for plan in &self.plans {
             match plan.failing_since {
                 Some(since) if now.since(since) >= self.config.patience => end.failing += 1,
@@ -343,12 +352,13 @@ impl Mover {
         self.config.once && plan.has_all_wanted()
     }
 
-    fn scanned(&mut self, route: RouteIndex, seen: Result<Vec<Seen>, String>, now: Time) {
+    fn scanned(&mut self, route: RouteIndex, scanned: Result<Scanned, String>, now: Time) {
         let config = &self.config.routes[route.0];
         let plan = &mut self.plans[route.0];
         plan.scanning = false;
-        plan.scan_at = now + config.scan_every;
-        let complete = plan.scanned(seen, now);
+        // A large source is not looked at all the time.
+        plan.scan_at = now + config.scan_every.max(now.since(plan.scan_began) * 10);
+        let complete = plan.scanned(scanned, now);
         let destinations: Vec<(String, bool)> = config
             .destinations
             .iter()

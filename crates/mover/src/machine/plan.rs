@@ -9,6 +9,26 @@ use crate::custody::{Part, PartIdentity};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 
+/// What a look at a source found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// All that might be moved.
+    pub files: Vec<Seen>,
+    /// What cannot be, and why: names that no destination takes, and what is no file.
+    pub left_alone: Vec<LeftAlone>,
+}
+
+/// Something in a source that is not moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// Its name, as well as it can be written.
+    pub name: String,
+    /// Why, in words.
+    pub why: &'static str,
+    /// Whether it holds data that somebody may take for moved.
+    pub is_data: bool,
+}
+
 /// A file of a source, as a look found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -22,6 +42,9 @@ pub struct Seen {
     pub announced: bool,
 }
 
+/// So many files of a route are on their way at once: their memory is about 1 kB each. The others are found again.
+const ON_THEIR_WAY_MAX: usize = 100_000;
+
 /// A file that is not complete.
 #[derive(Debug)]
 struct Growing {
@@ -34,6 +57,9 @@ struct Growing {
 pub(super) struct Plan {
     settle: Duration,
     pub(super) scan_at: Time,
+    pub(super) scan_began: Time,
+    /// Files with data that were left alone by the last look.
+    pub(super) left_alone: usize,
     pub(super) scanning: bool,
     pub(super) failing_since: Option<Time>,
     /// In a consignment that is not over.
@@ -50,6 +76,8 @@ impl Plan {
         Plan {
             settle,
             scan_at: Time(0),
+            scan_began: Time(0),
+            left_alone: 0,
             scanning: false,
             failing_since: None,
             taken: BTreeSet::new(),
@@ -91,18 +119,19 @@ impl Plan {
         self.wanted.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// What a look found; what of it is complete and in no consignment, in the order of its names.
-    pub(super) fn scanned(&mut self, seen: Result<Vec<Seen>, String>, now: Time) -> Vec<Part> {
+    /// What a look found; what of it is complete and in no consignment, the oldest first, and no more than so many are on their way.
+    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, now: Time) -> Vec<Part> {
         let over = std::mem::take(&mut self.over_meanwhile);
-        let Ok(mut seen) = seen else {
+        let Ok(Scanned { files: mut seen, left_alone }) = scanned else {
             self.failing_since.get_or_insert(now);
             return Vec::new();
         };
         self.failing_since = None;
+        self.left_alone = left_alone.iter().filter(|left| left.is_data).count();
         let unknown = |seen: &Seen| over.contains(&seen.name);
         let waits: Vec<Name> = seen.iter().filter(|seen| unknown(seen)).map(|seen| seen.name.clone()).collect();
         seen.retain(|seen| !self.taken.contains(&seen.name) && !unknown(seen));
-        seen.sort_by(|a, b| a.name.cmp(&b.name));
+        seen.sort_by(|a, b| (a.identity.modified_ns, &a.name).cmp(&(b.identity.modified_ns, &b.name)));
         let names = || seen.iter().map(|seen| seen.name.clone());
         match &mut self.wanted {
             None => self.wanted = Some(names().collect()),
@@ -123,6 +152,7 @@ impl Plan {
                 self.growing.insert(name, Growing { identity, since });
             }
         }
+        complete.truncate(ON_THEIR_WAY_MAX.saturating_sub(self.taken.len()));
         complete
     }
 }

@@ -1,0 +1,213 @@
+//! A journal as people look at it, beside the mover that has it, and what they ask for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, params};
+use serde::Serialize;
+
+use super::{BUSY_TIMEOUT, JournalError, check, failed};
+use crate::audit::Transition;
+
+/// What a person asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Try again what is quarantined.
+    Retry,
+    /// Do nothing more with it.
+    Hold,
+    /// Go on with what was held.
+    GoOn,
+    /// Let the source have it back unproven: somebody answers for it.
+    Release,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Action; 4] = [Action::Retry, Action::Hold, Action::GoOn, Action::Release];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Retry => "retry",
+            Action::Hold => "hold",
+            Action::GoOn => "go-on",
+            Action::Release => "release",
+        }
+    }
+}
+
+/// A delivery, as people see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeliveryView {
+    /// Where to.
+    pub destination: String,
+    /// How far.
+    pub state: String,
+    /// Attempts that were begun.
+    pub attempts: u32,
+    /// How often it was other than it should be, since a person last looked.
+    pub strikes: u32,
+    /// What was said last.
+    pub words: String,
+}
+
+/// A consignment, as people see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConsignmentView {
+    /// Its number.
+    pub id: i64,
+    /// Its route.
+    pub route: String,
+    /// Its name at every destination.
+    pub name: String,
+    /// The least of the states of its deliveries, or that of the whole.
+    pub state: String,
+    /// What its bytes come to, once they were checked; before, what was found.
+    pub bytes: i64,
+    /// Their Adler-32, in hexadecimal digits, once they were checked.
+    pub adler32: Option<String>,
+    /// What was said last about the whole.
+    pub words: String,
+    /// Its deliveries.
+    pub deliveries: Vec<DeliveryView>,
+}
+
+/// A journal that is looked at.
+#[derive(Debug)]
+pub struct View {
+    path: PathBuf,
+    connection: Connection,
+}
+
+const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words FROM consignments";
+
+impl View {
+    /// Opens a journal that is there.
+    ///
+    /// # Errors
+    /// A file that is none, or cannot be read.
+    pub fn open(path: &Path) -> Result<View, JournalError> {
+        let sqlite = |source| failed(path, "opened", source);
+        // Not read-only: of a mover that was killed the log beside it is put in first.
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sqlite)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(sqlite)?;
+        if !check(&connection, path)? {
+            return Err(JournalError::Foreign { path: path.to_owned(), what: "it is empty".to_owned() });
+        }
+        Ok(View { path: path.to_owned(), connection })
+    }
+
+    /// What is not over, ascending; `state`: of this one alone.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn at_work(&self, state: Option<&str>) -> Result<Vec<ConsignmentView>, JournalError> {
+        let all = self.select("WHERE is_over = 0 ORDER BY id", [])?;
+        Ok(all.into_iter().filter(|consignment| state.is_none_or(|state| consignment.state == state)).collect())
+    }
+
+    /// All that had this name, the newest last.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn named(&self, name: &str) -> Result<Vec<ConsignmentView>, JournalError> {
+        self.select("WHERE name = ?1 ORDER BY id", [name])
+    }
+
+    /// How many are in each state, those that are over too, and their bytes.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn counts(&self) -> Result<BTreeMap<String, (u64, u64)>, JournalError> {
+        let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        let over = "SELECT stage, count(*), coalesce(sum(bytes), 0) FROM consignments WHERE is_over = 1 GROUP BY stage";
+        let mut select = self.connection.prepare(over).map_err(|source| self.failed(source))?;
+        let rows =
+            select.query_map([], |row| Ok((row.get(0)?, (row.get::<_, i64>(1)? as u64, row.get::<_, i64>(2)? as u64))));
+        let rows: rusqlite::Result<Vec<(String, (u64, u64))>> = rows.and_then(Iterator::collect);
+        counts.extend(rows.map_err(|source| self.failed(source))?);
+        for consignment in self.at_work(None)? {
+            let count = counts.entry(consignment.state).or_default();
+            *count = (count.0 + 1, count.1 + consignment.bytes as u64);
+        }
+        Ok(counts)
+    }
+
+    /// What became of a consignment, in order.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn transitions(&self, id: i64) -> Result<Vec<Transition>, JournalError> {
+        let numbers = self.numbers("SELECT number FROM transitions WHERE consignment = ?1 ORDER BY number", id)?;
+        let read = |number| Transition::read(&self.connection, number).map_err(|source| self.failed(source));
+        numbers.into_iter().map(read).collect()
+    }
+
+    /// Asks the mover for something; it takes it up within a second, or when it starts.
+    ///
+    /// # Errors
+    /// A journal that cannot be written.
+    pub fn ask(&self, ids: &[i64], action: Action, reason: &str) -> Result<(), JournalError> {
+        let insert = "INSERT INTO requests (consignment, action, reason) VALUES (?1, ?2, ?3)";
+        let transaction = self.connection.unchecked_transaction().map_err(|source| self.failed(source))?;
+        for id in ids {
+            transaction.execute(insert, params![id, action.name(), reason]).map_err(|source| self.failed(source))?;
+        }
+        transaction.commit().map_err(|source| self.failed(source))
+    }
+
+    fn select(&self, which: &str, values: impl rusqlite::Params) -> Result<Vec<ConsignmentView>, JournalError> {
+        let mut select =
+            self.connection.prepare(&format!("{COLUMNS} {which}")).map_err(|source| self.failed(source))?;
+        let rows = select.query_map(values, |row| {
+            let (stage, held): (String, bool) = (row.get(3)?, row.get(4)?);
+            let deliveries = self.deliveries(row.get(0)?)?;
+            let state = if held { "held".to_owned() } else { state_of(stage, &deliveries) };
+            Ok(ConsignmentView {
+                id: row.get(0)?,
+                route: row.get(1)?,
+                name: row.get(2)?,
+                state,
+                bytes: row.get::<_, Option<i64>>(5)?.unwrap_or(0),
+                adler32: row.get::<_, Option<u32>>(6)?.map(|sum| format!("{sum:08x}")),
+                words: row.get(7)?,
+                deliveries: deliveries.into_iter().map(|(_, delivery)| delivery).collect(),
+            })
+        });
+        rows.and_then(Iterator::collect).map_err(|source| self.failed(source))
+    }
+
+    /// The deliveries of a consignment, and whether they are required.
+    fn deliveries(&self, id: i64) -> rusqlite::Result<Vec<(bool, DeliveryView)>> {
+        let columns = "SELECT required, destination, state, attempts, strikes, words FROM deliveries WHERE consignment = ?1 ORDER BY place";
+        let mut select = self.connection.prepare_cached(columns)?;
+        let rows = select.query_map([id], |row| {
+            let (destination, state, words) = (row.get(1)?, row.get(2)?, row.get(5)?);
+            Ok((row.get(0)?, DeliveryView { destination, state, attempts: row.get(3)?, strikes: row.get(4)?, words }))
+        });
+        rows?.collect()
+    }
+
+    fn numbers(&self, query: &str, id: i64) -> Result<Vec<i64>, JournalError> {
+        let mut select = self.connection.prepare(query).map_err(|source| self.failed(source))?;
+        let rows = select.query_map([id], |row| row.get(0));
+        rows.and_then(Iterator::collect).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> JournalError {
+        failed(&self.path, "read", source)
+    }
+}
+
+/// On its way: as far as the required delivery that is least far.
+fn state_of(stage: String, deliveries: &[(bool, DeliveryView)]) -> String {
+    let order = crate::custody::DeliveryState::ALL.map(crate::custody::DeliveryState::name);
+    let rank = |delivery: &DeliveryView| order.iter().position(|state| *state == delivery.state);
+    let required = deliveries.iter().filter(|(required, _)| *required).map(|(_, delivery)| delivery);
+    match required.min_by_key(|delivery| rank(delivery)) {
+        Some(least) if stage == "delivering" => least.state.clone(),
+        _ => stage,
+    }
+}
