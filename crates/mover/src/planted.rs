@@ -18,6 +18,8 @@ pub enum Planted {
     AskedAgainAtOnce,
     /// A file that is in the way is set aside, whoever made it.
     ForeignReplaced,
+    /// A destination that proved a file once is believed for ever.
+    ProofForEver,
     /// A file is released when its first destination has proven it.
     ReleasedByOne,
     /// What a start finds in the source is planned without looking at what the journal plans to send.
@@ -34,6 +36,7 @@ impl Planted {
         Planted::UnknownTakenForDone,
         Planted::AskedAgainAtOnce,
         Planted::ForeignReplaced,
+        Planted::ProofForEver,
         Planted::ReleasedByOne,
         Planted::PlannedAnew,
     ];
@@ -47,6 +50,7 @@ impl Planted {
             Planted::UnknownTakenForDone => "unknown-taken-for-done",
             Planted::AskedAgainAtOnce => "asked-again-at-once",
             Planted::ForeignReplaced => "foreign-replaced",
+            Planted::ProofForEver => "proof-for-ever",
             Planted::ReleasedByOne => "released-by-one",
             Planted::PlannedAnew => "planned-anew",
         }

@@ -45,8 +45,8 @@ pub(super) struct Destination {
     copies: BTreeMap<Name, Copy>,
     /// Names that a file of the mover's was given.
     given: BTreeSet<Name>,
-    /// Names that were told of twice, far enough apart, and had these bytes all that time.
-    proven: BTreeSet<(Name, Vec<u8>)>,
+    /// Names that were told of twice, far enough apart, and had these bytes all that time; and when that was last.
+    proven: BTreeMap<(Name, Vec<u8>), Time>,
 }
 
 impl Destination {
@@ -95,8 +95,8 @@ impl Destination {
         }
     }
 
-    pub(super) fn is_proven(&self, name: &Name, bytes: &[u8]) -> bool {
-        self.proven.contains(&(name.clone(), bytes.to_vec()))
+    pub(super) fn is_proven(&self, name: &Name, bytes: &[u8], since: Time) -> bool {
+        self.proven.get(&(name.clone(), bytes.to_vec())).is_some_and(|at| *at >= since)
     }
 
     pub(super) fn temporaries(&self) -> impl Iterator<Item = &Name> {
@@ -123,7 +123,7 @@ impl Destination {
             Step::Ask { name } => Answer::Told(self.copies.get_mut(name).map(|copy| {
                 let first = *copy.told_right.get_or_insert(now);
                 if now.since(first) >= recheck_after {
-                    self.proven.insert((name.clone(), copy.bytes.clone()));
+                    self.proven.insert((name.clone(), copy.bytes.clone()), now);
                 }
                 sums(&copy.bytes).into()
             })),

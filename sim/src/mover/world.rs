@@ -24,6 +24,9 @@ const CALM: Duration = Duration::from_secs(900);
 const PERSON_EVERY: Duration = Duration::from_secs(5);
 const FILES_MAX: u64 = 14;
 const RECHECK_AFTER: Duration = Duration::from_secs(5);
+const PROOF_LASTS: Duration = Duration::from_secs(20);
+/// So much later a file may be released: the source may not let it go at once, and movers are killed.
+const RELEASED_AFTER: Duration = Duration::from_secs(60);
 
 /// What the world does by itself.
 enum Event {
@@ -373,7 +376,8 @@ impl World {
             },
             (SourceStep::Release, Ok(original)) => {
                 for (to, destination) in self.destinations.iter().enumerate() {
-                    let proven = destination.is_proven(&part.name, &original.bytes);
+                    let since = self.now - (PROOF_LASTS + RELEASED_AFTER);
+                    let proven = destination.is_proven(&part.name, &original.bytes, since);
                     assert!(
                         proven || !self.required[to],
                         "{} is released by consignment {id}, and destination {to} has not proven it",
@@ -484,6 +488,7 @@ fn start(journal: &Journal, required: &[bool], settle: Duration, now: Time) -> M
     let destination = |to| DestinationConfig { address: format!("destination {to}"), streams_max: 2 };
     let policy = Policy {
         recheck_after: RECHECK_AFTER,
+        proof_lasts: PROOF_LASTS,
         strikes_max: 3,
         backoff_min: Duration::from_millis(200),
         backoff_max: Duration::from_secs(10),

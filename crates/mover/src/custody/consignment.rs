@@ -262,7 +262,10 @@ impl Consignment {
             (_, SourceAnswer::Changed(words)) => self.changed(words, now),
             (_, SourceAnswer::Damaged(words)) => self.quarantine(words),
         }
-        self.staged(from).into_iter().collect()
+        // All of it was proven before a person said that it shall be tried again.
+        let mut changes = self.conclude(now, policy);
+        changes.extend(self.staged(from));
+        changes
     }
 
     /// `step` at a destination is done.
@@ -291,12 +294,27 @@ impl Consignment {
             }
             answer => delivery.answer(answer, self.content.as_ref(), now, policy, salt),
         }
-        if self.stage == Stage::Delivering && self.is_proven() {
-            self.stage = Stage::Proven;
-            self.due = now;
-        }
         let mut changes: Vec<Change> = self.delivery_change(place, from, None).into_iter().collect();
+        changes.extend(self.conclude(now, policy));
         changes.extend(self.staged(stage));
+        changes
+    }
+
+    /// Goes on to the release when every destination has proven it, each not too long ago.
+    fn conclude(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.stage != Stage::Delivering || !self.is_proven() {
+            return changes;
+        }
+        for place in (0..self.deliveries.len()).filter(|place| self.deliveries[*place].required).collect::<Vec<_>>() {
+            let from = self.deliveries[place].row().clone();
+            if self.deliveries[place].ask_once_more(now, policy) {
+                changes.extend(self.delivery_change(place, from, Some("it was proven too long ago: asked once more")));
+            }
+        }
+        if changes.is_empty() {
+            (self.stage, self.due) = (Stage::Proven, now);
+        }
         changes
     }
 

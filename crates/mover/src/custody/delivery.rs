@@ -91,8 +91,9 @@ enum Phase {
     Send,
     AskTemporary,
     Rename,
+    /// Whether a renaming of which nobody knows may have been done: nothing has the temporary name.
     AskFinal {
-        given: Given,
+        perhaps: bool,
     },
     AskAgain,
     /// Take away what is left over, the newest first.
@@ -101,17 +102,6 @@ enum Phase {
     Retry,
     /// Nothing, or nothing until a person says so.
     Rest,
-}
-
-/// How the final name came to what has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
-    /// By a renaming that the destination says it did.
-    Now,
-    /// By one before a kill, perhaps: nothing has the temporary name.
-    Perhaps,
-    /// By somebody else: a renaming found it taken.
-    Taken,
 }
 
 /// A file's way to one destination, as a machine.
@@ -124,6 +114,8 @@ pub struct Delivery {
     kept: Kept,
     phase: Phase,
     due: Time,
+    /// When it was proven; nobody knows after a start.
+    proven_at: Option<Time>,
     /// Its consignment is released or withdrawn: nothing is left to be done but to sweep.
     is_over: bool,
     /// In a row, of those that say nothing of the file, and since when.
@@ -149,7 +141,6 @@ impl Delivery {
             DeliveryState::Found => Phase::Look,
             DeliveryState::Sending => Phase::Clean,
             DeliveryState::Arrived => Phase::AskTemporary,
-            DeliveryState::Verified if !kept.left.is_empty() => Phase::Sweep,
             DeliveryState::Verified => Phase::AskAgain,
             DeliveryState::Proven => Phase::Rest,
             DeliveryState::Quarantined => Phase::Retry,
@@ -160,6 +151,7 @@ impl Delivery {
             kept,
             phase,
             due: Time(0),
+            proven_at: None,
             is_over: false,
             failures: 0,
             failing_since: None,
@@ -237,7 +229,7 @@ impl Delivery {
                 self.failing_since = None;
                 self.due = now;
                 match (self.phase, content) {
-                    (Phase::Sweep, _) => self.swept(now, policy),
+                    (Phase::Sweep, _) => self.swept(),
                     (_, Some(content)) => self.answered(answer, content, now, policy, salt),
                     (phase, None) => panic!("{phase:?} before the content was checked"),
                 }
@@ -247,7 +239,7 @@ impl Delivery {
         match (self.phase, failure) {
             // It is of no use to anybody, and the source is not held back by it.
             (Phase::Sweep, Failure::Refused(words)) => {
-                self.swept(now, policy);
+                self.swept();
                 self.kept.words = format!("a file that is not needed could not be taken away: {words}");
             }
             (_, Failure::Refused(words)) => self.strike(words, now, policy, salt),
@@ -257,7 +249,10 @@ impl Delivery {
                 self.phase = match phase {
                     // What is there now? First of all.
                     Phase::Send => Phase::Clean,
-                    Phase::Rename if planted(Planted::UnknownTakenForDone) => return self.verified(now, policy),
+                    Phase::Rename if planted(Planted::UnknownTakenForDone) => {
+                        self.kept.partial = None;
+                        return self.verified(now, policy);
+                    }
                     Phase::Rename => Phase::AskTemporary,
                     phase => phase,
                 };
@@ -284,22 +279,22 @@ impl Delivery {
                     salt,
                 );
             }
-            (Phase::AskTemporary, Answer::Told(None)) => self.phase = Phase::AskFinal { given: Given::Perhaps },
+            (Phase::AskTemporary, Answer::Told(None)) => self.phase = Phase::AskFinal { perhaps: true },
             (Phase::AskTemporary, Answer::Told(Some(told))) if told.proves(content) => self.phase = Phase::Rename,
             (Phase::AskTemporary, Answer::Told(Some(told))) => {
                 self.kept.left.extend(self.kept.partial.take());
                 self.strike(mismatch("before it had its name", content, &told), now, policy, salt);
             }
             (Phase::Rename, Answer::Done) => {
-                self.kept.partial = None;
-                self.phase = Phase::AskFinal { given: Given::Now };
+                (self.kept.partial, self.kept.ours) = (None, true);
+                self.phase = Phase::AskFinal { perhaps: false };
                 if planted(Planted::BelievedUnasked) {
                     self.kept.state = DeliveryState::Proven;
                     self.phase = Phase::Rest;
                 }
             }
-            (Phase::Rename, Answer::Taken) => self.phase = Phase::AskFinal { given: Given::Taken },
-            (Phase::AskFinal { given }, Answer::Told(told)) => self.asked(given, told, content, now, policy, salt),
+            (Phase::Rename, Answer::Taken) => self.phase = Phase::AskFinal { perhaps: false },
+            (Phase::AskFinal { perhaps }, Answer::Told(told)) => self.asked(perhaps, told, content, now, policy, salt),
             (Phase::AskAgain, Answer::Told(told)) => self.asked_again(told, content, now, policy, salt),
             (phase, answer) => panic!("{answer:?} is no answer to what {phase:?} asks for"),
         }
@@ -341,15 +336,14 @@ impl Delivery {
         self.phase = Phase::Send;
     }
 
-    fn asked(&mut self, given: Given, told: Option<Told>, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+    fn asked(&mut self, perhaps: bool, told: Option<Told>, content: &Sums, now: Time, policy: &Policy, salt: u64) {
         match told {
             Some(told) if told.proves(content) => {
-                // Under a name that was taken it is another's, with the right content.
-                self.kept.ours |= given != Given::Taken;
+                // A name that was taken is another's, with the right content.
+                self.kept.ours |= perhaps && self.kept.partial.is_some();
                 self.verified(now, policy);
             }
-            Some(told) if given == Given::Now || self.kept.ours => {
-                self.kept.ours = true;
+            Some(told) if self.kept.ours => {
                 self.strike(mismatch("as soon as it had its name", content, &told), now, policy, salt);
             }
             Some(told) => self.foreign(&told, content, now, policy, salt),
@@ -363,6 +357,7 @@ impl Delivery {
             Some(told) if told.proves(content) => {
                 self.kept.state = DeliveryState::Proven;
                 self.phase = Phase::Rest;
+                self.proven_at = Some(now);
             }
             Some(told) if self.kept.ours => {
                 self.strike(mismatch(&format!("{waited} s later"), content, &told), now, policy, salt)
@@ -380,30 +375,29 @@ impl Delivery {
         }
     }
 
+    /// It is there, by its name. What is left over goes before that counts: a renaming that was cut off, and is done late after all, finds nothing then.
     fn verified(&mut self, now: Time, policy: &Policy) {
-        self.kept.state = DeliveryState::Verified;
         self.kept.left.extend(self.kept.partial.take());
-        self.wait_for_second_proof(now, policy);
-        if planted(Planted::ProvenAtOneLook) {
-            self.kept.state = DeliveryState::Proven;
+        if !self.kept.left.is_empty() && !planted(Planted::ProvenAtOneLook) {
+            self.kept.state = DeliveryState::Arrived;
+            self.phase = Phase::Sweep;
+            return;
         }
-    }
-
-    /// What is left over goes before the second proof: a renaming that was cut off, and is done late after all, finds nothing then.
-    fn wait_for_second_proof(&mut self, now: Time, policy: &Policy) {
-        (self.phase, self.due) =
-            if self.kept.left.is_empty() { (Phase::AskAgain, now + policy.recheck_after) } else { (Phase::Sweep, now) };
+        self.kept.state = DeliveryState::Verified;
+        (self.phase, self.due) = (Phase::AskAgain, now + policy.recheck_after);
         if planted(Planted::AskedAgainAtOnce) {
             self.due = now;
         }
+        if planted(Planted::ProvenAtOneLook) {
+            self.kept.state = DeliveryState::Proven;
+            self.phase = Phase::Rest;
+        }
     }
 
-    fn swept(&mut self, now: Time, policy: &Policy) {
+    fn swept(&mut self) {
         self.kept.left.pop();
-        match self.kept.state {
-            DeliveryState::Verified if !self.is_over => self.wait_for_second_proof(now, policy),
-            _ if self.kept.left.is_empty() => self.phase = Phase::Rest,
-            _ => {}
+        if self.kept.left.is_empty() {
+            self.phase = if self.is_over { Phase::Rest } else { Phase::AskFinal { perhaps: false } };
         }
     }
 
@@ -426,6 +420,17 @@ impl Delivery {
         let over = self.kept.strikes >= policy.strikes_max;
         self.phase = if over { Phase::Rest } else { Phase::Retry };
         self.due = now + policy.backoff(self.kept.strikes, salt);
+    }
+
+    /// It was proven too long ago: asked once more, so that a destination that dropped the file since is not believed. Whether it was.
+    pub(super) fn ask_once_more(&mut self, now: Time, policy: &Policy) -> bool {
+        let is_fresh = self.proven_at.is_some_and(|at| now.since(at) <= policy.proof_lasts);
+        if self.kept.state != DeliveryState::Proven || is_fresh || planted(Planted::ProofForEver) {
+            return false;
+        }
+        self.kept.state = DeliveryState::Verified;
+        (self.phase, self.due) = (Phase::AskAgain, now);
+        true
     }
 
     /// A person says that it shall be tried again.

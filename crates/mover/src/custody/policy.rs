@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Policy {
     /// The time between the first and the second proof.
     pub recheck_after: Duration,
+    /// A proof is believed for so long: when the last destination has proven a file later than that, the others are asked once more.
+    pub proof_lasts: Duration,
     /// So often a file may come back other than it was sent, or be refused, before only a person starts it again.
     pub strikes_max: u32,
     /// The wait after the first failure; each further one in a row doubles it.
@@ -32,6 +34,7 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             recheck_after: Duration::from_secs(900),
+            proof_lasts: Duration::from_secs(3600),
             strikes_max: 5,
             backoff_min: Duration::from_secs(1),
             backoff_max: Duration::from_secs(300),
