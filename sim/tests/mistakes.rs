@@ -30,3 +30,10 @@ fn the_documentation_lists_every_mistake_and_no_other() {
     let made = Mistake::all().map(Mistake::name);
     assert!(listed.eq(made), "docs/mistakes.md lists other mistakes than there are, or in another order");
 }
+
+#[test]
+fn every_mistake_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = Mistake::all().map(Mistake::name).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|two| two[0] != two[1]), "{names:?}");
+}

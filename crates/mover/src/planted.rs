@@ -20,8 +20,8 @@ pub enum Planted {
     ForeignReplaced,
     /// A destination that proved a file once is believed for ever.
     ProofForEver,
-    /// A file is released when its first destination has proven it.
-    ReleasedByOne,
+    /// A file is let go when its first destination has proven it.
+    LetGoByOne,
     /// What a start finds in the source is planned without looking at what the journal plans to send.
     PlannedAnew,
 }
@@ -37,7 +37,7 @@ impl Planted {
         Planted::AskedAgainAtOnce,
         Planted::ForeignReplaced,
         Planted::ProofForEver,
-        Planted::ReleasedByOne,
+        Planted::LetGoByOne,
         Planted::PlannedAnew,
     ];
 
@@ -51,7 +51,7 @@ impl Planted {
             Planted::AskedAgainAtOnce => "asked-again-at-once",
             Planted::ForeignReplaced => "foreign-replaced",
             Planted::ProofForEver => "proof-for-ever",
-            Planted::ReleasedByOne => "released-by-one",
+            Planted::LetGoByOne => "let-go-by-one",
             Planted::PlannedAnew => "planned-anew",
         }
     }

@@ -320,7 +320,7 @@ impl Consignment {
 
     fn is_proven(&self) -> bool {
         let proven = |delivery: &Delivery| delivery.state() == DeliveryState::Proven;
-        if planted(Planted::ReleasedByOne) {
+        if planted(Planted::LetGoByOne) {
             return self.deliveries.iter().any(proven);
         }
         // One that is not required has its chance, and holds nothing back.

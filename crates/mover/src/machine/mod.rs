@@ -317,7 +317,8 @@ impl Mover {
 
     /// With `once`: how it ended, when everything that was there is over, or nothing more can be done.
     pub fn end(&self, now: Time) -> Option<End> {
-        if !self.config.once || !self.records.is_empty() {
+        // Whatever runs ends, or is taken for hanging; and to look at all consignments takes a while.
+        if !self.config.once || !self.records.is_empty() || !self.running.is_empty() {
             return None;
         }
         let mut end = End { left_alone: self.plans.iter().map(|plan| plan.left_alone).sum(), ..End::default() };
