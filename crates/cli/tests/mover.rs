@@ -120,6 +120,76 @@ fn a_name_that_no_destination_takes_is_told_and_not_taken_for_moved() {
 }
 
 #[test]
+fn the_file_itself_proves_nothing_by_whatever_way_it_is_reached() {
+    for linked in ["directory", "file", "hard"] {
+        let place = Place::new();
+        place.write("daq/run7/a.dat", b"the only copy");
+        fs::create_dir_all(place.path("archive")).expect("made");
+        let there = place.path("archive/run7/a.dat");
+        if linked == "directory" {
+            std::os::unix::fs::symlink(place.path("daq/run7"), place.path("archive/run7")).expect("made");
+        } else {
+            fs::create_dir(place.path("archive/run7")).expect("made");
+            let from = place.path("daq/run7/a.dat");
+            if linked == "file" { std::os::unix::fs::symlink(from, &there) } else { fs::hard_link(from, &there) }
+                .expect("made");
+        }
+        place.once(&["--remove"]).expect(1).says("quarantined");
+        assert_eq!(place.read("daq/run7/a.dat").as_deref(), Some(b"the only copy".as_slice()), "{linked}");
+    }
+}
+
+#[test]
+fn what_is_no_file_at_the_destination_is_in_the_way() {
+    let place = Place::new();
+    place.write("daq/pipe", b"");
+    place.write("daq/directory", b"bytes");
+    place.write("archive/directory/file", b"of somebody");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        place.path("archive/pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("made");
+    place.once(&[]).expect(1).says("2 files are quarantined");
+    assert!(place.path("daq/pipe").exists() && place.path("daq/directory").exists());
+    assert_eq!(place.read("archive/directory/file").as_deref(), Some(b"of somebody".as_slice()));
+}
+
+#[test]
+fn a_name_that_has_no_room_for_copied_is_told() {
+    let place = Place::new();
+    let name = "n".repeat(255);
+    place.write(&format!("daq/{name}"), b"bytes");
+    let json = place.once(&[]).expect(1).json();
+    assert!(json["left"][0]["words"].as_str().expect("words").contains("too long for .copied"), "{json}");
+    assert!(place.path(&format!("daq/{name}")).exists());
+}
+
+#[test]
+fn nothing_is_proven_by_a_directory_that_lost_its_path() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "1"]);
+    until(|| place.path("archive/a.dat").exists());
+    // As a mount over it does.
+    fs::rename(place.path("archive"), place.path("elsewhere")).expect("renamed");
+    fs::create_dir(place.path("archive")).expect("made");
+    let journal = place.path("journal.sqlite").display().to_string();
+    let words = || {
+        let show = forebay(["move", "show", "a.dat", "--journal", &journal, "--json"]).expect(0).json();
+        show["files"][0]["file"]["deliveries"][0]["words"].as_str().expect("words").to_owned()
+    };
+    until(|| words().contains("another directory has its path"));
+    assert!(place.path("daq/a.dat").exists());
+    mover.terminate();
+    place.once(&[]).expect(0);
+    assert_eq!(place.read("archive/a.dat").as_deref(), Some(b"bytes".as_slice()));
+}
+
+#[test]
 fn every_step_is_a_line_of_the_audit_log() {
     let place = Place::new();
     place.write("daq/a.dat", b"bytes");

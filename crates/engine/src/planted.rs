@@ -1,28 +1,6 @@
-//! Mistakes that are made on purpose, one at a time, so that the simulator can show that it finds them.
-//!
-//! They are compiled only with the feature `planted`, which nothing but the simulator may switch on (`make lint` looks); without it
-//! [`planted`] is `false` for the compiler too, and nothing of them is left.
+//! Mistakes that the engine makes on purpose ([`forebay_types::planted_mistakes`]).
 
-macro_rules! mistakes {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
-        /// A mistake.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Planted { $($(#[$doc])* $name,)+ }
-
-        #[cfg(feature = "planted")]
-        impl Planted {
-            /// All of them.
-            pub const ALL: &[Planted] = &[$(Planted::$name),+];
-
-            /// The name under which it is asked for.
-            pub const fn name(self) -> &'static str {
-                match self { $(Planted::$name => $text,)+ }
-            }
-        }
-    };
-}
-
-mistakes!(
+forebay_types::planted_mistakes!(
     /// A flush is acknowledged when all of its shards but one are durable.
     AckBeforeLastShard = "ack-before-last-shard",
     /// A flush is acknowledged before those in front of it in its segment.
@@ -132,33 +110,3 @@ mistakes!(
     /// An append whose place the server chooses is taken each time that it comes.
     AppendTakenTwice = "append-taken-twice",
 );
-
-#[cfg(feature = "planted")]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Planted;
-
-    thread_local! {
-        static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
-    }
-
-    /// From now on this thread makes the mistake, and no other.
-    pub fn plant(mistake: Option<Planted>) {
-        NOW.set(mistake);
-    }
-
-    /// Whether the mistake is to be made.
-    pub fn planted(mistake: Planted) -> bool {
-        NOW.get() == Some(mistake)
-    }
-}
-
-#[cfg(feature = "planted")]
-pub use switch::{plant, planted};
-
-/// Whether the mistake is to be made.
-#[cfg(not(feature = "planted"))]
-pub const fn planted(_: Planted) -> bool {
-    false
-}

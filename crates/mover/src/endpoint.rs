@@ -15,11 +15,11 @@ pub trait Content {
 
 /// Where files come from. Every call may be made at the same time as others, and may be made again after it was cut off.
 pub trait Source: Send + Sync {
-    /// All that is there and might be moved.
+    /// All that is there and might be moved. `moved` is told of each thing that was looked at.
     ///
     /// # Errors
     /// Why nobody can tell.
-    fn scan(&self) -> Result<Scanned, String>;
+    fn scan(&self, moved: &dyn Moved) -> Result<Scanned, String>;
 
     /// Reads all of it, looks at its structure, and says what its bytes come to. `moved` is told of all that was read.
     fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer;
@@ -32,6 +32,9 @@ pub trait Source: Send + Sync {
 
     /// Lets it go. Done twice it is as done once.
     fn release(&self, parts: &[Part]) -> SourceAnswer;
+
+    /// Where a file lies on this machine: its file system and its number there. Nothing for what lies elsewhere.
+    fn place_of(&self, part: &Part) -> Option<(u64, u64)>;
 }
 
 /// Where files go.
@@ -50,6 +53,9 @@ pub trait Destination: Send + Sync {
 
     /// Takes a file away; one that is not there is as good: [`Answer::Done`].
     fn remove(&self, name: &Name) -> Answer;
+
+    /// Where a file lies on this machine, as of a source.
+    fn place_of(&self, name: &Name) -> Option<(u64, u64)>;
 }
 
 /// Who is told how far a job is.

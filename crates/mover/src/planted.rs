@@ -1,89 +1,22 @@
-//! Mistakes that are made on purpose, one at a time, so that the simulator can show that it finds them.
-//!
-//! They are compiled only with the feature `planted`, which nothing but the simulator may switch on (`make lint` looks); without it
-//! [`planted`] is `false` for the compiler too, and nothing of them is left.
+//! Mistakes that the mover makes on purpose ([`forebay_types::planted_mistakes`]).
 
-/// A mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+forebay_types::planted_mistakes!(
     /// A file whose renaming was answered well counts as proven.
-    BelievedUnasked,
+    BelievedUnasked = "believed-unasked",
     /// One look is proof enough.
-    ProvenAtOneLook,
+    ProvenAtOneLook = "proven-at-one-look",
     /// A file that is there is taken for ours by its size.
-    AdoptedBySize,
+    AdoptedBySize = "adopted-by-size",
     /// A renaming of which nobody knows whether it was done counts as done, and as a proof.
-    UnknownTakenForDone,
+    UnknownTakenForDone = "unknown-taken-for-done",
     /// The second proof is asked for without the wait.
-    AskedAgainAtOnce,
+    AskedAgainAtOnce = "asked-again-at-once",
     /// A file that is in the way is set aside, whoever made it.
-    ForeignReplaced,
+    ForeignReplaced = "foreign-replaced",
     /// A destination that proved a file once is believed for ever.
-    ProofForEver,
+    ProofForEver = "proof-for-ever",
     /// A file is let go when its first destination has proven it.
-    LetGoByOne,
+    LetGoByOne = "let-go-by-one",
     /// What a start finds in the source is planned without looking at what the journal plans to send.
-    PlannedAnew,
-}
-
-#[cfg(feature = "planted")]
-impl Planted {
-    /// All of them.
-    pub const ALL: &[Planted] = &[
-        Planted::BelievedUnasked,
-        Planted::ProvenAtOneLook,
-        Planted::AdoptedBySize,
-        Planted::UnknownTakenForDone,
-        Planted::AskedAgainAtOnce,
-        Planted::ForeignReplaced,
-        Planted::ProofForEver,
-        Planted::LetGoByOne,
-        Planted::PlannedAnew,
-    ];
-
-    /// The name under which it is asked for.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Planted::BelievedUnasked => "believed-unasked",
-            Planted::ProvenAtOneLook => "proven-at-one-look",
-            Planted::AdoptedBySize => "adopted-by-size",
-            Planted::UnknownTakenForDone => "unknown-taken-for-done",
-            Planted::AskedAgainAtOnce => "asked-again-at-once",
-            Planted::ForeignReplaced => "foreign-replaced",
-            Planted::ProofForEver => "proof-for-ever",
-            Planted::LetGoByOne => "let-go-by-one",
-            Planted::PlannedAnew => "planned-anew",
-        }
-    }
-}
-
-#[cfg(feature = "planted")]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Planted;
-
-    thread_local! {
-        static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
-    }
-
-    /// From now on this thread makes the mistake, and no other.
-    pub fn plant(mistake: Option<Planted>) {
-        NOW.set(mistake);
-    }
-
-    pub(crate) fn planted(mistake: Planted) -> bool {
-        NOW.get() == Some(mistake)
-    }
-}
-
-#[cfg(feature = "planted")]
-pub use switch::plant;
-#[cfg(feature = "planted")]
-pub(crate) use switch::planted;
-
-/// Whether the mistake is to be made.
-#[cfg(not(feature = "planted"))]
-pub(crate) const fn planted(_: Planted) -> bool {
-    false
-}
+    PlannedAnew = "planned-anew",
+);

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 pub use forebay_mover::local::ReadMode;
 use forebay_mover::local::Uncached;
 use forebay_rawdata::EventReader;
+use rustix::fs::{Mode, openat};
 
 use crate::digest::{Digest, Digester};
 use crate::machine::ReadBack;
@@ -85,7 +86,7 @@ struct Digested {
 
 impl Digested {
     fn open(directory: impl AsFd, name: &str, mode: ReadMode) -> io::Result<Digested> {
-        let file = Uncached::open(directory, name, mode)?;
+        let file = Uncached::new(openat(directory, name, mode.flags(), Mode::empty())?.into(), mode)?;
         Ok(Digested { file, rest: 0..0, digester: Digester::default(), failed: None })
     }
 

@@ -11,6 +11,7 @@ mod node;
 mod number_map;
 mod outcome;
 pub mod placement;
+mod planted;
 mod sampling;
 mod time;
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use forebay_client::files::Files;
+use forebay_mover::{Summer, Sums};
 use serde_json::json;
 
 use super::told::{Trouble, Troubles};
@@ -19,7 +20,7 @@ use crate::size::{counted, hex, human_bytes};
 
 use place::{Place, parse_place};
 use sink::Sink;
-use source::{Source, Sums};
+use source::Source;
 
 /// Bytes that are copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -186,7 +187,7 @@ impl Copier<'_> {
 
     /// Copies the bytes, and compares them with what they should be; their sums.
     fn bytes(&mut self, source: &mut Source, sink: &mut Sink<'_>) -> Result<Sums, Stopped> {
-        let mut sums = Sums::default();
+        let mut summer = Summer::default();
         loop {
             while !self.interrupt.is_set() && !source.is_ready()? {}
             let count = if self.interrupt.is_set() { 0 } else { source.read(&mut self.chunk)? };
@@ -195,11 +196,12 @@ impl Copier<'_> {
                 return Err(Trouble::from(failure).into());
             }
             if count == 0 {
+                let sums = summer.sums();
                 source.check(&sums)?;
                 return Ok(sums);
             }
             let bytes = &self.chunk[..count];
-            sums.add(bytes);
+            summer.update(bytes);
             sink.write(bytes).map_err(Stopped::Sink)?;
             self.counts.bytes += count as u64;
             let counts = &self.counts;
@@ -231,8 +233,8 @@ impl Copier<'_> {
         });
         if let Some((to, sums)) = last.filter(|_| counts.files == 1) {
             object["to"] = to.to_string().into();
-            object["crc32c"] = hex(sums.crc32c()).into();
-            object["adler32"] = hex(sums.adler32()).into();
+            object["crc32c"] = hex(sums.crc32c).into();
+            object["adler32"] = hex(sums.adler32).into();
         }
         output.result(&mut object, troubles.failure())
     }

@@ -234,7 +234,7 @@ impl Consignment {
 
     /// The step at the source is done.
     pub fn source_answer(&mut self, answer: SourceAnswer, now: Time, policy: &Policy) -> Vec<Change> {
-        let (from, step) = (self.stage, self.source_step());
+        let (from, step, words) = (self.stage, self.source_step(), self.words.clone());
         if !matches!(answer, SourceAnswer::NotNow(_)) {
             (self.failures, self.failing_since) = (0, None);
         }
@@ -264,7 +264,9 @@ impl Consignment {
         }
         // All of it was proven before a person said that it shall be tried again.
         let mut changes = self.conclude(now, policy);
-        changes.extend(self.staged(from));
+        if self.stage != from || self.words != words {
+            changes.push(self.change(from));
+        }
         changes
     }
 

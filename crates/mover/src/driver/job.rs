@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::Control;
-use crate::custody::{Answer, Failure, SourceAnswer, SourceStep, Step};
+use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
 use crate::endpoint::{Destination, Moved, Source};
 use crate::machine::{Done, Task};
+use crate::name::Name;
 
 /// How far a job is, for whoever looks for those that hang.
 #[derive(Debug)]
@@ -55,10 +56,15 @@ impl Moved for Watch {
 
 pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Destination>, moved: &dyn Moved) -> Done {
     match (task, destination) {
-        (Task::Scan, _) => Done::Scanned(source.scan()),
+        (Task::Scan, _) => Done::Scanned(source.scan(moved)),
         (Task::Source { step: SourceStep::Check, parts, .. }, _) => Done::Source(source.check(parts, moved)),
         (Task::Source { step: SourceStep::Release, parts, .. }, _) => Done::Source(source.release(parts)),
         (Task::Destination { step, parts, .. }, Some(destination)) => Done::Destination(match step {
+            Step::Ask { name } if is_the_source(source, parts, destination, name) => {
+                Answer::Failed(Failure::Refused(format!(
+                    "{name} is there the very file of the source, by a link or a mount: no copy of it. Give a destination that is another place, then retry"
+                )))
+            }
             Step::Ask { name } => destination.ask(name, moved),
             Step::Rename { from, to } => destination.rename(from, to),
             Step::Replace { from, to } => destination.replace(from, to),
@@ -70,6 +76,12 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
         }),
         (Task::Destination { .. }, None) => unreachable!("a job at a destination has one"),
     }
+}
+
+/// Whether what would prove a file is the file itself: it would be gone with it.
+fn is_the_source(source: &dyn Source, parts: &[Part], destination: &dyn Destination, name: &Name) -> bool {
+    let there = destination.place_of(name);
+    there.is_some() && parts.iter().any(|part| source.place_of(part) == there)
 }
 
 /// The machine has no thread for it: later.

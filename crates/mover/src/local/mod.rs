@@ -32,6 +32,10 @@ pub fn rename_without_replacing(directory: impl std::os::fd::AsFd, from: &str, t
 /// What an error of the operating system says of a destination.
 fn failure(action: &str, path: &std::path::Path, error: &io::Error) -> Failure {
     let words = format!("{action} {}: {error}", path.display());
+    // A link that leads round, or one where a file should be.
+    if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        return Failure::Refused(words);
+    }
     match error.kind() {
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::ReadOnlyFilesystem

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use forebay_rawdata::{EventReader, Format};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, statat};
 use walkdir::WalkDir;
 
 use super::rename_without_replacing;
@@ -146,7 +146,14 @@ impl DirectorySource {
             Disposal::Remove => fs::remove_file(self.path_of(name)),
             Disposal::Rename => self.rename(name),
         };
-        done.and_then(|()| self.sync_parent(name)).map_err(|error| self.answer("release", part, &error))
+        done.and_then(|()| self.sync_parent(name)).map_err(|error| match error.kind() {
+            // Waiting makes no name shorter.
+            io::ErrorKind::InvalidFilename => SourceAnswer::Damaged(format!(
+                "{} is proven, and its name is too long for {COPIED} behind it. Start the mover with --remove, or rename the file; then retry",
+                self.path_of(name).display()
+            )),
+            _ => self.answer("release", part, &error),
+        })
     }
 
     fn rename(&self, name: &str) -> io::Result<()> {
@@ -187,7 +194,7 @@ fn is_left_alone(file: &str) -> bool {
 }
 
 impl Source for DirectorySource {
-    fn scan(&self) -> Result<Scanned, String> {
+    fn scan(&self, moved: &dyn Moved) -> Result<Scanned, String> {
         let (mut found, mut left_alone) = (Vec::new(), Vec::new());
         let now = SystemTime::now();
         let walk = WalkDir::new(&self.path).min_depth(1).follow_links(false).into_iter();
@@ -203,6 +210,9 @@ impl Source for DirectorySource {
                 }
                 Err(error) => return Err(format!("look into {}: {error}", self.path.display())),
             };
+            if !moved.moved(0) {
+                return Err("the mover ends".to_owned());
+            }
             let (is_data, is_directory) = (entry.file_type().is_file(), entry.file_type().is_dir());
             let relative = entry.path().strip_prefix(&self.path).expect("it lies below");
             let name = match relative.to_str().map(str::parse::<Name>) {
@@ -241,6 +251,11 @@ impl Source for DirectorySource {
 
     fn open<'a>(&'a self, parts: &'a [Part]) -> Result<Box<dyn Content + 'a>, SourceAnswer> {
         Ok(Box::new(Parts { source: self, rest: parts, file: None, buffer: vec![0; BLOCK_BYTES] }))
+    }
+
+    fn place_of(&self, part: &Part) -> Option<(u64, u64)> {
+        let found = statat(&self.root, part.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((found.st_dev, found.st_ino))
     }
 
     fn release(&self, parts: &[Part]) -> SourceAnswer {

@@ -3,9 +3,8 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 
-use rustix::fs::{Advice, Mode, OFlags, fadvise, openat};
+use rustix::fs::{Advice, OFlags, fadvise};
 
 /// What O_DIRECT wants offsets, lengths and addresses to be multiples of.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -19,6 +18,14 @@ pub enum ReadMode {
     /// The file system refuses `O_DIRECT`: the cache was told to forget the file before it was read. A
     /// file system in memory has nowhere else to read from.
     CacheDropped,
+}
+
+impl ReadMode {
+    /// How the file is to be opened.
+    pub fn flags(self) -> OFlags {
+        let direct = if self == ReadMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        OFlags::RDONLY | OFlags::CLOEXEC | direct
+    }
 }
 
 impl std::fmt::Display for ReadMode {
@@ -44,14 +51,11 @@ pub struct Uncached {
 }
 
 impl Uncached {
-    /// Opens a file below a directory.
+    /// Reads a file that was opened with the flags of `mode`.
     ///
     /// # Errors
-    /// What the operating system says; `EINVAL` where `mode` is refused. Some file systems refuse it only with the first read.
-    pub fn open(directory: impl AsFd, name: &str, mode: ReadMode) -> io::Result<Uncached> {
-        let direct = if mode == ReadMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | direct;
-        let file = File::from(openat(directory, name, flags, Mode::empty())?);
+    /// What the operating system says. Some file systems refuse `O_DIRECT` (`EINVAL`) only with the first read.
+    pub fn new(file: File, mode: ReadMode) -> io::Result<Uncached> {
         if mode == ReadMode::CacheDropped {
             fadvise(&file, 0, None, Advice::DontNeed)?;
         }

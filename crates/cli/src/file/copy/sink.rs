@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use forebay_client::files::{FileError, FileWriter, Files, ReadOptions, WriteOptions, escape};
+use forebay_mover::{Summer, Sums};
 use forebay_types::NodeKind;
 use tempfile::{Builder, NamedTempFile};
 
 use super::place::Place;
-use super::source::Sums;
+use super::source::difference;
 use crate::failure::Failure;
 use crate::file::owner;
 use crate::file::path::{directory_of, join, shown};
@@ -222,20 +223,21 @@ impl StoreSink<'_> {
     /// How the sealed file differs from what was sent. Of one whose sums are not known yet all is read.
     fn difference(&self, sums: &Sums) -> Result<Option<String>, FileError> {
         let info = self.files.infos(&[self.writer.node().number])?.pop().expect("one answer for one file");
-        let difference = sums.difference(&info);
-        if difference.is_some() || info.sums.is_some() {
-            return Ok(difference);
+        let found = difference(sums, &info);
+        if found.is_some() || info.sums.is_some() {
+            return Ok(found);
         }
         let mut reader = self.files.open_read(self.written_path(), &ReadOptions::default())?;
-        let (mut read, mut chunk) = (Sums::default(), vec![0; super::CHUNK_BYTES]);
+        let (mut read, mut chunk) = (Summer::default(), vec![0; super::CHUNK_BYTES]);
         loop {
             match reader.read(&mut chunk)? {
                 0 => break,
-                count => read.add(&chunk[..count]),
+                count => read.update(&chunk[..count]),
             }
         }
         reader.close()?;
-        Ok(sums.difference(&forebay_client::files::FileInfo { sums: Some((read.crc32c(), read.adler32())), ..info }))
+        let Sums { crc32c, adler32, .. } = read.sums();
+        Ok(difference(sums, &forebay_client::files::FileInfo { sums: Some((crc32c, adler32)), ..info }))
     }
 
     fn discard(mut self) {

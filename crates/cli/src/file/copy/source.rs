@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use forebay_client::files::{FileInfo, FileReader, Files, ReadOptions};
-use forebay_types::{Adler32, Crc32c};
+use forebay_mover::Sums;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -21,48 +21,21 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// The mode of what has none.
 const PLAIN_MODE: u16 = 0o644;
 
-/// The sums of bytes that come one after the other.
-#[derive(Default)]
-pub struct Sums {
-    bytes: u64,
-    crc32c: Crc32c,
-    adler32: Adler32,
-}
-
-impl Sums {
-    /// Adds bytes.
-    pub fn add(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        self.crc32c.update(bytes);
-        self.adler32.update(bytes);
-    }
-
-    /// CRC32C.
-    pub fn crc32c(&self) -> u32 {
-        self.crc32c.finish()
-    }
-
-    /// Adler-32.
-    pub fn adler32(&self) -> u32 {
-        self.adler32.finish()
-    }
-
-    /// How a file of the store differs from the bytes of these sums, as far as that is known of it.
-    pub fn difference(&self, info: &FileInfo) -> Option<String> {
-        let (crc32c, adler32) = info.sums.unwrap_or((self.crc32c(), self.adler32()));
-        let is_same = (info.length, crc32c, adler32) == (self.bytes, self.crc32c(), self.adler32());
-        (!is_same).then(|| {
-            format!(
-                "{} bytes with adler32 {} and CRC32C {}, where the sealed file has {} bytes, {} and {}",
-                human_count(self.bytes),
-                hex(self.adler32()),
-                hex(self.crc32c()),
-                human_count(info.length),
-                hex(adler32),
-                hex(crc32c)
-            )
-        })
-    }
+/// How a file of the store differs from bytes of these sums, as far as that is known of it.
+pub fn difference(sums: &Sums, info: &FileInfo) -> Option<String> {
+    let (crc32c, adler32) = info.sums.unwrap_or((sums.crc32c, sums.adler32));
+    let is_same = (info.length, crc32c, adler32) == (sums.bytes, sums.crc32c, sums.adler32);
+    (!is_same).then(|| {
+        format!(
+            "{} bytes with adler32 {} and CRC32C {}, where the sealed file has {} bytes, {} and {}",
+            human_count(sums.bytes),
+            hex(sums.adler32),
+            hex(sums.crc32c),
+            human_count(info.length),
+            hex(adler32),
+            hex(crc32c)
+        )
+    })
 }
 
 /// A source.
@@ -156,7 +129,7 @@ impl Source {
     /// When it differs.
     pub fn check(&self, sums: &Sums) -> Result<(), Trouble> {
         let Source::Store { reader, info } = self else { return Ok(()) };
-        match sums.difference(info).filter(|_| info.sealed) {
+        match difference(sums, info).filter(|_| info.sealed) {
             None => Ok(()),
             Some(difference) => Err(Failure::data(format!(
                 "{}: other bytes were read than it was sealed with: {difference}. The copy was removed; nothing in the store was changed. Copy it again; when \
