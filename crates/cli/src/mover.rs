@@ -2,8 +2,10 @@
 
 mod look;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,9 +107,10 @@ pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
 }
 
 fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
-    let (source, targets) = open(command)?;
     let (from, to) = places(command)?;
     let path = journal_path(command, &from, &to)?;
+    let (source, targets) = open(command)?;
+    check_apart(command)?;
     output.note(&format!("the journal is {}", path.display()));
     let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
     let config = config(command, source, targets, &from, &to);
@@ -119,9 +122,10 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
         }
         let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Days may pass without a file.
-        if bar.1.elapsed() >= Duration::from_millis(100) && bar.2 != Some(*counts) {
+        let shown = Counts { moved_bytes: 0, ..*counts };
+        if bar.1.elapsed() >= Duration::from_millis(100) && bar.2 != Some(shown) {
             bar.0.update(0, || words(counts));
-            (bar.1, bar.2) = (Instant::now(), Some(*counts));
+            (bar.1, bar.2) = (Instant::now(), Some(shown));
         }
     };
     let outcome = driver::run(&config, &mut journal, &control, &told);
@@ -145,7 +149,7 @@ fn tell(
     output.line(&format!("{} in {:.1} s", words(counts), took.as_secs_f64()));
     for left in &outcome.left {
         let why = if left.words.is_empty() { String::new() } else { format!(": {}", left.words) };
-        output.line(&format!("  {:<12} {}{why}", left.state, left.name));
+        output.line(&format!("  {:<12} {}{}", left.state, left.name, plain(&why)));
     }
     let more = outcome.left_files - outcome.left.len();
     if more > 0 {
@@ -176,9 +180,12 @@ fn tell(
         },
         |end| match (end.quarantined, end.failing) {
             (0, 0) if end.left_alone > 0 => Some(Failure::data(format!(
-                "{} files are left alone, as no destination could be asked for them by their names, told above; they are still at the source. Rename them, then \
-                 start again",
+                "{} files or directories were left alone, for what is told above; they are still at the source. Do what is said there, then start again",
                 end.left_alone
+            ))),
+            (0, 0) if end.held > 0 => Some(Failure::data(format!(
+                "{} files are held by somebody, and were not released; `forebay move go-on` lets them go on",
+                end.held
             ))),
             (0, 0) => None,
             (0, failing) => Some(Failure::retry(format!(
@@ -223,13 +230,29 @@ fn open(command: &MoveOptions) -> Result<(DirectorySource, Vec<DirectoryDestinat
     Ok((source, command.to.iter().map(open).collect::<Result<_, _>>()?))
 }
 
-/// The directories, without links on the way. None may lie in another: what arrives would be moved again.
+/// The directories, without links on the way; nothing is made yet. None may lie in another: what arrives would be moved again.
 fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
-    let real = |path: &Path| {
-        fs::canonicalize(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))
+    let failed = |path: &Path, error| Failure::file("look at", path, &error, "nothing was moved");
+    let from = fs::canonicalize(&command.from).map_err(|error| {
+        Failure::file("look at", &command.from, &error, "nothing was moved. Give a directory that is there with --from")
+    })?;
+    // One that is not there is made in a directory that is.
+    let real = |path: &PathBuf| match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let parent = fs::canonicalize(parent).map_err(|error| {
+                Failure::file(
+                    "use",
+                    parent,
+                    &error,
+                    "nothing was moved. The directory in which one is to be made with --to must be there",
+                )
+            })?;
+            Ok(parent.join(path.file_name().unwrap_or_default()))
+        }
+        real => real.map_err(|error| failed(path, error)),
     };
-    let from = real(&command.from)?;
-    let to: Vec<PathBuf> = command.to.iter().map(|path| real(path)).collect::<Result<_, _>>()?;
+    let to: Vec<PathBuf> = command.to.iter().map(real).collect::<Result<_, _>>()?;
     let all: Vec<&PathBuf> = std::iter::once(&from).chain(&to).collect();
     for (at, one) in all.iter().enumerate() {
         for (other_at, other) in all.iter().enumerate() {
@@ -243,6 +266,23 @@ fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
         }
     }
     Ok((from, to))
+}
+
+/// That no two of the directories are one, by whatever way they are reached: a copy on itself is none.
+fn check_apart(command: &MoveOptions) -> Result<(), Failure> {
+    let mut seen: BTreeMap<(u64, u64), &Path> = BTreeMap::new();
+    for path in std::iter::once(&command.from).chain(&command.to) {
+        let metadata =
+            fs::metadata(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))?;
+        if let Some(other) = seen.insert((metadata.dev(), metadata.ino()), path) {
+            return Err(Failure::usage(format!(
+                "{} and {} are the same directory (a mount of it?); nothing was moved. Give other directories",
+                other.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn journal_path(command: &MoveOptions, from: &Path, to: &[PathBuf]) -> Result<PathBuf, Failure> {
@@ -329,6 +369,11 @@ fn journal_failure(error: &JournalError) -> Failure {
         JournalError::Io { .. } | JournalError::Foreign { .. } => Failure::usage(error),
         JournalError::Damaged { .. } => Failure::data(error),
     }
+}
+
+/// Words of others, without what a terminal would act on.
+fn plain(words: &str) -> String {
+    words.chars().map(|character| if character.is_control() { '\u{FFFD}' } else { character }).collect()
 }
 
 fn words(counts: &Counts) -> String {

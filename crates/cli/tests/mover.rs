@@ -3,6 +3,8 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -163,9 +165,97 @@ fn a_name_that_has_no_room_for_copied_is_told() {
     let place = Place::new();
     let name = "n".repeat(255);
     place.write(&format!("daq/{name}"), b"bytes");
-    let json = place.once(&[]).expect(1).json();
-    assert!(json["left"][0]["words"].as_str().expect("words").contains("too long for .copied"), "{json}");
-    assert!(place.path(&format!("daq/{name}")).exists());
+    place.once(&[]).expect(1).says("no room for .copied").says("--remove");
+    assert!(place.path(&format!("daq/{name}")).exists() && walk(&place.path("archive")).is_empty());
+    place.once(&["--remove"]).expect(0);
+    assert_eq!(place.read(&format!("archive/{name}")).as_deref(), Some(b"bytes".as_slice()));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_moved() {
+    let place = Place::new();
+    let allow =
+        |name: &str, mode| fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).expect("changed");
+    for directory in ["daq/closed", "daq/named", "daq/lost+found", "archive"] {
+        fs::create_dir(place.path(directory)).expect("made");
+    }
+    place.write("daq/a.dat", b"bytes");
+    place.write("daq/closed/b.dat", b"bytes");
+    place.write("daq/named/c.dat", b"bytes");
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).expect("changed");
+    ["daq", "archive", "daq/a.dat"].iter().for_each(|name| allow(name, 0o777));
+    // One that cannot be listed, one whose files cannot be looked at, and the one that every file system has.
+    [("daq/closed", 0o000), ("daq/named", 0o744), ("daq/lost+found", 0o700)]
+        .iter()
+        .for_each(|(name, mode)| allow(name, *mode));
+    let nobody = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(place.arguments(&["--once", "--recheck-after", "0.1"])).stdin(Stdio::null());
+        if rustix::process::getuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
+            output => output.expect("it runs"),
+        };
+        Some((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    let Some((code, words)) = nobody() else {
+        println!("skipped: needs programs in a place where another user may run them");
+        return;
+    };
+    assert_eq!(code, Some(1), "{words}");
+    assert!(
+        words.contains("closed") && words.contains("named/c.dat") && words.contains("2 files or directories"),
+        "{words}"
+    );
+    assert!(place.path("daq/a.dat.copied").exists(), "the others are moved: {words}");
+    ["daq/closed", "daq/named", "daq/closed/b.dat", "daq/named/c.dat"].iter().for_each(|name| allow(name, 0o777));
+    let (code, words) = nobody().expect("it ran before");
+    assert_eq!(code, Some(0), "{words}");
+}
+
+#[test]
+fn a_file_that_was_written_with_its_times_set_back_is_not_let_go() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"first");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("archive/a.dat").exists());
+    mover.terminate();
+    let path = place.path("daq/a.dat");
+    let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("a time");
+    let file = fs::File::options().write(true).open(&path).expect("opened");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"other", 0).expect("written");
+    file.set_modified(modified).expect("set");
+    drop(file);
+    place.once(&["--remove"]).expect(1).says("quarantined");
+    assert_eq!(place.read("daq/a.dat").as_deref(), Some(b"other".as_slice()));
+    // What was touched and has its bytes still is let go.
+    let place = Place::new();
+    place.write("daq/a.dat", b"first");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("archive/a.dat").exists());
+    mover.terminate();
+    fs::set_permissions(place.path("daq/a.dat"), fs::Permissions::from_mode(0o600)).expect("changed");
+    place.once(&["--remove"]).expect(0);
+}
+
+#[test]
+fn what_cannot_be_reached_is_left_for_the_next_time() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("archive/a.dat").exists());
+    mover.terminate();
+    // The directory goes while it is waited for.
+    let second = place.arguments(&["--once", "--recheck-after", "2", "--patience", "2"]);
+    let waiting = std::thread::spawn(move || forebay(second));
+    std::thread::sleep(Duration::from_secs(1));
+    fs::remove_dir_all(place.path("archive")).expect("removed");
+    waiting.join().expect("it ran").expect(3).says("could not be reached").says("tried again");
+    assert!(place.path("daq/a.dat").exists());
+    place.once(&[]).expect(0);
+    assert_eq!(place.read("archive/a.dat").as_deref(), Some(b"bytes".as_slice()));
 }
 
 #[test]
@@ -369,6 +459,8 @@ fn people_look_at_the_journal_and_ask_the_mover_through_it() {
     assert!(show["files"][0]["steps"].as_array().expect("steps").len() >= 3);
     ask(&["show", "none"]).expect(1);
     ask(&["retry", "none"]).expect(1).says("nothing was asked for");
+    ask(&["retry", "b.dat"]).expect(1).says("not quarantined");
+    ask(&["list", "--state", "foo"]).expect(2);
     // Out of the way: it is sent now.
     fs::remove_file(place.path("archive/a.dat")).expect("removed");
     ask(&["retry", "--all"]).expect(0);

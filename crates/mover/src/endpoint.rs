@@ -3,6 +3,7 @@
 use crate::custody::{Answer, Part, SourceAnswer};
 use crate::machine::Scanned;
 use crate::name::Name;
+use crate::sums::Sums;
 
 /// The bytes of a consignment, block by block.
 pub trait Content {
@@ -30,8 +31,8 @@ pub trait Source: Send + Sync {
     /// Why the source does not give them.
     fn open<'a>(&'a self, parts: &'a [Part]) -> Result<Box<dyn Content + 'a>, SourceAnswer>;
 
-    /// Lets it go. Done twice it is as done once.
-    fn release(&self, parts: &[Part]) -> SourceAnswer;
+    /// Lets it go, if its bytes still come to `content`. Done twice it is as done once.
+    fn release(&self, parts: &[Part], content: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer;
 
     /// Where a file lies on this machine: its file system and its number there. Nothing for what lies elsewhere.
     fn place_of(&self, part: &Part) -> Option<(u64, u64)>;

@@ -14,7 +14,7 @@ struct Row {
     parts: Arc<[Part]>,
     deliveries: Vec<(String, bool, Kept)>,
     stage: Stage,
-    held: bool,
+    by_a_person: (bool, bool),
     content: Option<Sums>,
     words: String,
 }
@@ -38,7 +38,7 @@ impl Journal {
                     parts: Arc::clone(parts),
                     deliveries,
                     stage: Stage::Found,
-                    held: false,
+                    by_a_person: (false, false),
                     content: None,
                     words: String::new(),
                 };
@@ -47,9 +47,10 @@ impl Journal {
             Record::Change(change) => {
                 let row = self.rows.get_mut(&change.consignment).expect("it was planned");
                 match &change.of {
-                    Changed::Stage { from, to, held, content } => {
+                    Changed::Stage { from, to, held, let_go, content } => {
                         assert_eq!(row.stage, *from, "the journal has what the machine thinks");
-                        (row.stage, row.held, row.content, row.words) = (*to, *held, *content, change.why.clone());
+                        (row.stage, row.content, row.words) = (*to, *content, change.why.clone());
+                        row.by_a_person = (*held, *let_go);
                     }
                     Changed::Delivery { place, to, .. } => row.deliveries[*place].2 = Kept::clone(to),
                 }
@@ -66,7 +67,7 @@ impl Journal {
                 row.deliveries.iter().map(|(to, required, kept)| Delivery::kept(to, *required, kept.clone())).collect();
             let parts = Arc::clone(&row.parts);
             let (name, words) = (row.name.clone(), row.words.clone());
-            (row.route, Consignment::kept(*id, name, parts, deliveries, row.stage, row.held, row.content, words))
+            (row.route, Consignment::kept(*id, name, parts, deliveries, row.stage, row.by_a_person, row.content, words))
         });
         (consignments.collect(), self.rows.last_key_value().map_or(1, |(id, _)| id.0 + 1))
     }

@@ -190,6 +190,7 @@ impl Source {
         let seen = |(name, file): (&Name, &Original)| Seen {
             name: name.clone(),
             identity: file.identity,
+            changed_ns: file.identity.modified_ns,
             untouched: now.since(file.written),
             announced: file.announced,
         };

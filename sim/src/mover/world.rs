@@ -26,7 +26,7 @@ const FILES_MAX: u64 = 14;
 const RECHECK_AFTER: Duration = Duration::from_secs(5);
 const PROOF_LASTS: Duration = Duration::from_secs(20);
 /// So much later a file may be released: the source may not let it go at once, and movers are killed.
-const RELEASED_AFTER: Duration = Duration::from_secs(60);
+const RELEASED_AFTER: Duration = Duration::from_secs(15);
 
 /// What the world does by itself.
 enum Event {
@@ -345,7 +345,9 @@ impl World {
         self.totals.steps += 1;
         match task {
             Task::Scan => Done::Scanned(Ok(self.source.scan(self.now))),
-            Task::Source { step, parts, consignment } => Done::Source(self.source_does(*consignment, *step, &parts[0])),
+            Task::Source { step, parts, consignment, .. } => {
+                Done::Source(self.source_does(*consignment, *step, &parts[0]))
+            }
             Task::Destination { consignment, destination, step, parts, .. } => {
                 let answer = self.destination_does(*consignment, *destination, step, parts);
                 Done::Destination(answer)

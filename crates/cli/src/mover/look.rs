@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use forebay_mover::journal::{Action, ConsignmentView, View};
 
-use super::journal_failure;
+use super::{journal_failure, plain};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
@@ -27,8 +27,8 @@ pub enum LookCommand {
     List {
         #[command(flatten)]
         journal: JournalOption,
-        /// Only those in this state: found, sending, arrived, verified, proven, quarantined or held
-        #[arg(long, value_name = "STATE")]
+        /// Only those in this state
+        #[arg(long, value_name = "STATE", value_parser = ["found", "sending", "arrived", "verified", "proven", "quarantined", "held"])]
         state: Option<String>,
     },
     /// All that is known of a file, and every step of it
@@ -91,6 +91,12 @@ pub fn run(command: &LookCommand, output: &Output) -> Result<(), Failure> {
         LookCommand::Retry { journal, names, all } => {
             let view = open(journal)?;
             let files = if *all { at_work(&view, Some("quarantined"))? } else { find(&view, names)? };
+            if let Some(file) = files.iter().find(|file| file.state != "quarantined") {
+                return Err(Failure::data(format!(
+                    "{:?} is {} and not quarantined; nothing was asked for. What fails for now is tried again by itself",
+                    file.name, file.state
+                )));
+            }
             ask(&view, &files, Action::Retry, "", output)
         }
         LookCommand::Hold { journal, name, reason } => one(&open(journal)?, name, Action::Hold, reason, output),
@@ -133,6 +139,11 @@ fn one(view: &View, name: &str, action: Action, reason: &str, output: &Output) -
 }
 
 fn ask(view: &View, files: &[ConsignmentView], action: Action, reason: &str, output: &Output) -> Result<(), Failure> {
+    if files.is_empty() {
+        output.line("nothing is quarantined");
+        output.object(&serde_json::json!({ "action": action.name(), "names": [] }));
+        return Ok(());
+    }
     let ids: Vec<i64> = files.iter().map(|file| file.id).collect();
     view.ask(&ids, action, reason).map_err(|error| journal_failure(&error))?;
     for file in files {
@@ -183,18 +194,18 @@ fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
         output.line(&format!("{}: {}, {} bytes{sum}", file.name, file.state, file.bytes));
         output.line(&format!("  by {}", file.route));
         for delivery in &file.deliveries {
-            let words = if delivery.words.is_empty() { String::new() } else { format!(": {}", delivery.words) };
+            let words = if delivery.words.is_empty() { String::new() } else { format!(": {}", plain(&delivery.words)) };
             output.line(&format!(
                 "  {:<12} {} (attempt {}){words}",
                 delivery.state, delivery.destination, delivery.attempts
             ));
         }
         if !file.words.is_empty() {
-            output.line(&format!("  {}", file.words));
+            output.line(&format!("  {}", plain(&file.words)));
         }
         for step in &steps {
             let of = step.destination.as_deref().unwrap_or("-");
-            output.line(&format!("    {} {:<12} {of} {}", time(step.unix_ms), step.after, step.words));
+            output.line(&format!("    {} {:<12} {of} {}", time(step.unix_ms), step.after, plain(&step.words)));
         }
         objects.push(serde_json::json!({ "file": file, "steps": steps }));
     }

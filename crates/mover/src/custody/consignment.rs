@@ -39,6 +39,9 @@ pub struct Part {
     pub name: Name,
     /// What it looked like.
     pub identity: PartIdentity,
+    /// When anything of it was changed last, its owner and its times too, in nanoseconds since 1970. A file that was changed so and looks as it did is read
+    /// once more before it is let go: times can be set.
+    pub changed_ns: i64,
 }
 
 /// How far a consignment is, besides its deliveries.
@@ -94,6 +97,8 @@ pub struct Consignment {
     pub deliveries: Vec<Delivery>,
     stage: Stage,
     held: bool,
+    /// A person answers for its release.
+    let_go: bool,
     content: Option<Sums>,
     words: String,
     due: Time,
@@ -104,10 +109,10 @@ pub struct Consignment {
 impl Consignment {
     /// One that was just planned.
     pub fn new(id: ConsignmentId, name: Name, parts: Arc<[Part]>, deliveries: Vec<Delivery>) -> Consignment {
-        Consignment::kept(id, name, parts, deliveries, Stage::Found, false, None, String::new())
+        Consignment::kept(id, name, parts, deliveries, Stage::Found, (false, false), None, String::new())
     }
 
-    /// Goes on with what the journal kept.
+    /// Goes on with what the journal kept; `by_a_person`: whether one holds it, and whether one answers for its release.
     #[expect(clippy::too_many_arguments, reason = "it is a row of the journal")]
     pub fn kept(
         id: ConsignmentId,
@@ -115,7 +120,7 @@ impl Consignment {
         parts: Arc<[Part]>,
         deliveries: Vec<Delivery>,
         stage: Stage,
-        held: bool,
+        (held, let_go): (bool, bool),
         content: Option<Sums>,
         words: String,
     ) -> Consignment {
@@ -126,6 +131,7 @@ impl Consignment {
             deliveries,
             stage,
             held,
+            let_go,
             content,
             words,
             due: Time(0),
@@ -135,7 +141,8 @@ impl Consignment {
     }
 
     /// Before the first step after a start.
-    pub fn start(&mut self, now: Time, policy: &Policy) {
+    pub fn start(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
+        let from = self.stage;
         for place in 0..self.deliveries.len() {
             let salt = self.salt(Some(place));
             self.deliveries[place].start(now, policy, salt);
@@ -143,6 +150,10 @@ impl Consignment {
         if self.stage.is_over() {
             self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
         }
+        // Nobody knows how old the proofs are.
+        let mut changes = self.doubt(now, policy);
+        changes.extend(self.staged(from));
+        changes
     }
 
     /// How far it is.
@@ -153,6 +164,11 @@ impl Consignment {
     /// Whether a person holds it.
     pub fn is_held(&self) -> bool {
         self.held
+    }
+
+    /// Whether a person answers for its release.
+    pub fn is_let_go(&self) -> bool {
+        self.let_go
     }
 
     /// What its bytes come to, once they were checked.
@@ -235,6 +251,7 @@ impl Consignment {
     /// The step at the source is done.
     pub fn source_answer(&mut self, answer: SourceAnswer, now: Time, policy: &Policy) -> Vec<Change> {
         let (from, step, words) = (self.stage, self.source_step(), self.words.clone());
+        let mut changes = Vec::new();
         if !matches!(answer, SourceAnswer::NotNow(_)) {
             (self.failures, self.failing_since) = (0, None);
         }
@@ -256,6 +273,7 @@ impl Consignment {
                 self.failing_since.get_or_insert(now);
                 self.due = now + policy.backoff(self.failures, self.salt(None));
                 self.words = words;
+                changes.extend(self.doubt(now, policy));
             }
             // When some of it is somewhere already, a person said that it shall be tried again with what is there now.
             (Some(SourceStep::Check), SourceAnswer::Changed(words)) => self.withdraw(words, now),
@@ -263,7 +281,7 @@ impl Consignment {
             (_, SourceAnswer::Damaged(words)) => self.quarantine(words),
         }
         // All of it was proven before a person said that it shall be tried again.
-        let mut changes = self.conclude(now, policy);
+        changes.extend(self.conclude(now, policy));
         if self.stage != from || self.words != words {
             changes.push(self.change(from));
         }
@@ -300,6 +318,15 @@ impl Consignment {
         changes.extend(self.conclude(now, policy));
         changes.extend(self.staged(stage));
         changes
+    }
+
+    /// What waits to be let go is proven once more when that was too long ago.
+    fn doubt(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
+        let is_old = |delivery: &Delivery| delivery.required && !delivery.is_fresh(now, policy);
+        if self.stage == Stage::Proven && !self.let_go && self.deliveries.iter().any(is_old) {
+            self.stage = Stage::Delivering;
+        }
+        self.conclude(now, policy)
     }
 
     /// Goes on to the release when every destination has proven it, each not too long ago.
@@ -348,7 +375,7 @@ impl Consignment {
         if from.is_over() {
             return Vec::new();
         }
-        (self.stage, self.held, self.due) = (Stage::Proven, false, now);
+        (self.stage, self.held, self.let_go, self.due) = (Stage::Proven, false, true, now);
         self.words = format!("released by a person: {why}");
         self.staged(from).into_iter().collect()
     }
@@ -413,7 +440,7 @@ impl Consignment {
     }
 
     fn change(&self, from: Stage) -> Change {
-        let of = Changed::Stage { from, to: self.stage, held: self.held, content: self.content };
+        let of = Changed::Stage { from, to: self.stage, held: self.held, let_go: self.let_go, content: self.content };
         Change { consignment: self.id, of, why: self.words.clone() }
     }
 

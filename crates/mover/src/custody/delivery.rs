@@ -225,8 +225,11 @@ impl Delivery {
         let failure = match answer {
             Answer::Failed(failure) => failure,
             answer => {
-                self.failures = 0;
-                self.failing_since = None;
+                // To clean up is no success: what fails is what comes behind it.
+                if self.phase != Phase::Clean {
+                    (self.failures, self.failing_since) = (0, None);
+                    self.kept.words.clear();
+                }
                 self.due = now;
                 match (self.phase, content) {
                     (Phase::Sweep, _) => self.swept(),
@@ -290,6 +293,7 @@ impl Delivery {
                 self.phase = Phase::AskFinal { perhaps: false };
                 if planted(Planted::BelievedUnasked) {
                     self.kept.state = DeliveryState::Proven;
+                    self.proven_at = Some(now);
                     self.phase = Phase::Rest;
                 }
             }
@@ -310,6 +314,7 @@ impl Delivery {
             }
             Some(told) if planted(Planted::AdoptedBySize) && told.bytes == content.bytes => {
                 self.kept.state = DeliveryState::Proven;
+                self.proven_at = Some(now);
                 self.phase = Phase::Rest;
             }
             Some(told) if told.proves(content) => {
@@ -390,6 +395,7 @@ impl Delivery {
         }
         if planted(Planted::ProvenAtOneLook) {
             self.kept.state = DeliveryState::Proven;
+            self.proven_at = Some(now);
             self.phase = Phase::Rest;
         }
     }
@@ -422,10 +428,16 @@ impl Delivery {
         self.due = now + policy.backoff(self.kept.strikes, salt);
     }
 
+    /// Whether it was proven not too long ago.
+    pub(super) fn is_fresh(&self, now: Time, policy: &Policy) -> bool {
+        let fresh = |at| now.since(at) <= policy.proof_lasts;
+        self.kept.state == DeliveryState::Proven
+            && (self.proven_at.is_some_and(fresh) || planted(Planted::ProofForEver))
+    }
+
     /// It was proven too long ago: asked once more, so that a destination that dropped the file since is not believed. Whether it was.
     pub(super) fn ask_once_more(&mut self, now: Time, policy: &Policy) -> bool {
-        let is_fresh = self.proven_at.is_some_and(|at| now.since(at) <= policy.proof_lasts);
-        if self.kept.state != DeliveryState::Proven || is_fresh || planted(Planted::ProofForEver) {
+        if self.kept.state != DeliveryState::Proven || self.is_fresh(now, policy) {
             return false;
         }
         self.kept.state = DeliveryState::Verified;

@@ -125,6 +125,8 @@ pub enum Changed {
         to: Stage,
         /// Whether a person holds it.
         held: bool,
+        /// Whether a person answers for its release.
+        let_go: bool,
         /// What its bytes come to, when that is known.
         content: Option<Sums>,
     },

@@ -58,7 +58,9 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
     match (task, destination) {
         (Task::Scan, _) => Done::Scanned(source.scan(moved)),
         (Task::Source { step: SourceStep::Check, parts, .. }, _) => Done::Source(source.check(parts, moved)),
-        (Task::Source { step: SourceStep::Release, parts, .. }, _) => Done::Source(source.release(parts)),
+        (Task::Source { step: SourceStep::Release, parts, content, .. }, _) => {
+            Done::Source(source.release(parts, content.as_ref(), moved))
+        }
         (Task::Destination { step, parts, .. }, Some(destination)) => Done::Destination(match step {
             Step::Ask { name } if is_the_source(source, parts, destination, name) => {
                 Answer::Failed(Failure::Refused(format!(

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
-use crate::custody::{Answer, Consignment, Failure, SourceAnswer, Stage};
+use crate::custody::{Answer, Consignment, Delivery, Failure, SourceAnswer, Stage};
 use crate::endpoint::{Destination, Source};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
@@ -150,6 +150,8 @@ pub struct Outcome {
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What people ask for is looked for so often.
 const REQUESTS_EVERY: Duration = Duration::from_secs(1);
+/// What fails at a destination is told of so often at most.
+const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(300);
 /// Of so many things that are left alone it is remembered that they were told of.
 const TOLD_ALONE_MAX: usize = 10_000;
 /// What is left is told of so many files.
@@ -183,6 +185,7 @@ pub fn run(
         requests_at: Time(0),
         told_alone: BTreeSet::new(),
         scan_fails: BTreeSet::new(),
+        failures_told: BTreeMap::new(),
     };
     loop {
         driver.take_requests(journal, &mut audit, &path)?;
@@ -215,7 +218,7 @@ fn wall_time() -> WallTime {
 
 fn open_audit(path: &Path, journal: &Journal) -> Result<AuditLog, MoverError> {
     let failed = |source| MoverError::Audit { path: path.display().to_string(), source };
-    let mut audit = AuditLog::open(path).map_err(failed)?;
+    let mut audit = AuditLog::open(path, journal.token()).map_err(failed)?;
     // What a kill kept from it.
     audit.append(&journal.transitions_after(audit.last())?).map_err(failed)?;
     Ok(audit)
@@ -224,9 +227,21 @@ fn open_audit(path: &Path, journal: &Journal) -> Result<AuditLog, MoverError> {
 /// The machine, as the journal has it.
 fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverError> {
     let at_work = journal.at_work()?;
+    let addresses: BTreeSet<&str> = config.targets.iter().map(|target| target.config.address.as_str()).collect();
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     let mut kept: Vec<(RouteIndex, Consignment)> = Vec::new();
     for (route, consignment) in at_work.consignments {
+        // The name of a route has its destinations.
+        let strange = |delivery: &&Delivery| !addresses.contains(delivery.destination.as_str());
+        if config.routes.iter().any(|known| known.config.name == route)
+            && let Some(delivery) = consignment.deliveries.iter().find(strange)
+        {
+            let what = format!(
+                "consignment {} goes to {:?}, to which its route {route} does not",
+                consignment.id, delivery.destination
+            );
+            return Err(JournalError::Damaged { path: journal.path().to_owned(), what }.into());
+        }
         match config.routes.iter().position(|known| known.config.name == route) {
             Some(index) => kept.push((RouteIndex(index), consignment)),
             None => *missing.entry(route).or_default() += 1,
@@ -258,6 +273,8 @@ struct Driver<'a> {
     /// Told of already: not with every look.
     told_alone: BTreeSet<String>,
     scan_fails: BTreeSet<RouteIndex>,
+    /// When it was last told of a destination that something fails there.
+    failures_told: BTreeMap<DestinationIndex, Time>,
 }
 
 impl Driver<'_> {
@@ -348,10 +365,27 @@ impl Driver<'_> {
         // One that was given up may still come to its end.
         if let Some((job, watch)) = self.jobs.remove(&id) {
             self.counts.moved_bytes += watch.bytes();
-            if let Done::Scanned(scanned) = &done {
-                self.tell_scanned(job.route, scanned);
+            match (&job.task, &done) {
+                (_, Done::Scanned(scanned)) => self.tell_scanned(job.route, scanned),
+                (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
+                    self.tell_failure(*destination, failure);
+                }
+                _ => {}
             }
             self.machine.done(id, done, self.now());
+        }
+    }
+
+    /// Tells what fails at a destination, and is tried again, now and then.
+    fn tell_failure(&mut self, destination: DestinationIndex, failure: &Failure) {
+        let (now, address) = (self.now(), &self.config.targets[destination.0].config.address);
+        let is_due = self.failures_told.get(&destination).is_none_or(|told| now.since(*told) >= FAILURES_TOLD_EVERY);
+        if is_due && failure.is_of_the_destination() {
+            self.failures_told.insert(destination, now);
+            tracing::warn!(
+                "{address}: {}. It is tried again, each time later; what is not proven there stays at the source",
+                failure.words()
+            );
         }
     }
 
@@ -372,10 +406,9 @@ impl Driver<'_> {
         if self.scan_fails.remove(&route) {
             tracing::info!("the source of route {name} can be looked at again");
         }
-        for LeftAlone { name, why, is_data } in &scanned.left_alone {
+        for LeftAlone { name, why, .. } in &scanned.left_alone {
             if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(name.clone()) {
-                let advice = if *is_data { ". Rename it" } else { "" };
-                tracing::warn!("{name:?} is left alone: {why}{advice}");
+                tracing::warn!("{name:?} is left alone: {why}");
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row};
 
-use super::{AtWork, JournalError};
+use super::{AtWork, JournalError, failed};
 use crate::custody::{Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage};
 use crate::name::Name;
 use crate::sums::Sums;
@@ -15,10 +15,10 @@ use crate::sums::Sums;
 const LEFT_MAX: usize = 10_000;
 
 pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, JournalError> {
-    let sqlite = |source| JournalError::Sqlite { path: path.to_owned(), action: "read", source };
+    let sqlite = |source| failed(path, "read", source);
     let mut parts = grouped(
         connection,
-        "SELECT consignment, parts.name, parts.bytes, modified_ns, inode FROM parts JOIN consignments ON id = consignment AND is_over = 0 ORDER BY consignment, place",
+        "SELECT consignment, parts.name, parts.bytes, modified_ns, inode, changed_ns FROM parts JOIN consignments ON id = consignment AND is_over = 0 ORDER BY consignment, place",
         part,
     )
     .map_err(sqlite)?;
@@ -30,7 +30,7 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     )
     .map_err(sqlite)?;
     let mut select = connection
-        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words FROM consignments WHERE is_over = 0 ORDER BY id")
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go FROM consignments WHERE is_over = 0 ORDER BY id")
         .map_err(sqlite)?;
     let mut rows = select.query([]).map_err(sqlite)?;
     let mut consignments = Vec::new();
@@ -41,10 +41,9 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
         let damaged = |what| JournalError::Damaged { path: path.to_owned(), what: format!("consignment {id}: {what}") };
         consignments.push(consignment.map_err(damaged)?);
     }
-    let newest: Option<i64> = connection
-        .query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'consignments'", [], |row| row.get(0))
-        .map_err(sqlite)?;
-    Ok(AtWork { consignments, next: newest.map_or(1, |newest| newest as u64 + 1) })
+    let newest = "SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'consignments'), (SELECT coalesce(max(id), 0) FROM consignments))";
+    let newest: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(sqlite)?;
+    Ok(AtWork { consignments, next: newest as u64 + 1 })
 }
 
 /// The rows of a query, by their first column.
@@ -66,7 +65,8 @@ fn part(row: &Row) -> rusqlite::Result<Result<Part, String>> {
     let (name, bytes, modified_ns, inode): (String, i64, i64, i64) =
         (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
     let identity = PartIdentity { bytes: bytes as u64, modified_ns, inode: inode as u64 };
-    Ok(name.parse::<Name>().map(|name| Part { name, identity }).map_err(|error| error.to_string()))
+    let changed_ns = row.get(5)?;
+    Ok(name.parse::<Name>().map(|name| Part { name, identity, changed_ns }).map_err(|error| error.to_string()))
 }
 
 fn delivery(row: &Row) -> rusqlite::Result<Result<Delivery, String>> {
@@ -97,7 +97,7 @@ fn consignment(
     deliveries: Parsed<Delivery>,
 ) -> rusqlite::Result<Result<(String, Consignment), String>> {
     let (route, name, stage): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-    let (held, words): (bool, String) = (row.get(4)?, row.get(8)?);
+    let (held, words, let_go): (bool, String, bool) = (row.get(4)?, row.get(8)?, row.get(9)?);
     let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
     let parse = || {
         let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
@@ -117,8 +117,12 @@ fn consignment(
         if checked && content.is_none() {
             return Err(format!("{} without sums", stage.name()));
         }
+        let proven = |delivery: &Delivery| !delivery.required || delivery.state() == DeliveryState::Proven;
+        if stage == Stage::Proven && !let_go && !deliveries.iter().all(proven) {
+            return Err("a required destination has not proven what may be let go".to_owned());
+        }
         let id = ConsignmentId(id as u64);
-        Ok((route, Consignment::kept(id, name, parts, deliveries, stage, held, content, words)))
+        Ok((route, Consignment::kept(id, name, parts, deliveries, stage, (held, let_go), content, words)))
     };
     Ok(parse())
 }

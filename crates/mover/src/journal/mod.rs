@@ -9,6 +9,7 @@ mod schema;
 mod view;
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +108,7 @@ impl Journal {
     /// # Errors
     /// A file that is something else, that another mover has, or that cannot be written.
     pub fn open(path: &Path) -> Result<Journal, JournalError> {
+        refuse_others(path)?;
         let lock = lock(path)?;
         let sqlite = |action| move |source| failed(path, action, source);
         let connection = Connection::open(path).map_err(sqlite("opened"))?;
@@ -154,7 +156,7 @@ impl Journal {
         now: WallTime,
     ) -> Result<Vec<Transition>, JournalError> {
         let path = &self.path;
-        let failed = |source| JournalError::Sqlite { path: path.clone(), action: "written", source };
+        let failed = |source| failed(path, "written", source);
         let transaction = self.connection.transaction().map_err(failed)?;
         let mut transitions = Vec::new();
         for record in records {
@@ -190,11 +192,16 @@ impl Journal {
         let mut select = self.connection.prepare_cached(columns).map_err(failed)?;
         let rows = select.query_map([], |row| {
             let (action, id): (String, i64) = (row.get(2)?, row.get(1)?);
-            let action =
-                Action::ALL.into_iter().find(|known| known.name() == action).expect("the table takes no other");
-            Ok((row.get(0)?, ConsignmentId(id as u64), action, row.get(3)?))
+            let known = Action::ALL.into_iter().find(|known| known.name() == action).ok_or(action);
+            Ok((row.get(0)?, ConsignmentId(id as u64), known, row.get(3)?))
         });
-        rows.and_then(Iterator::collect).map_err(failed)
+        let rows: rusqlite::Result<Vec<_>> = rows.and_then(Iterator::collect);
+        let parse = |(number, id, action, reason): (i64, ConsignmentId, Result<Action, String>, String)| {
+            let damaged =
+                |action| JournalError::Damaged { path: self.path.clone(), what: format!("nobody asks for {action:?}") };
+            Ok((number, id, action.map_err(damaged)?, reason))
+        };
+        rows.map_err(failed)?.into_iter().map(parse).collect()
     }
 
     /// What was asked for up to this number is done, durably.
@@ -222,7 +229,7 @@ impl Journal {
     /// # Errors
     /// A journal that cannot be read.
     pub fn transitions_after(&self, number: i64) -> Result<Vec<Transition>, JournalError> {
-        let failed = |source| JournalError::Sqlite { path: self.path.clone(), action: "read", source };
+        let failed = |source| failed(&self.path, "read", source);
         let mut select = self
             .connection
             .prepare("SELECT number FROM transitions WHERE number > ?1 ORDER BY number")
@@ -249,10 +256,10 @@ fn planned(
     transaction
         .prepare_cached("INSERT INTO consignments (id, route, name, stage) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![id, route, name, Stage::Found.name()])?;
-    let mut insert = transaction.prepare_cached("INSERT INTO parts VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-    for (place, Part { name, identity }) in parts.iter().enumerate() {
+    let mut insert = transaction.prepare_cached("INSERT INTO parts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    for (place, Part { name, identity, changed_ns }) in parts.iter().enumerate() {
         let (bytes, inode) = (identity.bytes as i64, identity.inode as i64);
-        insert.execute(params![id, place as i64, name.as_str(), bytes, identity.modified_ns, inode])?;
+        insert.execute(params![id, place as i64, name.as_str(), bytes, identity.modified_ns, inode, changed_ns])?;
     }
     let mut insert = transaction
         .prepare_cached("INSERT INTO deliveries (consignment, place, destination, required) VALUES (?1, ?2, ?3, ?4)")?;
@@ -265,16 +272,20 @@ fn planned(
 fn changed(transaction: &Transaction, change: &Change) -> rusqlite::Result<Option<Told>> {
     let id = change.consignment.0 as i64;
     let told = match &change.of {
-        Changed::Stage { from, to, held, content } => {
+        Changed::Stage { from, to, held, let_go, content } => {
             let Sums { bytes, adler32, crc32c } = content.unwrap_or(Sums { bytes: 0, adler32: 0, crc32c: 0 });
             let known = content.is_some();
             transaction
                 .prepare_cached(
-                    "UPDATE consignments SET stage = ?2, held = ?3, bytes = iif(?4, ?5, NULL), adler32 = iif(?4, ?6, NULL), \
+                    "UPDATE consignments SET stage = ?2, held = ?3, let_go = ?9, bytes = iif(?4, ?5, NULL), adler32 = iif(?4, ?6, NULL), \
                      crc32c = iif(?4, ?7, NULL), words = ?8 WHERE id = ?1",
                 )?
-                .execute(params![id, to.name(), held, known, bytes as i64, adler32, crc32c, change.why])?;
-            let after = if *held { "held" } else { to.name() };
+                .execute(params![id, to.name(), held, known, bytes as i64, adler32, crc32c, change.why, let_go])?;
+            let after = match to {
+                _ if *held => "held",
+                Stage::Proven if *let_go => "let go",
+                to => to.name(),
+            };
             Some((change.consignment, None, Some(from.name()), after, change.why.clone()))
         }
         Changed::Delivery { place, from, to, destination } => {
@@ -322,9 +333,25 @@ fn write_delivery(transaction: &Transaction, id: i64, place: i64, kept: &Kept) -
     Ok(())
 }
 
+/// Before anything is made beside it.
+fn refuse_others(path: &Path) -> Result<(), JournalError> {
+    let mut first = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read(&mut first));
+    match read {
+        Ok(read) if read > 0 && first != *b"SQLite format 3\0" => {
+            Err(JournalError::Foreign { path: path.to_owned(), what: "it is no SQLite file".to_owned() })
+        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(JournalError::Io { path: path.to_owned(), action: "read", source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn failed(path: &Path, action: &'static str, source: rusqlite::Error) -> JournalError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => JournalError::Damaged { path, what: source.to_string() },
         Some(rusqlite::ErrorCode::NotADatabase) => {
             JournalError::Foreign { path, what: "it is no SQLite file".to_owned() }
         }
@@ -411,7 +438,7 @@ mod tests {
         Record::Planned {
             id: ConsignmentId(id),
             route: RouteIndex(0),
-            parts: Arc::from([Part { name: name.clone(), identity }]),
+            parts: Arc::from([Part { name: name.clone(), identity, changed_ns: 9 }]),
             name,
             deliveries: vec![("/first".to_owned(), true), ("/second".to_owned(), false)],
         }
@@ -424,7 +451,7 @@ mod tests {
     }
 
     fn stage(id: u64, from: Stage, to: Stage, content: Option<Sums>) -> Record {
-        let of = Changed::Stage { from, to, held: false, content };
+        let of = Changed::Stage { from, to, held: false, let_go: false, content };
         Record::Change(Change { consignment: ConsignmentId(id), of, why: String::new() })
     }
 
@@ -502,6 +529,7 @@ mod tests {
             ("UPDATE parts SET name = '/etc/passwd'", "is empty"),
             ("UPDATE consignments SET stage = 'proven'", "without sums"),
             ("DELETE FROM parts", "0 parts"),
+            ("UPDATE consignments SET stage = 'proven', bytes = 1, adler32 = 1, crc32c = 1", "not proven"),
         ] {
             let directory = tempfile::tempdir().expect("a directory");
             let mut journal = opened(&directory);

@@ -16,6 +16,7 @@ CREATE TABLE consignments (
     name TEXT NOT NULL,                 -- at every destination
     stage TEXT NOT NULL,
     held INTEGER NOT NULL DEFAULT 0,
+    let_go INTEGER NOT NULL DEFAULT 0,  -- a person answers for its release
     bytes INTEGER,                      -- what its bytes come to, once they were checked
     adler32 INTEGER,
     crc32c INTEGER,
@@ -31,6 +32,7 @@ CREATE TABLE parts (
     bytes INTEGER NOT NULL,
     modified_ns INTEGER NOT NULL,
     inode INTEGER NOT NULL,
+    changed_ns INTEGER NOT NULL,
     PRIMARY KEY (consignment, place)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE deliveries (

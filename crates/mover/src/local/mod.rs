@@ -31,7 +31,7 @@ pub fn rename_without_replacing(directory: impl std::os::fd::AsFd, from: &str, t
 
 /// What an error of the operating system says of a destination.
 fn failure(action: &str, path: &std::path::Path, error: &io::Error) -> Failure {
-    let words = format!("{action} {}: {error}", path.display());
+    let words = format!("{action} {}: {error}{}", path.display(), advice(error));
     // A link that leads round, or one where a file should be.
     if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
         return Failure::Refused(words);
@@ -45,5 +45,17 @@ fn failure(action: &str, path: &std::path::Path, error: &io::Error) -> Failure {
         | io::ErrorKind::AlreadyExists => Failure::Refused(words),
         io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Failure::Unknown(words),
         _ => Failure::NotNow(words),
+    }
+}
+
+/// What somebody can do about it.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ". Let this user write there, then retry",
+        io::ErrorKind::ReadOnlyFilesystem => ". Mount it writable, then retry",
+        io::ErrorKind::NotADirectory => ". A file is where a directory should be: move it away, then retry",
+        io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => ". Move what is there away, then retry",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ". Make room there; it goes on by itself then",
+        _ => "",
     }
 }

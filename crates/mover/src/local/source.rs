@@ -18,13 +18,15 @@ use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
 use crate::machine::{LeftAlone, Scanned, Seen};
 use crate::name::Name;
-use crate::sums::Summer;
+use crate::sums::{Summer, Sums};
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// What a name ends in when its file was moved.
 const COPIED: &str = ".copied";
 /// What a name ends in that its writer has not given yet.
 const UNFINISHED: [&str; 3] = [".part", ".tmp", ".lock"];
+/// The longest last part of a name on most file systems.
+const FILE_NAME_BYTES_MAX: usize = 255;
 /// Names `X.2.copied` and on are tried when there is an `X.copied` already.
 const COPIED_MAX: u32 = 1000;
 
@@ -132,6 +134,10 @@ impl DirectorySource {
                 let now = identity(&metadata);
                 // A file that came later under the same name; this one is gone already.
                 if now.inode != part.identity.inode {
+                    tracing::info!(
+                        "{} is another file than the one that was moved, and was left alone: it is moved by itself",
+                        self.path_of(name).display()
+                    );
                     return Ok(());
                 }
                 if now != part.identity {
@@ -173,6 +179,10 @@ impl DirectorySource {
     }
 }
 
+fn changed_ns(metadata: &Metadata) -> i64 {
+    metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec())
+}
+
 fn identity(metadata: &Metadata) -> PartIdentity {
     let modified_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
     PartIdentity { bytes: metadata.len(), modified_ns, inode: metadata.ino() }
@@ -186,6 +196,19 @@ fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
         _ => return None,
     };
     Format::detect(first).filter(|format| *format == by_name)
+}
+
+fn is_not_found(error: &walkdir::Error) -> bool {
+    error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// What could not be looked at. Every file system of some kinds has a directory for what its repair finds, which is nobody's.
+fn unreadable(error: &walkdir::Error) -> Option<LeftAlone> {
+    let path = error.path()?;
+    let is_data = !(error.depth() == 1 && path.ends_with("lost+found"));
+    let cause = error.io_error().map_or("it leads round".to_owned(), io::Error::to_string);
+    let why = format!("it cannot be looked at: {cause}. Let this user read it and what it lies in");
+    Some(LeftAlone { name: path.display().to_string(), why, is_data })
 }
 
 /// Whether a name is one that is never moved.
@@ -202,10 +225,9 @@ impl Source for DirectorySource {
             let entry = match entry {
                 Ok(entry) => entry,
                 // Taken away meanwhile.
-                Err(error)
-                    if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
-                        && error.depth() > 0 =>
-                {
+                Err(error) if error.depth() > 0 && is_not_found(&error) => continue,
+                Err(error) if error.depth() > 0 => {
+                    left_alone.extend(unreadable(&error));
                     continue;
                 }
                 Err(error) => return Err(format!("look into {}: {error}", self.path.display())),
@@ -222,20 +244,39 @@ impl Source for DirectorySource {
                     let why = match named {
                         Some(Ok(_)) => "it is no file, but a link or something else",
                         Some(Err(_)) => {
-                            "its name has control characters or is too long: no destination could be asked for it"
+                            "its name has control characters or is too long: no destination could be asked for it. Rename it"
                         }
-                        None => "its name is no UTF-8: no destination could be asked for it",
+                        None => "its name is no UTF-8: no destination could be asked for it. Rename it",
                     };
-                    left_alone.push(LeftAlone { name: entry.path().display().to_string(), why, is_data });
+                    left_alone.push(LeftAlone {
+                        name: entry.path().display().to_string(),
+                        why: why.to_owned(),
+                        is_data,
+                    });
                     continue;
                 }
             };
-            let Ok(metadata) = entry.metadata() else { continue };
-            if !is_left_alone(name.file()) {
-                let untouched =
-                    metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or(Duration::ZERO);
-                found.push(Seen { name, identity: identity(&metadata), untouched, announced: false });
+            if is_left_alone(name.file()) {
+                continue;
             }
+            if self.disposal == Disposal::Rename && name.file().len() + COPIED.len() > FILE_NAME_BYTES_MAX {
+                let why =
+                    format!("its name has no room for {COPIED} behind it. Start the mover with --remove, or rename it");
+                left_alone.push(LeftAlone { name: name.to_string(), why, is_data: true });
+                continue;
+            }
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                Err(error) if is_not_found(&error) => continue,
+                Err(error) => {
+                    left_alone.extend(unreadable(&error));
+                    continue;
+                }
+            };
+            let untouched =
+                metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or(Duration::ZERO);
+            let (identity, changed_ns) = (identity(&metadata), changed_ns(&metadata));
+            found.push(Seen { name, identity, changed_ns, untouched, announced: false });
         }
         announce(&mut found);
         Ok(Scanned { files: found, left_alone })
@@ -258,7 +299,26 @@ impl Source for DirectorySource {
         Some((found.st_dev, found.st_ino))
     }
 
-    fn release(&self, parts: &[Part]) -> SourceAnswer {
+    fn release(&self, parts: &[Part], content: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer {
+        // Times can be set: what was changed somehow and looks as it did is read once more.
+        let is_touched = |part: &Part| {
+            let metadata = fs::symlink_metadata(self.path_of(part.name.as_str()));
+            metadata.is_ok_and(|now| identity(&now) == part.identity && changed_ns(&now) != part.changed_ns)
+        };
+        if let Some(touched) = parts.iter().find(|part| is_touched(part)) {
+            match (self.check(parts, moved), content) {
+                (SourceAnswer::Whole(sums), Some(content)) if sums == *content => {}
+                (SourceAnswer::Whole(sums), content) => {
+                    let before = content.map_or("nothing".to_owned(), Sums::to_string);
+                    return SourceAnswer::Changed(format!(
+                        "{} was written since, though its times say that it was not: it comes to {sums}, and {before} was proven to be at the destinations. It was \
+                         not let go",
+                        self.path_of(touched.name.as_str()).display()
+                    ));
+                }
+                (answer, _) => return answer,
+            }
+        }
         match parts.iter().try_for_each(|part| self.release_part(part)) {
             Ok(()) => SourceAnswer::Released,
             Err(answer) => answer,

@@ -124,6 +124,8 @@ pub enum Task {
         step: SourceStep,
         /// Its parts.
         parts: Arc<[Part]>,
+        /// What they come to, once they were checked.
+        content: Option<Sums>,
     },
     /// Something at a destination: [`Done::Destination`].
     Destination {
@@ -156,6 +158,8 @@ pub enum Done {
 pub struct End {
     /// Consignments that need a person.
     pub quarantined: usize,
+    /// Those that a person holds.
+    pub held: usize,
     /// Files that are left alone though they hold data: their names cannot be given at a destination.
     pub left_alone: usize,
     /// Those that were given up for now, and routes whose source gave no answer.
@@ -197,7 +201,8 @@ impl Mover {
             next_job: 0,
         };
         for (route, mut consignment) in kept {
-            consignment.start(now, &mover.config.routes[route.0].policy);
+            let changes = consignment.start(now, &mover.config.routes[route.0].policy);
+            mover.records.extend(changes.into_iter().map(Record::Change));
             let id = consignment.id;
             assert!(id.0 < mover.next_consignment, "{id} is one that the journal has");
             if !consignment.stage().is_over() {
@@ -229,7 +234,10 @@ impl Mover {
         let (task, step) = match key.place {
             None => {
                 let step = consignment.source_step().expect("it is due");
-                (Task::Source { consignment: consignment_id, step, parts }, None)
+                (
+                    Task::Source { consignment: consignment_id, step, parts, content: consignment.content().copied() },
+                    None,
+                )
             }
             Some(place) => {
                 let step = consignment.delivery_step(place, self.config.token).expect("it is due");
@@ -332,7 +340,9 @@ impl Mover {
         }
         for (_, consignment) in self.consignments.values() {
             let failing = consignment.failing_since().is_some_and(|since| now.since(since) >= self.config.patience);
-            if consignment.rests() {
+            if consignment.is_held() {
+                end.held += 1;
+            } else if consignment.rests() {
                 end.quarantined += 1;
             } else if failing && !consignment.stage().is_over() {
                 end.failing += 1;

@@ -24,7 +24,7 @@ pub struct LeftAlone {
     /// Its name, as well as it can be written.
     pub name: String,
     /// Why, in words.
-    pub why: &'static str,
+    pub why: String,
     /// Whether it holds data that somebody may take for moved.
     pub is_data: bool,
 }
@@ -36,6 +36,8 @@ pub struct Seen {
     pub name: Name,
     /// What it looks like.
     pub identity: PartIdentity,
+    /// When anything of it was changed last: see [`Part::changed_ns`].
+    pub changed_ns: i64,
     /// How long nobody wrote it, by the clock of the machine.
     pub untouched: Duration,
     /// Whether somebody says that it is complete: there is a file of its name with `.json` behind.
@@ -143,11 +145,11 @@ impl Plan {
         }
         let before = std::mem::take(&mut self.growing);
         let mut complete = Vec::new();
-        for Seen { name, identity, untouched, announced } in seen {
+        for Seen { name, identity, changed_ns, untouched, announced } in seen {
             let since =
                 before.get(&name).filter(|before| before.identity == identity).map_or(now, |before| before.since);
             if announced || untouched >= self.settle || now.since(since) >= self.settle {
-                complete.push(Part { name, identity });
+                complete.push(Part { name, identity, changed_ns });
             } else {
                 self.growing.insert(name, Growing { identity, since });
             }
