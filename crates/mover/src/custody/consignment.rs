@@ -166,11 +166,6 @@ impl Consignment {
         self.held
     }
 
-    /// Whether a person answers for its release.
-    pub fn is_let_go(&self) -> bool {
-        self.let_go
-    }
-
     /// What its bytes come to, once they were checked.
     pub fn content(&self) -> Option<&Sums> {
         self.content.as_ref()
@@ -386,6 +381,7 @@ impl Consignment {
         if from.is_over() {
             return Vec::new();
         }
+        self.let_go = false;
         let stuck = self.deliveries.iter().any(|delivery| delivery.state() == DeliveryState::Quarantined);
         if self.stage == Stage::Quarantined || (self.stage == Stage::Delivering && stuck) {
             // It may have changed since it was checked.
