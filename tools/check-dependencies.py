@@ -3,7 +3,7 @@
 
     types <- format <- erasure, media <- engine <- store <- server
     types <- protocol <- client <- emulators, recorder, mount, cli, bench
-    types <- rawdata <- mover <- recorder
+    types <- rawdata <- mover <- recorder, destinations <- cli
     types <- names <- server, cli
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
@@ -32,8 +32,9 @@ ALLOWED = {
     "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
     "mover": ["rawdata", "types"],
+    "destinations": ["mover"],
     "emulators": ["client", "rawdata", "recorder", "types"],
-    "cli": ["client", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],
+    "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
     "sim": ["client", "engine", "format", "media", "mover", "protocol", "recorder", "server", "types"],

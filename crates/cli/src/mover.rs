@@ -2,7 +2,8 @@
 
 mod look;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use forebay_destinations::{Access, Address};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome, Route, Target};
+use forebay_mover::endpoint::Destination;
 use forebay_mover::journal::{Journal, JournalError};
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, RouteConfig};
@@ -55,9 +58,9 @@ pub struct MoveOptions {
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
 
-    /// A directory that files are moved to; repeatable: all of them must prove that they hold a file
-    #[arg(long, value_name = "DIR", required = true)]
-    to: Vec<PathBuf>,
+    /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file
+    #[arg(long, value_name = "DIR|URL", required = true)]
+    to: Vec<String>,
 
     /// Move what is there now, then end: with 0 if all of it was proven and released [default: run until Ctrl-C]
     #[arg(long)]
@@ -90,6 +93,40 @@ pub struct MoveOptions {
     /// Where the mover remembers what it has begun; never below --from or --to [default: one for each --from and --to in the user's state directory]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+
+    #[command(flatten)]
+    access: AccessOptions,
+}
+
+/// How destinations are reached over the network. Secrets come from files, which are read again when they change.
+#[derive(Debug, Args)]
+struct AccessOptions {
+    /// The file with the bearer token for root:// and https://
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Certificates (PEM) of who may vouch for a server, besides those of the system
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// Where the S3 service listens, as https://HOST:PORT [default: Amazon's]
+    #[arg(long, value_name = "URL")]
+    s3_endpoint: Option<String>,
+
+    /// The file with the keys of S3, as `aws configure` writes it
+    #[arg(long, value_name = "FILE")]
+    s3_credentials_file: Option<PathBuf>,
+}
+
+impl AccessOptions {
+    fn access(&self) -> Access {
+        Access {
+            token_file: self.token_file.clone(),
+            ca_file: self.ca_file.clone(),
+            s3_endpoint: self.s3_endpoint.clone(),
+            s3_credentials_file: self.s3_credentials_file.clone(),
+        }
+    }
 }
 
 /// Moves until it is over.
@@ -109,8 +146,9 @@ pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
 fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let (from, to) = places(command)?;
     let path = journal_path(command, &from, &to)?;
-    let (source, targets) = open(command)?;
-    check_apart(command)?;
+    let source = open_source(command)?;
+    let targets = to.iter().map(|place| open_place(place, &command.access)).collect::<Result<_, _>>()?;
+    check_apart(&from, &to)?;
     output.note(&format!("the journal is {}", path.display()));
     let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
     let config = config(command, source, targets, &from, &to);
@@ -202,10 +240,10 @@ fn tell(
     output.result(&mut object, failure)
 }
 
-fn open(command: &MoveOptions) -> Result<(DirectorySource, Vec<DirectoryDestination>), Failure> {
+fn open_source(command: &MoveOptions) -> Result<DirectorySource, Failure> {
     let disposal = if command.remove { Disposal::Remove } else { Disposal::Rename };
     let from = command.from.as_path();
-    let source = DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
+    DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Failure::retry(format!(
             "another mover has {}; this one did nothing. Wait for it, or stop it first",
             from.display()
@@ -216,22 +254,54 @@ fn open(command: &MoveOptions) -> Result<(DirectorySource, Vec<DirectoryDestinat
             &error,
             "nothing was moved. Give a directory that this user can read and write with --from",
         ),
-    })?;
-    let open = |path: &PathBuf| {
-        DirectoryDestination::open(path).map_err(|error| {
-            Failure::file(
+    })
+}
+
+/// Where files are moved to.
+#[derive(Clone, Debug)]
+enum Place {
+    /// A directory, without links on the way.
+    Directory(PathBuf),
+    /// What is reached over the network.
+    Remote(Address),
+}
+
+impl Place {
+    fn directory(&self) -> Option<&Path> {
+        match self {
+            Place::Directory(path) => Some(path),
+            Place::Remote(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(path) => path.display().fmt(f),
+            Place::Remote(address) => address.fmt(f),
+        }
+    }
+}
+
+fn open_place(place: &Place, access: &AccessOptions) -> Result<Arc<dyn Destination>, Failure> {
+    match place {
+        Place::Directory(path) => match DirectoryDestination::open(path) {
+            Ok(directory) => Ok(Arc::new(directory)),
+            Err(error) => Err(Failure::file(
                 "use",
                 path,
                 &error,
                 "nothing was moved. Give a directory that this user can write with --to; its parent must be there",
-            )
-        })
-    };
-    Ok((source, command.to.iter().map(open).collect::<Result<_, _>>()?))
+            )),
+        },
+        Place::Remote(address) => forebay_destinations::open(address, &access.access())
+            .map_err(|error| Failure::usage(format!("{address} cannot be used: {error}; nothing was moved"))),
+    }
 }
 
-/// The directories, without links on the way; nothing is made yet. None may lie in another: what arrives would be moved again.
-fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
+/// Where from and where to; nothing is made yet. No directory may lie in another: what arrives would be moved again.
+fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<Place>), Failure> {
     let failed = |path: &Path, error| Failure::file("look at", path, &error, "nothing was moved");
     let from = fs::canonicalize(&command.from).map_err(|error| {
         Failure::file("look at", &command.from, &error, "nothing was moved. Give a directory that is there with --from")
@@ -252,8 +322,20 @@ fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
         }
         real => real.map_err(|error| failed(path, error)),
     };
-    let to: Vec<PathBuf> = command.to.iter().map(real).collect::<Result<_, _>>()?;
-    let all: Vec<&PathBuf> = std::iter::once(&from).chain(&to).collect();
+    let place = |text: &String| {
+        if !Address::is_meant(text) {
+            return real(&PathBuf::from(text)).map(Place::Directory);
+        }
+        let address = text.parse().map_err(|error| {
+            Failure::usage(format!(
+                "{error}. Give a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; nothing was moved"
+            ))
+        });
+        address.map(Place::Remote)
+    };
+    let to: Vec<Place> = command.to.iter().map(place).collect::<Result<_, _>>()?;
+    check_remotes(&to)?;
+    let all: Vec<&Path> = std::iter::once(from.as_path()).chain(to.iter().filter_map(Place::directory)).collect();
     for (at, one) in all.iter().enumerate() {
         for (other_at, other) in all.iter().enumerate() {
             if at != other_at && one.starts_with(other) {
@@ -268,10 +350,17 @@ fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<PathBuf>), Failure> {
     Ok((from, to))
 }
 
+/// That each address is given once: one copy is not two.
+fn check_remotes(to: &[Place]) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    let twice = to.iter().find(|place| matches!(place, Place::Remote(address) if !seen.insert(address)));
+    twice.map_or(Ok(()), |place| Err(Failure::usage(format!("{place} is given twice; nothing was moved"))))
+}
+
 /// That no two of the directories are one, by whatever way they are reached: a copy on itself is none.
-fn check_apart(command: &MoveOptions) -> Result<(), Failure> {
+fn check_apart(from: &Path, to: &[Place]) -> Result<(), Failure> {
     let mut seen: BTreeMap<(u64, u64), &Path> = BTreeMap::new();
-    for path in std::iter::once(&command.from).chain(&command.to) {
+    for path in std::iter::once(from).chain(to.iter().filter_map(Place::directory)) {
         let metadata =
             fs::metadata(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))?;
         if let Some(other) = seen.insert((metadata.dev(), metadata.ino()), path) {
@@ -285,7 +374,7 @@ fn check_apart(command: &MoveOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-fn journal_path(command: &MoveOptions, from: &Path, to: &[PathBuf]) -> Result<PathBuf, Failure> {
+fn journal_path(command: &MoveOptions, from: &Path, to: &[Place]) -> Result<PathBuf, Failure> {
     let path = match &command.journal {
         Some(path) => path.clone(),
         None => {
@@ -314,7 +403,7 @@ fn journal_path(command: &MoveOptions, from: &Path, to: &[PathBuf]) -> Result<Pa
     let parent = fs::canonicalize(parent).map_err(|error| {
         Failure::file("use", parent, &error, "nothing was moved. The journal needs a directory that is there")
     })?;
-    for place in std::iter::once(from).chain(to.iter().map(PathBuf::as_path)) {
+    for place in std::iter::once(from).chain(to.iter().filter_map(Place::directory)) {
         if parent.starts_with(place) {
             return Err(Failure::usage(format!(
                 "the journal {} would lie in {}; nothing was moved. It must survive whatever becomes of the files: give another place with --journal FILE",
@@ -326,17 +415,17 @@ fn journal_path(command: &MoveOptions, from: &Path, to: &[PathBuf]) -> Result<Pa
     Ok(parent.join(path.file_name().unwrap_or_default()))
 }
 
-fn route_name(from: &Path, to: &[PathBuf]) -> String {
-    let to: Vec<String> = to.iter().map(|path| path.display().to_string()).collect();
+fn route_name(from: &Path, to: &[Place]) -> String {
+    let to: Vec<String> = to.iter().map(Place::to_string).collect();
     format!("{} -> {}", from.display(), to.join(", "))
 }
 
 fn config(
     command: &MoveOptions,
     source: DirectorySource,
-    targets: Vec<DirectoryDestination>,
+    targets: Vec<Arc<dyn Destination>>,
     from: &Path,
-    to: &[PathBuf],
+    to: &[Place],
 ) -> Config {
     let streams_max = usize::from(command.streams);
     let settle = if command.once { Duration::ZERO } else { Duration::from_secs(60) };
@@ -349,9 +438,9 @@ fn config(
         priority: 0,
         streams_max,
     };
-    let target = |(destination, path): (DirectoryDestination, &PathBuf)| Target {
-        config: DestinationConfig { address: path.display().to_string(), streams_max },
-        destination: Arc::new(destination),
+    let target = |(destination, place): (Arc<dyn Destination>, &Place)| Target {
+        config: DestinationConfig { address: place.to_string(), streams_max },
+        destination,
     };
     Config {
         routes: vec![Route { config: route, source: Arc::new(source) }],

@@ -38,13 +38,24 @@ pub trait Source: Send + Sync {
     fn place_of(&self, part: &Part) -> Option<(u64, u64)>;
 }
 
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending<'a> {
+    /// The name that it has until it was asked for.
+    pub temporary: &'a Name,
+    /// The name that it gets later, for destinations that must know it from the beginning.
+    pub last: &'a Name,
+    /// How long it is. What the source gives may come to something else: then it was written meanwhile, and the machine sees that from the sums.
+    pub bytes: u64,
+}
+
 /// Where files go.
 pub trait Destination: Send + Sync {
     /// What lies under a name: [`Answer::Told`].
     fn ask(&self, name: &Name, moved: &dyn Moved) -> Answer;
 
-    /// Streams the bytes there under a name that nothing has, durably: [`Answer::Sent`].
-    fn send(&self, temporary: &Name, content: &mut dyn Content, moved: &dyn Moved) -> Answer;
+    /// Streams the bytes there under a temporary name that nothing has, durably: [`Answer::Sent`], with what they came to.
+    fn send(&self, sending: &Sending, content: &mut dyn Content, moved: &dyn Moved) -> Answer;
 
     /// Gives a file another name, durably, unless that is taken: [`Answer::Done`], [`Answer::Taken`].
     fn rename(&self, from: &Name, to: &Name) -> Answer;

@@ -127,7 +127,7 @@ impl Destination {
                 }
                 sums(&copy.bytes).into()
             })),
-            Step::Send { temporary } => {
+            Step::Send { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
                 self.of(temporary, id);
                 let answer = Answer::Sent(sums(&bytes));

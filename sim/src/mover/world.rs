@@ -272,7 +272,7 @@ impl World {
             match self.random.below(3) {
                 0 => drop(self.does(destination.0, consignment, &step, &parts)),
                 1 => {
-                    if let (Step::Send { temporary }, Ok(original)) = (&step, self.source.find(&parts[0])) {
+                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.source.find(&parts[0])) {
                         let half = original.bytes[..original.bytes.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
@@ -320,7 +320,7 @@ impl World {
             Event::Late(to, id, step, bytes) => {
                 self.tell(|| format!("late, at {to}: {step:?}"));
                 self.destinations[to].does(id, &step, Some(&bytes), RECHECK_AFTER, self.now);
-                if let Step::Send { temporary } = step {
+                if let Step::Send { temporary, .. } = step {
                     // It comes after it was taken away, perhaps: nobody can know.
                     self.may_lie_about.insert((to, temporary));
                 }
@@ -442,7 +442,7 @@ impl World {
     /// What a destination does besides what it says.
     fn lies(&mut self, to: usize, step: &Step, answer: Answer) -> Answer {
         match (step, answer) {
-            (Step::Send { temporary }, Answer::Sent(sums)) => {
+            (Step::Send { temporary, .. }, Answer::Sent(sums)) => {
                 for (fault, cut) in [(MoverFault::Truncated, true), (MoverFault::Flipped, false)] {
                     let bytes = self.destinations[to].bytes(temporary).map(<[u8]>::to_vec).unwrap_or_default();
                     if !bytes.is_empty() && self.fires(fault, 40) {

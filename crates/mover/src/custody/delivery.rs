@@ -210,7 +210,7 @@ impl Delivery {
         Some(match self.phase {
             Phase::Look | Phase::AskFinal { .. } | Phase::AskAgain | Phase::Retry => Step::Ask { name: last() },
             Phase::Clean => Step::Remove { name: temporary(self.kept.partial.unwrap_or(self.kept.attempts)) },
-            Phase::Send => Step::Send { temporary: temporary(self.kept.attempts) },
+            Phase::Send => Step::Send { temporary: temporary(self.kept.attempts), last: last() },
             Phase::AskTemporary => Step::Ask { name: temporary(self.kept.attempts) },
             // A file of ours that is wrong.
             Phase::Rename if self.kept.ours => Step::Replace { from: temporary(self.kept.attempts), to: last() },

@@ -16,6 +16,8 @@ pub enum Step {
     Send {
         /// The temporary name.
         temporary: Name,
+        /// The final one, which it gets later: some destinations must know it from the beginning.
+        last: Name,
     },
     /// Give a file of ours its final name, durably. A name that is taken stays with what has it ([`Answer::Taken`]).
     Rename {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Control;
 use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
-use crate::endpoint::{Destination, Moved, Source};
+use crate::endpoint::{Destination, Moved, Sending, Source};
 use crate::machine::{Done, Task};
 use crate::name::Name;
 
@@ -61,7 +61,7 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
         (Task::Source { step: SourceStep::Release, parts, content, .. }, _) => {
             Done::Source(source.release(parts, content.as_ref(), moved))
         }
-        (Task::Destination { step, parts, .. }, Some(destination)) => Done::Destination(match step {
+        (Task::Destination { step, parts, content, .. }, Some(destination)) => Done::Destination(match step {
             Step::Ask { name } if is_the_source(source, parts, destination, name) => {
                 Answer::Failed(Failure::Refused(format!(
                     "{name} is there the very file of the source, by a link or a mount: no copy of it. Give a destination that is another place, then retry"
@@ -71,8 +71,11 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
             Step::Rename { from, to } => destination.rename(from, to),
             Step::Replace { from, to } => destination.replace(from, to),
             Step::Remove { name } => destination.remove(name),
-            Step::Send { temporary } => match source.open(parts) {
-                Ok(mut content) => destination.send(temporary, content.as_mut(), moved),
+            Step::Send { temporary, last } => match source.open(parts) {
+                Ok(mut bytes) => {
+                    let size = content.expect("it was checked before it is sent").bytes;
+                    destination.send(&Sending { temporary, last, bytes: size }, bytes.as_mut(), moved)
+                }
                 Err(answer) => Answer::Source(answer),
             },
         }),

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{ReadMode, Uncached, failure, rename_without_replacing};
 use crate::custody::{Answer, Failure};
-use crate::endpoint::{Content, Destination, Moved};
+use crate::endpoint::{Content, Destination, Moved, Sending};
 use crate::name::Name;
 use crate::sums::{Summer, Sums};
 
@@ -167,8 +167,8 @@ impl Destination for DirectoryDestination {
         }
     }
 
-    fn send(&self, temporary: &Name, content: &mut dyn Content, moved: &dyn Moved) -> Answer {
-        self.write(temporary, content, moved).map_or_else(|answer| answer, Answer::Sent)
+    fn send(&self, sending: &Sending, content: &mut dyn Content, moved: &dyn Moved) -> Answer {
+        self.write(sending.temporary, content, moved).map_or_else(|answer| answer, Answer::Sent)
     }
 
     fn rename(&self, from: &Name, to: &Name) -> Answer {
