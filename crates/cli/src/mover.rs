@@ -18,7 +18,7 @@ use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome, 
 use forebay_mover::endpoint::Destination;
 use forebay_mover::journal::{Journal, JournalError};
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
-use forebay_mover::machine::{DestinationConfig, DestinationIndex, RouteConfig};
+use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, Template};
 use forebay_types::crc32c;
 
 use crate::connect::{parse_positive_seconds, parse_seconds};
@@ -78,6 +78,18 @@ pub struct MoveOptions {
     #[arg(long)]
     remove: bool,
 
+    /// Merge files into larger ones of at most this size, as 5GB: events of a run behind each other, other files of a directory into an archive (tar); without it each keeps its name
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_bytes)]
+    merge: Option<u64>,
+
+    /// With --merge: what does not come to that size in so many seconds is merged as it is [with --once at once]
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds, requires = "merge")]
+    merge_wait: Duration,
+
+    /// With --merge: the names of the merged files, with {directory}, {run}, {sequence} and {extension} in it
+    #[arg(long, value_name = "TEMPLATE", requires = "merge")]
+    name: Option<Template>,
+
     /// Files that are read or sent at once
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
     streams: u16,
@@ -94,13 +106,6 @@ pub struct MoveOptions {
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 
-    #[command(flatten)]
-    access: AccessOptions,
-}
-
-/// How destinations are reached over the network. Secrets come from files, which are read again when they change.
-#[derive(Debug, Args)]
-struct AccessOptions {
     /// The file with the bearer token for root:// and https://
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -118,7 +123,8 @@ struct AccessOptions {
     s3_credentials_file: Option<PathBuf>,
 }
 
-impl AccessOptions {
+impl MoveOptions {
+    /// How destinations are reached over the network.
     fn access(&self) -> Access {
         Access {
             token_file: self.token_file.clone(),
@@ -147,7 +153,7 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let (from, to) = places(command)?;
     let path = journal_path(command, &from, &to)?;
     let source = open_source(command)?;
-    let targets = to.iter().map(|place| open_place(place, &command.access)).collect::<Result<_, _>>()?;
+    let targets = to.iter().map(|place| open_place(place, &command.access())).collect::<Result<_, _>>()?;
     check_apart(&from, &to)?;
     output.note(&format!("the journal is {}", path.display()));
     let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
@@ -243,7 +249,9 @@ fn tell(
 fn open_source(command: &MoveOptions) -> Result<DirectorySource, Failure> {
     let disposal = if command.remove { Disposal::Remove } else { Disposal::Rename };
     let from = command.from.as_path();
-    DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
+    let source = DirectorySource::open(from, disposal);
+    let source = source.map(|source| if command.merge.is_some() { source.with_kinds() } else { source });
+    source.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Failure::retry(format!(
             "another mover has {}; this one did nothing. Wait for it, or stop it first",
             from.display()
@@ -284,7 +292,7 @@ impl fmt::Display for Place {
     }
 }
 
-fn open_place(place: &Place, access: &AccessOptions) -> Result<Arc<dyn Destination>, Failure> {
+fn open_place(place: &Place, access: &Access) -> Result<Arc<dyn Destination>, Failure> {
     match place {
         Place::Directory(path) => match DirectoryDestination::open(path) {
             Ok(directory) => Ok(Arc::new(directory)),
@@ -295,7 +303,7 @@ fn open_place(place: &Place, access: &AccessOptions) -> Result<Arc<dyn Destinati
                 "nothing was moved. Give a directory that this user can write with --to; its parent must be there",
             )),
         },
-        Place::Remote(address) => forebay_destinations::open(address, &access.access())
+        Place::Remote(address) => forebay_destinations::open(address, access)
             .map_err(|error| Failure::usage(format!("{address} cannot be used: {error}; nothing was moved"))),
     }
 }
@@ -434,6 +442,7 @@ fn config(
         destinations: (0..to.len()).map(|at| (DestinationIndex(at), true)).collect(),
         policy: Policy { recheck_after: command.recheck_after, ..Policy::default() },
         settle: command.settle.unwrap_or(settle),
+        merge: command.merge.map(|bytes| Merge { bytes, wait: command.merge_wait, name: command.name.clone() }),
         scan_every: Duration::from_secs(1),
         priority: 0,
         streams_max,

@@ -29,7 +29,6 @@ pub enum OpenError {
 /// # Errors
 /// What is missing on this side.
 pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, OpenError> {
-    match address.scheme() {
-        scheme => Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in"))),
-    }
+    let scheme = address.scheme();
+    Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in")))
 }

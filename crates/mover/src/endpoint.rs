@@ -3,15 +3,25 @@
 use crate::custody::{Answer, Part, SourceAnswer};
 use crate::machine::Scanned;
 use crate::name::Name;
-use crate::sums::Sums;
 
-/// The bytes of a consignment, block by block.
+/// The bytes of a consignment or of one of its parts, block by block.
 pub trait Content {
-    /// The next bytes; none at the end.
+    /// Reads the next block; whether there was one before the end.
     ///
     /// # Errors
-    /// Why the source does not give them.
-    fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer>;
+    /// Why the source does not give it.
+    fn refill(&mut self) -> Result<bool, SourceAnswer>;
+
+    /// The block that was read last; no byte before the first and at the end.
+    fn block(&self) -> &[u8];
+
+    /// The next block; none at the end.
+    ///
+    /// # Errors
+    /// Why the source does not give it.
+    fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer> {
+        Ok(self.refill()?.then(|| self.block()))
+    }
 }
 
 /// Where files come from. Every call may be made at the same time as others, and may be made again after it was cut off.
@@ -22,17 +32,15 @@ pub trait Source: Send + Sync {
     /// Why nobody can tell.
     fn scan(&self, moved: &dyn Moved) -> Result<Scanned, String>;
 
-    /// Reads all of it, looks at its structure, and says what its bytes come to. `moved` is told of all that was read.
-    fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer;
-
-    /// The bytes, from their beginning.
+    /// The bytes of a part, from their beginning. Behind the last of them it is looked whether the part is still what was found.
     ///
     /// # Errors
     /// Why the source does not give them.
-    fn open<'a>(&'a self, parts: &'a [Part]) -> Result<Box<dyn Content + 'a>, SourceAnswer>;
+    fn open<'a>(&'a self, part: &'a Part) -> Result<Box<dyn Content + 'a>, SourceAnswer>;
 
-    /// Lets it go, if its bytes still come to `content`. Done twice it is as done once.
-    fn release(&self, parts: &[Part], content: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer;
+    /// Lets the parts go, if all of them are what was found. `still_whole` reads all of them once more, and says whether they come to what was proven: it is asked where somebody may
+    /// have written what looks as it did. Done twice it is as done once.
+    fn release(&self, parts: &[Part], still_whole: &dyn Fn() -> SourceAnswer) -> SourceAnswer;
 
     /// Where a file lies on this machine: its file system and its number there. Nothing for what lies elsewhere.
     fn place_of(&self, part: &Part) -> Option<(u64, u64)>;

@@ -12,6 +12,7 @@ pub mod local;
 pub mod machine;
 mod name;
 mod planted;
+pub mod recipe;
 mod sums;
 
 pub use name::{NAME_BYTES_MAX, Name, NameError};

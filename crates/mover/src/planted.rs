@@ -19,4 +19,8 @@ forebay_types::planted_mistakes!(
     LetGoByOne = "let-go-by-one",
     /// What a start finds in the source is planned without looking at what the journal plans to send.
     PlannedAnew = "planned-anew",
+    /// A start gives the numbers of merged files' names from 1 on again.
+    SeriesForgotten = "series-forgotten",
+    /// Events of several runs go into one file.
+    RunsMixed = "runs-mixed",
 );

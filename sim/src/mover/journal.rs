@@ -1,17 +1,20 @@
 //! The journal of the pretended mover: what was committed, and nothing else, survives a kill.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Part, Stage};
-use forebay_mover::machine::{Record, RouteIndex};
+use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Stage};
+use forebay_mover::machine::{Kept as KeptForAStart, Kind, Record, RouteIndex};
+use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Sums};
+
+use super::places::kind_of;
 
 #[derive(Clone, Debug)]
 struct Row {
     route: RouteIndex,
     name: Name,
-    parts: Arc<[Part]>,
+    recipe: Arc<Recipe>,
     deliveries: Vec<(String, bool, Kept)>,
     stage: Stage,
     by_a_person: (bool, bool),
@@ -22,20 +25,30 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     rows: BTreeMap<ConsignmentId, Row>,
+    series: BTreeMap<(RouteIndex, String), u64>,
+    names: BTreeSet<(RouteIndex, Name)>,
 }
 
 impl Journal {
     pub(super) fn write(&mut self, record: &Record) {
         match record {
-            Record::Planned { id, route, name, parts, deliveries } => {
-                let twice = |row: &Row| !row.stage.is_over() && row.parts.iter().any(|part| parts.contains(part));
+            Record::Planned { id, route, name, recipe, series, deliveries } => {
+                let twice =
+                    |row: &Row| !row.stage.is_over() && row.recipe.parts.iter().any(|part| recipe.parts.contains(part));
                 assert!(!self.rows.values().any(twice), "{name} is in two consignments");
+                let runs: BTreeSet<Kind> = recipe.parts.iter().map(|part| kind_of(&part.name)).collect();
+                assert!(runs.len() == 1, "{name} is made of {runs:?}");
+                assert!(recipe.parts.is_sorted_by(|a, b| a.name < b.name), "{name} is out of order");
+                if let Some((series, next)) = series {
+                    assert!(self.names.insert((*route, name.clone())), "{name} is given twice");
+                    self.series.insert((*route, series.clone()), *next);
+                }
                 let deliveries =
                     deliveries.iter().map(|(to, required)| (to.clone(), *required, Kept::default())).collect();
                 let row = Row {
                     route: *route,
                     name: name.clone(),
-                    parts: Arc::clone(parts),
+                    recipe: Arc::clone(recipe),
                     deliveries,
                     stage: Stage::Found,
                     by_a_person: (false, false),
@@ -58,17 +71,28 @@ impl Journal {
         }
     }
 
+    pub(super) fn is_released(&self, id: ConsignmentId) -> bool {
+        self.rows[&id].stage == Stage::Released
+    }
+
     /// What a start goes on with.
-    pub(super) fn at_work(&self) -> (Vec<(RouteIndex, Consignment)>, u64) {
+    pub(super) fn at_work(&self) -> KeptForAStart {
         let swept = |(_, _, kept): &(String, bool, Kept)| kept.partial.is_none() && kept.left.is_empty();
         let at_work = self.rows.iter().filter(|(_, row)| !(row.stage.is_over() && row.deliveries.iter().all(swept)));
         let consignments = at_work.map(|(id, row)| {
             let deliveries =
                 row.deliveries.iter().map(|(to, required, kept)| Delivery::kept(to, *required, kept.clone())).collect();
-            let parts = Arc::clone(&row.parts);
+            let recipe = Arc::clone(&row.recipe);
             let (name, words) = (row.name.clone(), row.words.clone());
-            (row.route, Consignment::kept(*id, name, parts, deliveries, row.stage, row.by_a_person, row.content, words))
+            (
+                row.route,
+                Consignment::kept(*id, name, recipe, deliveries, row.stage, row.by_a_person, row.content, words),
+            )
         });
-        (consignments.collect(), self.rows.last_key_value().map_or(1, |(id, _)| id.0 + 1))
+        KeptForAStart {
+            consignments: consignments.collect(),
+            series: self.series.iter().map(|((route, series), next)| (*route, series.clone(), *next)).collect(),
+            next_consignment: self.rows.last_key_value().map_or(1, |(id, _)| id.0 + 1),
+        }
     }
 }

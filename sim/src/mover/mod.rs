@@ -52,11 +52,13 @@ pub enum MoverFault {
     SourceUnreadable,
     /// The source's file is damaged.
     SourceDamaged,
+    /// The source lets some files go that were merged, and the others not yet.
+    HalfReleased,
 }
 
 impl MoverFault {
     /// All of them.
-    pub const ALL: [MoverFault; 16] = [
+    pub const ALL: [MoverFault; 17] = [
         MoverFault::Kill,
         MoverFault::KillBeforeCommit,
         MoverFault::Away,
@@ -73,6 +75,7 @@ impl MoverFault {
         MoverFault::SourceWritten,
         MoverFault::SourceUnreadable,
         MoverFault::SourceDamaged,
+        MoverFault::HalfReleased,
     ];
 }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_mover::custody::{Answer, ConsignmentId, Part, PartIdentity, SourceAnswer, Step};
-use forebay_mover::machine::{Scanned, Seen};
+use forebay_mover::machine::{Kind, Scanned, Seen};
+use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Summer, Sums, Told};
-use forebay_types::Time;
+use forebay_types::{RunId, Time};
 
 pub(super) fn sums(bytes: &[u8]) -> Sums {
     let mut summer = Summer::default();
@@ -103,6 +104,13 @@ impl Destination {
         self.copies.keys().filter(|name| name.file().starts_with(".forebay-"))
     }
 
+    pub(super) fn of_the_mover(&self) -> impl Iterator<Item = (&Name, ConsignmentId)> {
+        self.copies.iter().filter_map(|(name, copy)| match copy.owner {
+            Owner::Mover(id) => Some((name, id)),
+            Owner::Somebody => None,
+        })
+    }
+
     /// What a file of the mover's is, for the step of a consignment that changes it.
     fn of(&self, name: &Name, id: ConsignmentId) -> Option<&Copy> {
         let copy = self.copies.get(name)?;
@@ -171,6 +179,14 @@ pub(super) struct Source {
     inodes: u64,
 }
 
+/// What is in a file, by its name: some have events of one of two runs.
+pub(super) fn kind_of(name: &Name) -> Kind {
+    match name.file().rsplit_once('.') {
+        Some((stem, "raw")) => Kind::Events(RunId(u32::from(stem.len() > 5))),
+        _ => Kind::File,
+    }
+}
+
 impl Source {
     pub(super) fn add(&mut self, name: Name, bytes: Vec<u8>, announced: bool, damaged: bool, now: Time) {
         self.inodes += 1;
@@ -193,8 +209,15 @@ impl Source {
             changed_ns: file.identity.modified_ns,
             untouched: now.since(file.written),
             announced: file.announced,
+            kind: kind_of(name),
         };
         Scanned { files: self.files.iter().map(seen).collect(), left_alone: Vec::new() }
+    }
+
+    /// All bytes that a recipe makes, if its parts are still what was found; nothing else tells one form from the other here.
+    pub(super) fn make(&self, recipe: &Recipe) -> Result<Vec<u8>, SourceAnswer> {
+        let found: Result<Vec<&Original>, SourceAnswer> = recipe.parts.iter().map(|part| self.find(part)).collect();
+        Ok(found?.into_iter().flat_map(|original| original.bytes.iter().copied()).collect())
     }
 
     /// The file, if it is still what was found.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use forebay_mover::Name;
 use forebay_mover::custody::{Answer, ConsignmentId, Failure, Part, Policy, SourceAnswer, SourceStep, Step};
 use forebay_mover::machine::{
-    DestinationConfig, DestinationIndex, Done, JobId, Mover, MoverConfig, Record, RouteConfig, Task,
+    DestinationConfig, DestinationIndex, Done, JobId, Merge, Mover, MoverConfig, Record, RouteConfig, Task,
 };
+use forebay_mover::recipe::Recipe;
 use forebay_types::Time;
 
 use super::journal::Journal;
@@ -64,6 +65,8 @@ pub(super) struct World {
     may_lie_about: BTreeSet<(usize, Name)>,
     kill_now: bool,
     settle: Duration,
+    merge: Option<Merge>,
+    names: BTreeMap<ConsignmentId, Name>,
     totals: MoverTotals,
 }
 
@@ -76,10 +79,15 @@ impl World {
         let known = random.within(200..1001);
         let faults = MoverFault::ALL.into_iter().filter(|_| random.per_mille(known)).collect();
         let settle = random.millis(0..3000);
+        let merge = random.per_mille(400).then(|| Merge {
+            bytes: random.within(20..200),
+            wait: random.millis(0..20_000),
+            name: None,
+        });
         let (journal, now) = (Journal::default(), Time(1_000_000_000));
         let mut world = World {
             now,
-            mover: start(&journal, &required, settle, now),
+            mover: start(&journal, &required, settle, merge.clone(), now),
             random,
             told,
             source: Source::default(),
@@ -94,6 +102,8 @@ impl World {
             may_lie_about: BTreeSet::new(),
             kill_now: false,
             settle,
+            merge,
+            names: BTreeMap::new(),
             totals: MoverTotals { starts: 1, ..MoverTotals::default() },
         };
         world.plan();
@@ -104,7 +114,8 @@ impl World {
         let until = TROUBLE.as_millis() as u64;
         for number in 0..self.random.within(2..FILES_MAX) {
             let directory = if self.random.per_mille(300) { "run7/" } else { "" };
-            let name: Name = format!("{directory}file{number}").parse().expect("a name");
+            let extension = if number % 2 == 0 { ".raw" } else { "" };
+            let name: Name = format!("{directory}file{number}{extension}").parse().expect("a name");
             let at = self.random.millis(0..until * 2 / 3);
             self.at(at, Event::Appears(name.clone()));
             if self.random.per_mille(200) {
@@ -118,9 +129,14 @@ impl World {
             }
             for to in 0..self.destinations.len() {
                 if self.random.per_mille(80) {
-                    let twin = self.random.per_mille(300);
+                    let (mut name, mut twin) = (name.clone(), self.random.per_mille(300));
+                    if self.merge.is_some() && self.random.per_mille(800) {
+                        // One that a merged file is to have.
+                        let file = if self.random.per_mille(500) { "files-00001.tar" } else { "run000000-00002.raw" };
+                        (name, twin) = (format!("{directory}{file}").parse().expect("a name"), false);
+                    }
                     let when = self.random.millis(0..until);
-                    self.at(when, Event::Foreign(to, name.clone(), twin));
+                    self.at(when, Event::Foreign(to, name, twin));
                 }
             }
         }
@@ -177,10 +193,17 @@ impl World {
             }
             self.step(person_at);
         }
+        self.commit();
         for (to, destination) in self.destinations.iter().enumerate() {
             let left: Vec<&Name> =
                 destination.temporaries().filter(|name| !self.may_lie_about.contains(&(to, (*name).clone()))).collect();
             assert!(left.is_empty(), "{left:?} lie about at destination {to}");
+            for (name, id) in destination.of_the_mover() {
+                assert!(
+                    name.file().starts_with('.') || self.journal.is_released(id),
+                    "{name} is at destination {to}, and its consignment {id} was withdrawn: what is in it is in another file, too"
+                );
+            }
         }
         self.totals
     }
@@ -192,20 +215,22 @@ impl World {
     /// Does what he is told to: what is in the way goes, what is damaged is made anew, and all is tried again.
     fn person(&mut self) {
         let stuck: Vec<_> = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person()).collect();
-        let stuck: Vec<(ConsignmentId, Name, Arc<[Part]>)> =
-            stuck.into_iter().map(|(_, stuck)| (stuck.id, stuck.name.clone(), Arc::clone(&stuck.parts))).collect();
-        for (id, name, parts) in stuck {
-            let original = self.source.files.get(&name).cloned();
+        let stuck: Vec<(ConsignmentId, Name, Arc<Recipe>)> =
+            stuck.into_iter().map(|(_, stuck)| (stuck.id, stuck.name.clone(), Arc::clone(&stuck.recipe))).collect();
+        for (id, name, recipe) in stuck {
+            let made = self.source.make(&recipe).ok();
             for destination in &mut self.destinations {
-                let right = original.as_ref().is_some_and(|original| destination.bytes(&name) == Some(&original.bytes));
+                let right = made.as_ref().is_some_and(|made| destination.bytes(&name) == Some(made));
                 if destination.has(&name) && !right {
                     destination.clear(&name);
                 }
             }
-            if let Some(Original { bytes, identity, damaged, .. }) = original
-                && (damaged || identity != parts[0].identity)
-            {
-                self.source.add(name.clone(), bytes, true, false, self.now);
+            for part in &recipe.parts {
+                if let Some(Original { bytes, identity, damaged, .. }) = self.source.files.get(&part.name).cloned()
+                    && (damaged || identity != part.identity)
+                {
+                    self.source.add(part.name.clone(), bytes, true, false, self.now);
+                }
             }
             self.tell(|| format!("a person looks after {name}"));
             self.mover.retry(id, self.now);
@@ -259,6 +284,9 @@ impl World {
                 Record::Planned { id, name, .. } => format!("commit {id}: {name} is planned"),
                 Record::Change(change) => format!("commit {}: {:?}", change.consignment, change.of),
             });
+            if let Record::Planned { id, name, .. } = record {
+                self.names.insert(*id, name.clone());
+            }
             self.journal.write(record);
         }
         true
@@ -268,12 +296,12 @@ impl World {
         self.tell(|| "killed".to_owned());
         // What ran is done, or half done, or not.
         for (_, Running { task, .. }) in std::mem::take(&mut self.running) {
-            let Task::Destination { consignment, destination, step, parts, .. } = task else { continue };
+            let Task::Destination { consignment, destination, step, recipe, .. } = task else { continue };
             match self.random.below(3) {
-                0 => drop(self.does(destination.0, consignment, &step, &parts)),
+                0 => drop(self.does(destination.0, consignment, &step, &recipe)),
                 1 => {
-                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.source.find(&parts[0])) {
-                        let half = original.bytes[..original.bytes.len() / 2].to_vec();
+                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.source.make(&recipe)) {
+                        let half = original[..original.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
                 }
@@ -281,7 +309,7 @@ impl World {
             }
         }
         self.now = self.now + self.random.millis(1..5000);
-        self.mover = start(&self.journal, &self.required, self.settle, self.now);
+        self.mover = start(&self.journal, &self.required, self.settle, self.merge.clone(), self.now);
         self.totals.starts += 1;
     }
 
@@ -345,58 +373,88 @@ impl World {
         self.totals.steps += 1;
         match task {
             Task::Scan => Done::Scanned(Ok(self.source.scan(self.now))),
-            Task::Source { step, parts, consignment, .. } => {
-                Done::Source(self.source_does(*consignment, *step, &parts[0]))
+            Task::Source { step, recipe, consignment, .. } => {
+                Done::Source(self.source_does(*consignment, *step, recipe))
             }
-            Task::Destination { consignment, destination, step, parts, .. } => {
-                let answer = self.destination_does(*consignment, *destination, step, parts);
+            Task::Destination { consignment, destination, step, recipe, .. } => {
+                let answer = self.destination_does(*consignment, *destination, step, recipe);
                 Done::Destination(answer)
             }
         }
     }
 
-    fn source_does(&mut self, id: ConsignmentId, step: SourceStep, part: &Part) -> SourceAnswer {
+    fn source_does(&mut self, id: ConsignmentId, step: SourceStep, recipe: &Recipe) -> SourceAnswer {
         if self.fires(MoverFault::SourceUnreadable, 40) {
             self.totals.meet(MoverFault::SourceUnreadable);
             return SourceAnswer::NotNow("cannot be read".to_owned());
         }
-        let found = self.source.find(part);
-        match (step, found) {
-            (SourceStep::Check, Ok(original)) if original.damaged => {
+        match step {
+            SourceStep::Check => self.check(recipe),
+            SourceStep::Release => self.release(id, recipe),
+        }
+    }
+
+    fn check(&mut self, recipe: &Recipe) -> SourceAnswer {
+        let made = self.source.make(recipe);
+        let is_damaged = |part: &Part| self.source.find(part).is_ok_and(|original| original.damaged);
+        match made {
+            Ok(_) if recipe.parts.iter().any(is_damaged) => {
                 self.totals.meet(MoverFault::SourceDamaged);
                 SourceAnswer::Damaged("damaged".to_owned())
             }
-            (SourceStep::Check, Ok(original)) => SourceAnswer::Whole(sums(&original.bytes)),
-            (SourceStep::Check, Err(changed)) => {
+            Ok(bytes) => SourceAnswer::Whole(sums(&bytes)),
+            Err(changed) => {
                 self.totals.meet(MoverFault::SourceWritten);
                 changed
-            }
-            (SourceStep::Release, Err(changed)) => match self.source.files.get(&part.name) {
-                Some(file) if file.identity.inode == part.identity.inode => changed,
-                // Gone already.
-                _ => SourceAnswer::Released,
-            },
-            (SourceStep::Release, Ok(original)) => {
-                for (to, destination) in self.destinations.iter().enumerate() {
-                    let since = self.now - (PROOF_LASTS + RELEASED_AFTER);
-                    let proven = destination.is_proven(&part.name, &original.bytes, since);
-                    assert!(
-                        proven || !self.required[to],
-                        "{} is released by consignment {id}, and destination {to} has not proven it",
-                        part.name
-                    );
-                }
-                self.source.files.remove(&part.name);
-                self.totals.released += 1;
-                SourceAnswer::Released
             }
         }
     }
 
-    fn does(&mut self, to: usize, id: ConsignmentId, step: &Step, parts: &[Part]) -> Answer {
+    /// All parts are looked at before any is let go.
+    fn release(&mut self, id: ConsignmentId, recipe: &Recipe) -> SourceAnswer {
+        let of_ours = |part: &&Part| {
+            self.source.files.get(&part.name).is_some_and(|file| file.identity.inode == part.identity.inode)
+        };
+        let left: Vec<&Part> = recipe.parts.iter().filter(of_ours).collect();
+        for part in &left {
+            if let Err(changed) = self.source.find(part) {
+                return changed;
+            }
+        }
+        let name = self.names[&id].clone();
+        if let Ok(made) = self.source.make(recipe) {
+            for (to, destination) in self.destinations.iter().enumerate() {
+                let since = self.now - (PROOF_LASTS + RELEASED_AFTER);
+                assert!(
+                    destination.is_proven(&name, &made, since) || !self.required[to],
+                    "{name} is released by consignment {id}, and destination {to} has not proven it"
+                );
+            }
+        }
+        // Killed, or hindered, between two of them.
+        let stops_at = if left.len() > 1 && self.fires(MoverFault::HalfReleased, 200) {
+            self.random.below(left.len() as u64) as usize
+        } else {
+            left.len()
+        };
+        for part in &left[..stops_at] {
+            self.source.files.remove(&part.name);
+            self.totals.released += 1;
+        }
+        if stops_at < left.len() {
+            self.totals.meet(MoverFault::HalfReleased);
+        }
+        if stops_at < left.len() {
+            SourceAnswer::NotNow("half of it is let go".to_owned())
+        } else {
+            SourceAnswer::Released
+        }
+    }
+
+    fn does(&mut self, to: usize, id: ConsignmentId, step: &Step, recipe: &Recipe) -> Answer {
         let content = if matches!(step, Step::Send { .. }) {
-            match self.source.find(&parts[0]) {
-                Ok(original) => Some(original.bytes.clone()),
+            match self.source.make(recipe) {
+                Ok(bytes) => Some(bytes),
                 Err(changed) => {
                     self.totals.meet(MoverFault::SourceWritten);
                     return Answer::Source(changed);
@@ -408,7 +466,7 @@ impl World {
         self.destinations[to].does(id, step, content.as_deref(), RECHECK_AFTER, self.now)
     }
 
-    fn destination_does(&mut self, id: ConsignmentId, to: DestinationIndex, step: &Step, parts: &[Part]) -> Answer {
+    fn destination_does(&mut self, id: ConsignmentId, to: DestinationIndex, step: &Step, recipe: &Recipe) -> Answer {
         let to = to.0;
         if self.now < self.destinations[to].away_until {
             self.totals.meet(MoverFault::Away);
@@ -425,17 +483,17 @@ impl World {
         if self.fires(MoverFault::NoAnswer, 40) {
             self.totals.meet(MoverFault::NoAnswer);
             if self.random.per_mille(500) {
-                self.does(to, id, step, parts);
+                self.does(to, id, step, recipe);
             }
             return Answer::Failed(Failure::Unknown("no answer".to_owned()));
         }
         if !matches!(step, Step::Ask { .. }) && self.fires(MoverFault::DoneLate, 30) {
-            let bytes = self.source.find(&parts[0]).map(|original| original.bytes.clone()).unwrap_or_default();
+            let bytes = self.source.make(recipe).unwrap_or_default();
             let after = self.random.millis(1..30_000);
             self.at(after, Event::Late(to, id, step.clone(), bytes));
             return Answer::Failed(Failure::Unknown("it hangs".to_owned()));
         }
-        let answer = self.does(to, id, step, parts);
+        let answer = self.does(to, id, step, recipe);
         self.lies(to, step, answer)
     }
 
@@ -485,8 +543,7 @@ impl World {
     }
 }
 
-fn start(journal: &Journal, required: &[bool], settle: Duration, now: Time) -> Mover {
-    let (kept, next) = journal.at_work();
+fn start(journal: &Journal, required: &[bool], settle: Duration, merge: Option<Merge>, now: Time) -> Mover {
     let destination = |to| DestinationConfig { address: format!("destination {to}"), streams_max: 2 };
     let policy = Policy {
         recheck_after: RECHECK_AFTER,
@@ -500,6 +557,7 @@ fn start(journal: &Journal, required: &[bool], settle: Duration, now: Time) -> M
         destinations: required.iter().enumerate().map(|(to, required)| (DestinationIndex(to), *required)).collect(),
         policy,
         settle,
+        merge,
         scan_every: Duration::from_secs(1),
         priority: 0,
         streams_max: 3,
@@ -512,5 +570,5 @@ fn start(journal: &Journal, required: &[bool], settle: Duration, now: Time) -> M
         patience: Duration::from_secs(60),
         token: 7,
     };
-    Mover::new(config, kept, next, now)
+    Mover::new(config, journal.at_work(), now)
 }

@@ -35,7 +35,7 @@ pub enum LookCommand {
     Show {
         #[command(flatten)]
         journal: JournalOption,
-        /// Its name at the destinations
+        /// Its name at the destinations, or at the source
         name: String,
     },
     /// Try again what is quarantined
@@ -181,7 +181,10 @@ fn list(view: &View, state: Option<&str>, output: &Output) -> Result<(), Failure
 }
 
 fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
-    let files = view.named(name).map_err(|error| journal_failure(&error))?;
+    let mut files = view.named(name).map_err(|error| journal_failure(&error))?;
+    if files.is_empty() {
+        files = view.made_of(name).map_err(|error| journal_failure(&error))?;
+    }
     if files.is_empty() {
         return Err(Failure::data(format!(
             "the journal knows no file {name:?}. It may not have been found yet, or was moved more than 30 days ago: the audit log beside the journal has it then"
@@ -192,7 +195,8 @@ fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
         let steps = view.transitions(file.id).map_err(|error| journal_failure(&error))?;
         let sum = file.adler32.as_deref().map_or(String::new(), |sum| format!(", adler32 {sum}"));
         output.line(&format!("{}: {}, {} bytes{sum}", file.name, file.state, file.bytes));
-        output.line(&format!("  by {}", file.route));
+        let merged = if file.parts == 1 { String::new() } else { format!(", of {} files", file.parts) };
+        output.line(&format!("  by {}{merged}", file.route));
         for delivery in &file.deliveries {
             let words = if delivery.words.is_empty() { String::new() } else { format!(": {}", plain(&delivery.words)) };
             output.line(&format!(

@@ -9,6 +9,7 @@ use super::delivery::Names;
 use super::{Answer, Change, Changed, Delivery, DeliveryState, Kept, Policy, SourceAnswer, SourceStep, Step};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
+use crate::recipe::Recipe;
 use crate::sums::Sums;
 
 /// The number of a consignment in its journal.
@@ -91,8 +92,8 @@ pub struct Consignment {
     pub id: ConsignmentId,
     /// Its name at every destination.
     pub name: Name,
-    /// What it is made of, in order.
-    pub parts: Arc<[Part]>,
+    /// What it is made of, and how.
+    pub recipe: Arc<Recipe>,
     /// Its deliveries, as the route had them when it was planned.
     pub deliveries: Vec<Delivery>,
     stage: Stage,
@@ -108,8 +109,8 @@ pub struct Consignment {
 
 impl Consignment {
     /// One that was just planned.
-    pub fn new(id: ConsignmentId, name: Name, parts: Arc<[Part]>, deliveries: Vec<Delivery>) -> Consignment {
-        Consignment::kept(id, name, parts, deliveries, Stage::Found, (false, false), None, String::new())
+    pub fn new(id: ConsignmentId, name: Name, recipe: Arc<Recipe>, deliveries: Vec<Delivery>) -> Consignment {
+        Consignment::kept(id, name, recipe, deliveries, Stage::Found, (false, false), None, String::new())
     }
 
     /// Goes on with what the journal kept; `by_a_person`: whether one holds it, and whether one answers for its release.
@@ -117,7 +118,7 @@ impl Consignment {
     pub fn kept(
         id: ConsignmentId,
         name: Name,
-        parts: Arc<[Part]>,
+        recipe: Arc<Recipe>,
         deliveries: Vec<Delivery>,
         stage: Stage,
         (held, let_go): (bool, bool),
@@ -127,7 +128,7 @@ impl Consignment {
         Consignment {
             id,
             name,
-            parts,
+            recipe,
             deliveries,
             stage,
             held,
@@ -178,7 +179,7 @@ impl Consignment {
 
     /// Bytes of its parts.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.identity.bytes).sum()
+        self.recipe.bytes()
     }
 
     /// Whether nothing of it goes on before a person says so.

@@ -8,6 +8,8 @@ use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
 use crate::endpoint::{Destination, Moved, Sending, Source};
 use crate::machine::{Done, Task};
 use crate::name::Name;
+use crate::recipe::{Merged, Recipe, check};
+use crate::sums::Sums;
 
 /// How far a job is, for whoever looks for those that hang.
 #[derive(Debug)]
@@ -57,12 +59,13 @@ impl Moved for Watch {
 pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Destination>, moved: &dyn Moved) -> Done {
     match (task, destination) {
         (Task::Scan, _) => Done::Scanned(source.scan(moved)),
-        (Task::Source { step: SourceStep::Check, parts, .. }, _) => Done::Source(source.check(parts, moved)),
-        (Task::Source { step: SourceStep::Release, parts, content, .. }, _) => {
-            Done::Source(source.release(parts, content.as_ref(), moved))
+        (Task::Source { step: SourceStep::Check, recipe, .. }, _) => Done::Source(check(source, recipe, moved)),
+        (Task::Source { step: SourceStep::Release, recipe, content, .. }, _) => {
+            let still_whole = || still_whole(source, recipe, content.as_ref(), moved);
+            Done::Source(source.release(&recipe.parts, &still_whole))
         }
-        (Task::Destination { step, parts, content, .. }, Some(destination)) => Done::Destination(match step {
-            Step::Ask { name } if is_the_source(source, parts, destination, name) => {
+        (Task::Destination { step, recipe, content, .. }, Some(destination)) => Done::Destination(match step {
+            Step::Ask { name } if is_the_source(source, &recipe.parts, destination, name) => {
                 Answer::Failed(Failure::Refused(format!(
                     "{name} is there the very file of the source, by a link or a mount: no copy of it. Give a destination that is another place, then retry"
                 )))
@@ -71,15 +74,27 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
             Step::Rename { from, to } => destination.rename(from, to),
             Step::Replace { from, to } => destination.replace(from, to),
             Step::Remove { name } => destination.remove(name),
-            Step::Send { temporary, last } => match source.open(parts) {
-                Ok(mut bytes) => {
-                    let size = content.expect("it was checked before it is sent").bytes;
-                    destination.send(&Sending { temporary, last, bytes: size }, bytes.as_mut(), moved)
-                }
-                Err(answer) => Answer::Source(answer),
-            },
+            Step::Send { temporary, last } => {
+                let bytes = content.expect("it was checked before it is sent").bytes;
+                destination.send(&Sending { temporary, last, bytes }, &mut Merged::new(source, recipe), moved)
+            }
         }),
         (Task::Destination { .. }, None) => unreachable!("a job at a destination has one"),
+    }
+}
+
+/// Whether what is there comes to what was proven.
+fn still_whole(source: &dyn Source, recipe: &Recipe, proven: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer {
+    match check(source, recipe, moved) {
+        SourceAnswer::Whole(sums) => match proven {
+            Some(proven) if *proven != sums => SourceAnswer::Changed(format!(
+                "{} was written since, though its times say that it was not: it comes to {sums}, and {proven} was proven to be at the destinations. It was not let go",
+                recipe.of_what()
+            )),
+            // A person answers for its release.
+            _ => SourceAnswer::Whole(sums),
+        },
+        answer => answer,
     }
 }
 

@@ -20,8 +20,8 @@ use crate::custody::{Answer, Consignment, Delivery, Failure, SourceAnswer, Stage
 use crate::endpoint::{Destination, Source};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
-    DestinationConfig, DestinationIndex, Done, End, Job, JobId, LeftAlone, Mover, MoverConfig, Record, RouteConfig,
-    RouteIndex, Scanned, Task,
+    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, LeftAlone, Mover, MoverConfig, Record,
+    RouteConfig, RouteIndex, Scanned, Task,
 };
 
 use job::Watch;
@@ -229,7 +229,7 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
     let at_work = journal.at_work()?;
     let addresses: BTreeSet<&str> = config.targets.iter().map(|target| target.config.address.as_str()).collect();
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
-    let mut kept: Vec<(RouteIndex, Consignment)> = Vec::new();
+    let mut kept = Kept { next_consignment: at_work.next, ..Kept::default() };
     for (route, consignment) in at_work.consignments {
         // The name of a route has its destinations.
         let strange = |delivery: &&Delivery| !addresses.contains(delivery.destination.as_str());
@@ -243,12 +243,17 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
             return Err(JournalError::Damaged { path: journal.path().to_owned(), what }.into());
         }
         match config.routes.iter().position(|known| known.config.name == route) {
-            Some(index) => kept.push((RouteIndex(index), consignment)),
+            Some(index) => kept.consignments.push((RouteIndex(index), consignment)),
             None => *missing.entry(route).or_default() += 1,
         }
     }
     if let Some((route, files)) = missing.pop_first() {
         return Err(MoverError::RouteMissing { journal: journal.path().display().to_string(), route, files });
+    }
+    for (route, series, next) in at_work.series {
+        if let Some(index) = config.routes.iter().position(|known| known.config.name == route) {
+            kept.series.push((RouteIndex(index), series, next));
+        }
     }
     let machine = MoverConfig {
         routes: config.routes.iter().map(|route| route.config.clone()).collect(),
@@ -258,7 +263,7 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
         patience: config.patience,
         token: journal.token(),
     };
-    Ok(Mover::new(machine, kept, at_work.next, now))
+    Ok(Mover::new(machine, kept, now))
 }
 
 struct Driver<'a> {

@@ -9,6 +9,7 @@ use rusqlite::{Connection, Row};
 use super::{AtWork, JournalError, failed};
 use crate::custody::{Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage};
 use crate::name::Name;
+use crate::recipe::{Form, Recipe};
 use crate::sums::Sums;
 
 /// More attempts that left something are damage.
@@ -30,7 +31,7 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     )
     .map_err(sqlite)?;
     let mut select = connection
-        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go FROM consignments WHERE is_over = 0 ORDER BY id")
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form FROM consignments WHERE is_over = 0 ORDER BY id")
         .map_err(sqlite)?;
     let mut rows = select.query([]).map_err(sqlite)?;
     let mut consignments = Vec::new();
@@ -43,7 +44,23 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     }
     let newest = "SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'consignments'), (SELECT coalesce(max(id), 0) FROM consignments))";
     let newest: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(sqlite)?;
-    Ok(AtWork { consignments, next: newest as u64 + 1 })
+    Ok(AtWork { consignments, series: series(connection, path)?, next: newest as u64 + 1 })
+}
+
+fn series(connection: &Connection, path: &Path) -> Result<Vec<(String, String, u64)>, JournalError> {
+    let sqlite = |source| failed(path, "read", source);
+    let mut select =
+        connection.prepare("SELECT route, series, next FROM series ORDER BY route, series").map_err(sqlite)?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)));
+    let rows: rusqlite::Result<Vec<(String, String, i64)>> = rows.and_then(Iterator::collect);
+    let parse = |(route, series, next): (String, String, i64)| match u64::try_from(next) {
+        Ok(next) => Ok((route, series, next)),
+        Err(_) => Err(JournalError::Damaged {
+            path: path.to_owned(),
+            what: format!("{series}: {next} names of it were given"),
+        }),
+    };
+    rows.map_err(sqlite)?.into_iter().map(parse).collect()
 }
 
 /// The rows of a query, by their first column.
@@ -98,12 +115,15 @@ fn consignment(
 ) -> rusqlite::Result<Result<(String, Consignment), String>> {
     let (route, name, stage): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
     let (held, words, let_go): (bool, String, bool) = (row.get(4)?, row.get(8)?, row.get(9)?);
+    let form: String = row.get(10)?;
     let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
     let parse = || {
         let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
         let known = Stage::ALL.into_iter().find(|known| known.name() == stage);
         let stage = known.ok_or_else(|| format!("none is {stage:?}"))?;
-        let parts: Arc<[Part]> = parts.into_iter().collect::<Result<Vec<_>, _>>()?.into();
+        let parts = parts.into_iter().collect::<Result<Vec<Part>, _>>()?;
+        let known = Form::ALL.into_iter().find(|known| known.name() == form);
+        let form = known.ok_or_else(|| format!("no form is {form:?}"))?;
         let deliveries = deliveries.into_iter().collect::<Result<Vec<_>, _>>()?;
         if id < 1 || parts.is_empty() || deliveries.is_empty() {
             return Err(format!("{} parts, {} deliveries", parts.len(), deliveries.len()));
@@ -121,8 +141,8 @@ fn consignment(
         if stage == Stage::Proven && !let_go && !deliveries.iter().all(proven) {
             return Err("a required destination has not proven what may be let go".to_owned());
         }
-        let id = ConsignmentId(id as u64);
-        Ok((route, Consignment::kept(id, name, parts, deliveries, stage, (held, let_go), content, words)))
+        let (id, recipe) = (ConsignmentId(id as u64), Arc::new(Recipe { form, parts }));
+        Ok((route, Consignment::kept(id, name, recipe, deliveries, stage, (held, let_go), content, words)))
     };
     Ok(parse())
 }

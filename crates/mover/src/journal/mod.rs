@@ -11,7 +11,6 @@ mod view;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_types::WallTime;
@@ -23,6 +22,7 @@ pub use view::{Action, ConsignmentView, DeliveryView, View};
 use crate::audit::Transition;
 use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Stage};
 use crate::machine::Record;
+use crate::recipe::Recipe;
 use crate::sums::Sums;
 
 /// So long another process that reads the journal, to show it, is waited for.
@@ -98,6 +98,8 @@ pub struct Journal {
 pub struct AtWork {
     /// The consignments that are not over, with the names of their routes.
     pub consignments: Vec<(String, Consignment)>,
+    /// The series of names, with those of their routes, and the first number that none of each has.
+    pub series: Vec<(String, String, u64)>,
     /// The first number that no consignment had.
     pub next: u64,
 }
@@ -161,8 +163,13 @@ impl Journal {
         let mut transitions = Vec::new();
         for record in records {
             let transition = match record {
-                Record::Planned { id, route, name, parts, deliveries } => {
-                    planned(&transaction, *id, &routes[route.0], name.as_str(), parts, deliveries).map_err(failed)?;
+                Record::Planned { id, route, name, recipe, series, deliveries } => {
+                    let route = &routes[route.0];
+                    planned(&transaction, *id, route, name.as_str(), recipe, deliveries).map_err(failed)?;
+                    series
+                        .as_ref()
+                        .map_or(Ok(()), |series| write_series(&transaction, route, series))
+                        .map_err(failed)?;
                     Some((*id, None, None, "found", String::new()))
                 }
                 Record::Change(change) => changed(&transaction, change).map_err(failed)?,
@@ -249,15 +256,15 @@ fn planned(
     id: ConsignmentId,
     route: &str,
     name: &str,
-    parts: &Arc<[Part]>,
+    recipe: &Recipe,
     deliveries: &[(String, bool)],
 ) -> rusqlite::Result<()> {
     let id = id.0 as i64;
     transaction
-        .prepare_cached("INSERT INTO consignments (id, route, name, stage) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![id, route, name, Stage::Found.name()])?;
+        .prepare_cached("INSERT INTO consignments (id, route, name, form, stage) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![id, route, name, recipe.form.name(), Stage::Found.name()])?;
     let mut insert = transaction.prepare_cached("INSERT INTO parts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-    for (place, Part { name, identity, changed_ns }) in parts.iter().enumerate() {
+    for (place, Part { name, identity, changed_ns }) in recipe.parts.iter().enumerate() {
         let (bytes, inode) = (identity.bytes as i64, identity.inode as i64);
         insert.execute(params![id, place as i64, name.as_str(), bytes, identity.modified_ns, inode, changed_ns])?;
     }
@@ -266,6 +273,15 @@ fn planned(
     for (place, (destination, required)) in deliveries.iter().enumerate() {
         insert.execute(params![id, place as i64, destination, required])?;
     }
+    Ok(())
+}
+
+fn write_series(transaction: &Transaction, route: &str, (series, next): &(String, u64)) -> rusqlite::Result<()> {
+    transaction.prepare_cached("INSERT OR REPLACE INTO series VALUES (?1, ?2, ?3)")?.execute(params![
+        route,
+        series,
+        *next as i64
+    ])?;
     Ok(())
 }
 
@@ -429,8 +445,11 @@ fn sync_parent(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::custody::{DeliveryState, PartIdentity};
     use crate::machine::RouteIndex;
+    use crate::recipe::Form;
 
     fn planned(id: u64) -> Record {
         let name: crate::Name = format!("run7/file{id}").parse().expect("a name");
@@ -438,7 +457,11 @@ mod tests {
         Record::Planned {
             id: ConsignmentId(id),
             route: RouteIndex(0),
-            parts: Arc::from([Part { name: name.clone(), identity, changed_ns: 9 }]),
+            recipe: Arc::new(Recipe {
+                form: Form::Tar,
+                parts: vec![Part { name: name.clone(), identity, changed_ns: 9 }],
+            }),
+            series: Some(("run7/file{}".to_owned(), id + 1)),
             name,
             deliveries: vec![("/first".to_owned(), true), ("/second".to_owned(), false)],
         }
@@ -497,13 +520,16 @@ mod tests {
         drop(journal);
         let journal = opened(&directory);
         assert_eq!(journal.token(), token);
-        let AtWork { consignments, next } = journal.at_work().expect("read");
-        assert_eq!(next, 4);
+        let AtWork { consignments, series, next } = journal.at_work().expect("read");
+        assert_eq!((next, series), (4, vec![("daq".to_owned(), "run7/file{}".to_owned(), 4)]));
         let ids: Vec<u64> = consignments.iter().map(|(_, consignment)| consignment.id.0).collect();
         assert_eq!(ids, [2, 3], "1 is over");
         let (route, second) = &consignments[0];
         assert_eq!((route.as_str(), second.stage(), second.content()), ("daq", Stage::Delivering, Some(&sums)));
-        assert_eq!(second.parts[0].identity, PartIdentity { bytes: u64::MAX - 2, modified_ns: -5, inode: u64::MAX });
+        assert_eq!(
+            second.recipe.parts[0].identity,
+            PartIdentity { bytes: u64::MAX - 2, modified_ns: -5, inode: u64::MAX }
+        );
         assert_eq!((second.deliveries[1].row(), second.deliveries[1].required), (&left, false));
         assert_eq!(second.deliveries[0].row(), &Kept::default());
         // What is over is forgotten, and its number is not given again.
@@ -514,7 +540,7 @@ mod tests {
             .write(&[planned(4), stage(4, Stage::Found, Stage::Withdrawn, None)], &["daq".to_owned()], WallTime(5))
             .expect("written");
         assert_eq!(journal.forget_before(WallTime(6)).expect("written"), 1);
-        let AtWork { consignments, next } = journal.at_work().expect("read");
+        let AtWork { consignments, next, .. } = journal.at_work().expect("read");
         assert_eq!((consignments.len(), next), (2, 5));
         assert_eq!(journal.transitions_after(0).expect("read").last().map(|last| last.consignment), Some(3));
     }
@@ -529,6 +555,8 @@ mod tests {
             ("UPDATE parts SET name = '/etc/passwd'", "is empty"),
             ("UPDATE consignments SET stage = 'proven'", "without sums"),
             ("DELETE FROM parts", "0 parts"),
+            ("UPDATE consignments SET form = 'zip'", "no form is"),
+            ("UPDATE series SET next = -1", "names of it"),
             ("UPDATE consignments SET stage = 'proven', bytes = 1, adler32 = 1, crc32c = 1", "not proven"),
         ] {
             let directory = tempfile::tempdir().expect("a directory");

@@ -1,7 +1,7 @@
 //! The tables of the journal.
 
 /// Written to `user_version`: a journal of another version is refused.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 /// In `application_id`: "FBMV".
 pub(super) const APPLICATION: i64 = 0x4642_4D56;
@@ -14,6 +14,7 @@ CREATE TABLE consignments (
     id INTEGER PRIMARY KEY AUTOINCREMENT,   -- never given twice
     route TEXT NOT NULL,
     name TEXT NOT NULL,                 -- at every destination
+    form TEXT NOT NULL,                 -- how its parts become one file
     stage TEXT NOT NULL,
     held INTEGER NOT NULL DEFAULT 0,
     let_go INTEGER NOT NULL DEFAULT 0,  -- a person answers for its release
@@ -34,6 +35,12 @@ CREATE TABLE parts (
     inode INTEGER NOT NULL,
     changed_ns INTEGER NOT NULL,
     PRIMARY KEY (consignment, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE series (                   -- names of merged files that differ in a number alone
+    route TEXT NOT NULL,
+    series TEXT NOT NULL,
+    next INTEGER NOT NULL,              -- the first number that none has
+    PRIMARY KEY (route, series)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE deliveries (
     consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,

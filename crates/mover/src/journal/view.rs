@@ -63,6 +63,8 @@ pub struct ConsignmentView {
     pub name: String,
     /// The least of the states of its deliveries, or that of the whole.
     pub state: String,
+    /// How many files of the source it is made of.
+    pub parts: i64,
     /// What its bytes come to, once they were checked; before, what was found.
     pub bytes: i64,
     /// Their Adler-32, in hexadecimal digits, once they were checked.
@@ -80,7 +82,7 @@ pub struct View {
     connection: Connection,
 }
 
-const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words FROM consignments";
+const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words, (SELECT count(*) FROM parts WHERE consignment = id) FROM consignments";
 
 impl View {
     /// Opens a journal that is there.
@@ -114,6 +116,14 @@ impl View {
     /// A journal that cannot be read.
     pub fn named(&self, name: &str) -> Result<Vec<ConsignmentView>, JournalError> {
         self.select("WHERE name = ?1 ORDER BY id", [name])
+    }
+
+    /// All in which a file of the source is, the newest last.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn made_of(&self, part: &str) -> Result<Vec<ConsignmentView>, JournalError> {
+        self.select("WHERE id IN (SELECT consignment FROM parts WHERE name = ?1) ORDER BY id", [part])
     }
 
     /// How many are in each state, those that are over too, and their bytes.
@@ -173,6 +183,7 @@ impl View {
                 bytes: row.get::<_, Option<i64>>(5)?.unwrap_or(0),
                 adler32: row.get::<_, Option<u32>>(6)?.map(|sum| format!("{sum:08x}")),
                 words: row.get(7)?,
+                parts: row.get(8)?,
                 deliveries: deliveries.into_iter().map(|(_, delivery)| delivery).collect(),
             })
         });

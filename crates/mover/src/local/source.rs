@@ -2,23 +2,24 @@
 //! while; what was moved is renamed, or removed.
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this module does what the machines ask for")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use forebay_rawdata::{EventReader, Format};
+use forebay_rawdata::EventReader;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, statat};
 use walkdir::WalkDir;
 
 use super::rename_without_replacing;
 use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
-use crate::machine::{LeftAlone, Scanned, Seen};
+use crate::machine::{Kind, LeftAlone, Scanned, Seen};
 use crate::name::Name;
-use crate::sums::{Summer, Sums};
+use crate::recipe::{DETECTED_BYTES, format_of};
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// What a name ends in when its file was moved.
@@ -45,6 +46,8 @@ pub struct DirectorySource {
     path: PathBuf,
     root: File,
     disposal: Disposal,
+    /// Where files are merged: what is in each that was seen last, so that it is looked at once.
+    kinds: Option<Mutex<BTreeMap<Name, (PartIdentity, Kind)>>>,
 }
 
 impl DirectorySource {
@@ -58,7 +61,41 @@ impl DirectorySource {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         flock(&root, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(DirectorySource { path: path.to_owned(), root, disposal })
+        Ok(DirectorySource { path: path.to_owned(), root, disposal, kinds: None })
+    }
+
+    /// Looks into files, too, for what they may be merged with.
+    #[must_use]
+    pub fn with_kinds(self) -> DirectorySource {
+        DirectorySource { kinds: Some(Mutex::default()), ..self }
+    }
+
+    /// What is in the files that were found.
+    fn look_into(&self, found: &mut [Seen], moved: &dyn Moved) {
+        let Some(kinds) = &self.kinds else { return };
+        let mut before = std::mem::take(&mut *kinds.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut after = BTreeMap::new();
+        for seen in found {
+            let known = before.remove(&seen.name).filter(|(identity, _)| *identity == seen.identity);
+            seen.kind = known.map_or_else(|| self.kind_of(&seen.name), |(_, kind)| kind);
+            after.insert(seen.name.clone(), (seen.identity, seen.kind));
+            moved.moved(0);
+        }
+        *kinds.lock().unwrap_or_else(PoisonError::into_inner) = after;
+    }
+
+    fn kind_of(&self, name: &Name) -> Kind {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let Ok(file) = openat(&self.root, name.as_str(), flags, Mode::empty()) else { return Kind::Unclear };
+        let mut first = [0; DETECTED_BYTES];
+        match rustix::io::pread(&file, &mut first, 0).map(|read| format_of(name, &first[..read])) {
+            Err(_) => Kind::Unclear,
+            Ok(None) => Kind::File,
+            Ok(Some(format)) => match EventReader::new(format, BufReader::new(File::from(file))).next() {
+                Some(Ok(event)) => Kind::Events(event.key.run),
+                _ => Kind::Unclear,
+            },
+        }
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
@@ -100,54 +137,34 @@ impl DirectorySource {
         if error.kind() == io::ErrorKind::NotFound { SourceAnswer::Changed(words) } else { SourceAnswer::NotNow(words) }
     }
 
-    fn check_part(&self, part: &Part, summer: &mut Summer, moved: &dyn Moved) -> Result<(), SourceAnswer> {
-        let file = self.open_part(part)?;
-        let mut first = [0; 12];
-        let read = rustix::io::pread(&file, &mut first, 0).map_err(|error| self.answer("read", part, &error.into()))?;
-        let mut reader = Summed { file, summer, moved, failed: None, buffer: vec![0; BLOCK_BYTES], rest: 0..0 };
-        let mut damage = None;
-        if let Some(format) = format_of(&part.name, &first[..read]) {
-            damage = EventReader::new(format, &mut reader).find_map(|event| event.err()).map(|error| {
-                format!(
-                    "{}: the event at byte {} is damaged: {}",
-                    self.path_of(part.name.as_str()).display(),
-                    error.event_offset,
-                    error.problem
-                )
-            });
+    fn look(&self, part: &Part) -> Result<Look, SourceAnswer> {
+        let name = part.name.as_str();
+        let metadata = match fs::symlink_metadata(self.path_of(name)) {
+            // Whoever took it away since took what was proven.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Gone),
+            Err(error) => return Err(self.answer("look at", part, &error)),
+            Ok(metadata) => metadata,
+        };
+        let now = identity(&metadata);
+        // A file that came later under the same name; this one is gone already.
+        if now.inode != part.identity.inode {
+            tracing::info!(
+                "{} is another file than the one that was moved, and was left alone: it is moved by itself",
+                self.path_of(name).display()
+            );
+            return Ok(Look::Gone);
         }
-        while damage.is_none() && reader.refill().is_ok_and(|there| there) {}
-        if let Some(error) = reader.failed.take() {
-            return Err(self.answer("read", part, &error));
+        if now != part.identity {
+            return Err(SourceAnswer::Changed(format!(
+                "{}, after its bytes were proven to be at the destinations; it was not released",
+                self.difference(part, &now)
+            )));
         }
-        self.compare(part, &reader.file)?;
-        damage.map_or(Ok(()), |damage| Err(SourceAnswer::Damaged(damage)))
+        Ok(Look::Same { touched: changed_ns(&metadata) != part.changed_ns })
     }
 
     fn release_part(&self, part: &Part) -> Result<(), SourceAnswer> {
         let name = part.name.as_str();
-        match fs::symlink_metadata(self.path_of(name)) {
-            // Whoever took it away since took what was proven.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(self.answer("look at", part, &error)),
-            Ok(metadata) => {
-                let now = identity(&metadata);
-                // A file that came later under the same name; this one is gone already.
-                if now.inode != part.identity.inode {
-                    tracing::info!(
-                        "{} is another file than the one that was moved, and was left alone: it is moved by itself",
-                        self.path_of(name).display()
-                    );
-                    return Ok(());
-                }
-                if now != part.identity {
-                    return Err(SourceAnswer::Changed(format!(
-                        "{}, after its bytes were proven to be at the destinations; it was not released",
-                        self.difference(part, &now)
-                    )));
-                }
-            }
-        }
         let done = match self.disposal {
             Disposal::Remove => fs::remove_file(self.path_of(name)),
             Disposal::Rename => self.rename(name),
@@ -186,16 +203,6 @@ fn changed_ns(metadata: &Metadata) -> i64 {
 fn identity(metadata: &Metadata) -> PartIdentity {
     let modified_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
     PartIdentity { bytes: metadata.len(), modified_ns, inode: metadata.ino() }
-}
-
-/// The format whose structure is to be looked at: what the name says, if the first bytes say so too. What ends otherwise is anything.
-fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
-    let by_name = match name.file().rsplit_once('.')?.1 {
-        "raw" => Format::Faser,
-        "mdf" => Format::Mdf,
-        _ => return None,
-    };
-    Format::detect(first).filter(|format| *format == by_name)
 }
 
 fn is_not_found(error: &walkdir::Error) -> bool {
@@ -276,22 +283,16 @@ impl Source for DirectorySource {
             let untouched =
                 metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or(Duration::ZERO);
             let (identity, changed_ns) = (identity(&metadata), changed_ns(&metadata));
-            found.push(Seen { name, identity, changed_ns, untouched, announced: false });
+            found.push(Seen { name, identity, changed_ns, untouched, announced: false, kind: Kind::File });
         }
         announce(&mut found);
+        self.look_into(&mut found, moved);
         Ok(Scanned { files: found, left_alone })
     }
 
-    fn check(&self, parts: &[Part], moved: &dyn Moved) -> SourceAnswer {
-        let mut summer = Summer::default();
-        match parts.iter().try_for_each(|part| self.check_part(part, &mut summer, moved)) {
-            Ok(()) => SourceAnswer::Whole(summer.sums()),
-            Err(answer) => answer,
-        }
-    }
-
-    fn open<'a>(&'a self, parts: &'a [Part]) -> Result<Box<dyn Content + 'a>, SourceAnswer> {
-        Ok(Box::new(Parts { source: self, rest: parts, file: None, buffer: vec![0; BLOCK_BYTES] }))
+    fn open<'a>(&'a self, part: &'a Part) -> Result<Box<dyn Content + 'a>, SourceAnswer> {
+        let file = self.open_part(part)?;
+        Ok(Box::new(PartContent { source: self, part, file, buffer: vec![0; BLOCK_BYTES], block_bytes: 0 }))
     }
 
     fn place_of(&self, part: &Part) -> Option<(u64, u64)> {
@@ -299,27 +300,27 @@ impl Source for DirectorySource {
         Some((found.st_dev, found.st_ino))
     }
 
-    fn release(&self, parts: &[Part], content: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer {
-        // Times can be set: what was changed somehow and looks as it did is read once more.
-        let is_touched = |part: &Part| {
-            let metadata = fs::symlink_metadata(self.path_of(part.name.as_str()));
-            metadata.is_ok_and(|now| identity(&now) == part.identity && changed_ns(&now) != part.changed_ns)
-        };
-        if let Some(touched) = parts.iter().find(|part| is_touched(part)) {
-            match (self.check(parts, moved), content) {
-                (SourceAnswer::Whole(sums), Some(content)) if sums == *content => {}
-                (SourceAnswer::Whole(sums), content) => {
-                    let before = content.map_or("nothing".to_owned(), Sums::to_string);
-                    return SourceAnswer::Changed(format!(
-                        "{} was written since, though its times say that it was not: it comes to {sums}, and {before} was proven to be at the destinations. It was \
-                         not let go",
-                        self.path_of(touched.name.as_str()).display()
-                    ));
+    fn release(&self, parts: &[Part], still_whole: &dyn Fn() -> SourceAnswer) -> SourceAnswer {
+        let (mut left, mut is_touched) = (Vec::new(), false);
+        // All before any: what is half let go would be half there twice when the rest of it is moved again.
+        for part in parts {
+            match self.look(part) {
+                Ok(Look::Gone) => {}
+                Ok(Look::Same { touched }) => {
+                    is_touched |= touched;
+                    left.push(part);
                 }
-                (answer, _) => return answer,
+                Err(answer) => return answer,
             }
         }
-        match parts.iter().try_for_each(|part| self.release_part(part)) {
+        // Times can be set: what was changed somehow and looks as it did is read once more.
+        if is_touched && left.len() == parts.len() {
+            match still_whole() {
+                SourceAnswer::Whole(_) => {}
+                answer => return answer,
+            }
+        }
+        match left.into_iter().try_for_each(|part| self.release_part(part)) {
             Ok(()) => SourceAnswer::Released,
             Err(answer) => answer,
         }
@@ -346,81 +347,40 @@ fn announce(found: &mut [Seen]) {
     }
 }
 
-/// A file that is summed as it is read.
-struct Summed<'a> {
-    file: File,
-    summer: &'a mut Summer,
-    moved: &'a dyn Moved,
-    failed: Option<io::Error>,
-    buffer: Vec<u8>,
-    rest: std::ops::Range<usize>,
+/// What a look at a part before its release found.
+enum Look {
+    /// It was let go already, or taken away; or another file has its name.
+    Gone,
+    /// It is what was found; whether anything of it was changed, its times perhaps.
+    Same { touched: bool },
 }
 
-impl Summed<'_> {
-    /// Whether there was something more.
-    fn refill(&mut self) -> io::Result<bool> {
-        let read = loop {
-            match self.file.read(&mut self.buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read,
-            }
-        };
-        let read = match read {
-            Ok(read) if self.moved.moved(read as u64) => read,
-            Ok(_) => return self.fail(io::Error::other("the mover ends")),
-            Err(error) => return self.fail(error),
-        };
-        self.summer.update(&self.buffer[..read]);
-        self.rest = 0..read;
-        Ok(read > 0)
-    }
-
-    /// The readers of events wrap errors; the cause is kept.
-    fn fail(&mut self, error: io::Error) -> io::Result<bool> {
-        let told = error.kind().into();
-        self.failed = Some(error);
-        Err(told)
-    }
-}
-
-impl Read for Summed<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.rest.is_empty() && !self.refill()? {
-            return Ok(0);
-        }
-        let bytes = into.len().min(self.rest.len());
-        into[..bytes].copy_from_slice(&self.buffer[self.rest.start..self.rest.start + bytes]);
-        self.rest.start += bytes;
-        Ok(bytes)
-    }
-}
-
-/// The bytes of parts, one behind the other.
-struct Parts<'a> {
+/// The bytes of a part.
+struct PartContent<'a> {
     source: &'a DirectorySource,
-    rest: &'a [Part],
-    file: Option<(File, &'a Part)>,
+    part: &'a Part,
+    file: File,
     buffer: Vec<u8>,
+    block_bytes: usize,
 }
 
-impl Content for Parts<'_> {
-    fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer> {
+impl Content for PartContent<'_> {
+    fn refill(&mut self) -> Result<bool, SourceAnswer> {
+        self.block_bytes = 0;
         loop {
-            let Some((file, part)) = &mut self.file else {
-                let Some((part, rest)) = self.rest.split_first() else { return Ok(None) };
-                self.file = Some((self.source.open_part(part)?, part));
-                self.rest = rest;
-                continue;
-            };
-            match file.read(&mut self.buffer) {
-                Ok(0) => {
-                    self.source.compare(part, file)?;
-                    self.file = None;
+            match self.file.read(&mut self.buffer) {
+                Ok(0) => return self.source.compare(self.part, &self.file).map(|()| false),
+                Ok(read) => {
+                    self.block_bytes = read;
+                    return Ok(true);
                 }
-                Ok(read) => return Ok(Some(&self.buffer[..read])),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.source.answer("read", part, &error)),
+                Err(error) => return Err(self.source.answer("read", self.part, &error)),
             }
         }
+    }
+
+    fn block(&self) -> &[u8] {
+        &self.buffer[..self.block_bytes]
     }
 }

@@ -5,6 +5,7 @@
 //! machine made of what the journal has then; so there is one way to go on after trouble, and the tests take it between any two steps.
 
 mod flow;
+mod merge;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -14,14 +15,16 @@ use std::time::Duration;
 use forebay_types::Time;
 
 use crate::custody::{
-    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Part, Policy, SourceAnswer, SourceStep, Stage, Step,
+    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Policy, SourceAnswer, SourceStep, Stage, Step,
 };
 use crate::name::Name;
+use crate::recipe::Recipe;
 use crate::sums::Sums;
 
 use flow::{Flow, Key, Weight};
-use plan::Plan;
-pub use plan::{LeftAlone, Scanned, Seen};
+pub use merge::{Merge, Template, TemplateError};
+pub use plan::{Kind, LeftAlone, Scanned, Seen};
+use plan::{Plan, Planned};
 
 /// The place of a route in [`MoverConfig::routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +45,8 @@ pub struct RouteConfig {
     pub policy: Policy,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
+    /// Whether files are merged, and how.
+    pub merge: Option<Merge>,
     /// The time between two looks at the source.
     pub scan_every: Duration,
     /// The higher, the earlier.
@@ -87,8 +92,10 @@ pub enum Record {
         route: RouteIndex,
         /// Its name.
         name: Name,
-        /// What it is made of.
-        parts: Arc<[Part]>,
+        /// What it is made of, and how.
+        recipe: Arc<Recipe>,
+        /// Of which series its name is, and the first number that none of that has.
+        series: Option<(String, u64)>,
         /// Its destinations, and whether they are required.
         deliveries: Vec<(String, bool)>,
     },
@@ -122,8 +129,8 @@ pub enum Task {
         consignment: ConsignmentId,
         /// What.
         step: SourceStep,
-        /// Its parts.
-        parts: Arc<[Part]>,
+        /// What it is made of, and how.
+        recipe: Arc<Recipe>,
         /// What they come to, once they were checked.
         content: Option<Sums>,
     },
@@ -136,7 +143,7 @@ pub enum Task {
         /// What.
         step: Step,
         /// What is sent.
-        parts: Arc<[Part]>,
+        recipe: Arc<Recipe>,
         /// What it comes to.
         content: Option<Sums>,
     },
@@ -173,6 +180,17 @@ enum Running {
     Of(Key, Option<Step>),
 }
 
+/// What a journal kept for a start.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The consignments that are not over.
+    pub consignments: Vec<(RouteIndex, Consignment)>,
+    /// The series of names, and the first number that none of each has.
+    pub series: Vec<(RouteIndex, String, u64)>,
+    /// The first number that no consignment had.
+    pub next_consignment: u64,
+}
+
 /// All routes as one machine.
 #[derive(Debug)]
 pub struct Mover {
@@ -187,11 +205,15 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// A mover that goes on with what the journal kept: the consignments that are not over, of which each delivery has its destination among
-    /// those of the configuration, and the first number that no consignment had.
-    pub fn new(config: MoverConfig, kept: Vec<(RouteIndex, Consignment)>, next_consignment: u64, now: Time) -> Mover {
+    /// A mover that goes on with what the journal kept. Each delivery has its destination among those of the configuration.
+    pub fn new(config: MoverConfig, kept: Kept, now: Time) -> Mover {
+        let Kept { consignments: kept, series, next_consignment } = kept;
         let mut mover = Mover {
-            plans: config.routes.iter().map(|route| Plan::new(route.settle)).collect(),
+            plans: config
+                .routes
+                .iter()
+                .map(|route| Plan::new(route.settle, route.merge.clone(), config.once))
+                .collect(),
             flow: Flow::new(&config),
             config,
             consignments: BTreeMap::new(),
@@ -200,13 +222,16 @@ impl Mover {
             next_consignment,
             next_job: 0,
         };
+        for (route, series, next) in series {
+            mover.plans[route.0].go_on_with(series, next);
+        }
         for (route, mut consignment) in kept {
             let changes = consignment.start(now, &mover.config.routes[route.0].policy);
             mover.records.extend(changes.into_iter().map(Record::Change));
             let id = consignment.id;
             assert!(id.0 < mover.next_consignment, "{id} is one that the journal has");
             if !consignment.stage().is_over() {
-                mover.plans[route.0].take(&consignment.parts);
+                mover.plans[route.0].take(&consignment.recipe.parts);
             }
             mover.consignments.insert(id, (route, consignment));
             mover.settle(id, now);
@@ -229,13 +254,13 @@ impl Mover {
         }
         let (key, weight) = self.flow.next(now)?;
         let (route, consignment) = &self.consignments[&key.consignment];
-        let (route, parts) = (*route, Arc::clone(&consignment.parts));
+        let (route, recipe) = (*route, Arc::clone(&consignment.recipe));
         let consignment_id = consignment.id;
         let (task, step) = match key.place {
             None => {
                 let step = consignment.source_step().expect("it is due");
                 (
-                    Task::Source { consignment: consignment_id, step, parts, content: consignment.content().copied() },
+                    Task::Source { consignment: consignment_id, step, recipe, content: consignment.content().copied() },
                     None,
                 )
             }
@@ -244,7 +269,7 @@ impl Mover {
                 let destination = self.destination(route, consignment, place).expect("it is due");
                 let content = consignment.content().copied();
                 (
-                    Task::Destination { consignment: consignment_id, destination, step: step.clone(), parts, content },
+                    Task::Destination { consignment: consignment_id, destination, step: step.clone(), recipe, content },
                     Some(step),
                 )
             }
@@ -369,25 +394,26 @@ impl Mover {
         plan.scanning = false;
         // A large source is not looked at all the time.
         plan.scan_at = now + config.scan_every.max(now.since(plan.scan_began) * 10);
-        let complete = plan.scanned(scanned, now);
+        let planned = plan.scanned(scanned, now);
         let destinations: Vec<(String, bool)> = config
             .destinations
             .iter()
             .map(|(destination, required)| (self.config.destinations[destination.0].address.clone(), *required))
             .collect();
-        for part in complete {
-            let (id, name, parts) = (ConsignmentId(self.next_consignment), part.name.clone(), Arc::from([part]));
+        for Planned { name, recipe, series } in planned {
+            let id = ConsignmentId(self.next_consignment);
             self.next_consignment += 1;
-            self.plans[route.0].take(&parts);
+            self.plans[route.0].take(&recipe.parts);
             self.records.push(Record::Planned {
                 id,
                 route,
                 name: name.clone(),
-                parts: Arc::clone(&parts),
+                recipe: Arc::clone(&recipe),
+                series,
                 deliveries: destinations.clone(),
             });
             let deliveries = destinations.iter().map(|(address, required)| Delivery::new(address, *required)).collect();
-            self.consignments.insert(id, (route, Consignment::new(id, name, parts, deliveries)));
+            self.consignments.insert(id, (route, Consignment::new(id, name, recipe, deliveries)));
             self.settle(id, now);
         }
     }
@@ -399,7 +425,7 @@ impl Mover {
                 && from != to
                 && to.is_over()
             {
-                self.plans[route.0].over(&consignment.parts, *to == Stage::Withdrawn);
+                self.plans[route.0].over(&consignment.recipe.parts, *to == Stage::Withdrawn);
             }
         }
         self.records.extend(changes.into_iter().map(Record::Change));

@@ -1,13 +1,16 @@
-//! What of a source becomes which consignments: here, a directory of which each file is one.
+//! What of a source becomes which consignments: each file one, or files of a kind merged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_types::Time;
+use forebay_types::{RunId, Time};
 
+use super::merge::{Merge, Merging};
 use crate::custody::{Part, PartIdentity};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
+use crate::recipe::Recipe;
 
 /// What a look at a source found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,35 @@ pub struct Seen {
     pub untouched: Duration,
     /// Whether somebody says that it is complete: there is a file of its name with `.json` behind.
     pub announced: bool,
+    /// What is in it, where that is looked at: where files are merged.
+    pub kind: Kind,
+}
+
+/// What is in a file, as far as it says what the file may be merged with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Anything.
+    File,
+    /// Events of a format that has nothing around them, the first of this run.
+    Events(RunId),
+    /// Events, of which the first is damaged or cannot be read: it is moved by itself, so that nothing else waits for it.
+    Unclear,
+}
+
+/// What becomes a consignment.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) name: Name,
+    pub(super) recipe: Arc<Recipe>,
+    /// Of which series its name is, and the first number that none of that has.
+    pub(super) series: Option<(String, u64)>,
+}
+
+impl Planned {
+    /// A file as it is.
+    pub(super) fn as_it_is(part: Part) -> Planned {
+        Planned { name: part.name.clone(), recipe: Recipe::of_one(part), series: None }
+    }
 }
 
 /// So many files of a route are on their way at once: their memory is about 1 kB each. The others are found again.
@@ -58,6 +90,7 @@ struct Growing {
 #[derive(Debug)]
 pub(super) struct Plan {
     settle: Duration,
+    merging: Option<Merging>,
     pub(super) scan_at: Time,
     pub(super) scan_began: Time,
     /// Files with data that were left alone by the last look.
@@ -74,9 +107,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(settle: Duration) -> Plan {
+    pub(super) fn new(settle: Duration, merge: Option<Merge>, once: bool) -> Plan {
         Plan {
             settle,
+            merging: merge.map(|merge| Merging::new(merge, once)),
             scan_at: Time(0),
             scan_began: Time(0),
             left_alone: 0,
@@ -86,6 +120,13 @@ impl Plan {
             growing: BTreeMap::new(),
             over_meanwhile: BTreeSet::new(),
             wanted: None,
+        }
+    }
+
+    /// The first number that no name of a series has.
+    pub(super) fn go_on_with(&mut self, series: String, next: u64) {
+        if let Some(merging) = &mut self.merging {
+            merging.go_on_with(series, next);
         }
     }
 
@@ -121,8 +162,8 @@ impl Plan {
         self.wanted.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// What a look found; what of it is complete and in no consignment, the oldest first, and no more than so many are on their way.
-    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, now: Time) -> Vec<Part> {
+    /// What a look found; what of it becomes consignments, the oldest first, and no more than so many are on their way.
+    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, now: Time) -> Vec<Planned> {
         let over = std::mem::take(&mut self.over_meanwhile);
         let Ok(Scanned { files: mut seen, left_alone }) = scanned else {
             self.failing_since.get_or_insert(now);
@@ -145,16 +186,19 @@ impl Plan {
         }
         let before = std::mem::take(&mut self.growing);
         let mut complete = Vec::new();
-        for Seen { name, identity, changed_ns, untouched, announced } in seen {
+        for Seen { name, identity, changed_ns, untouched, announced, kind } in seen {
             let since =
                 before.get(&name).filter(|before| before.identity == identity).map_or(now, |before| before.since);
             if announced || untouched >= self.settle || now.since(since) >= self.settle {
-                complete.push(Part { name, identity, changed_ns });
+                complete.push((Part { name, identity, changed_ns }, kind));
             } else {
                 self.growing.insert(name, Growing { identity, since });
             }
         }
         complete.truncate(ON_THEIR_WAY_MAX.saturating_sub(self.taken.len()));
-        complete
+        match &mut self.merging {
+            Some(merging) => merging.merge(complete, now),
+            None => complete.into_iter().map(|(part, _)| Planned::as_it_is(part)).collect(),
+        }
     }
 }

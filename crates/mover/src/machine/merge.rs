@@ -1,0 +1,322 @@
+//! Files that become larger ones: which of them together, in which order, when, and under which name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_types::{RunId, Time};
+
+use super::plan::{Kind, Planned};
+use crate::custody::Part;
+use crate::name::Name;
+use crate::planted::{Planted, planted};
+use crate::recipe::{Form, Recipe};
+
+/// A merged file has no more parts: their rows are written together, and their memory is about 200 bytes each.
+const PARTS_MAX: usize = 50_000;
+
+/// How files are merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// A file gets no larger, unless a single part is.
+    pub bytes: u64,
+    /// What does not come to so many bytes in this time is merged as it is; at once where what is there is moved once.
+    pub wait: Duration,
+    /// The names of merged files; `{directory}/run{run}-{sequence}.{extension}` where nothing else is said, and `files` for the run in those of archives.
+    pub name: Option<Template>,
+}
+
+/// The name of a merged file, with `{directory}`, `{run}`, `{sequence}` and `{extension}` in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(String);
+
+/// A text that is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no template of names: {what}. It may have {{directory}}, {{run}} and {{extension}} in it, and must have {{sequence}}"
+)]
+pub struct TemplateError {
+    text: String,
+    what: String,
+}
+
+/// What a template is filled with.
+struct Fields<'a> {
+    directory: &'a str,
+    run: &'a str,
+    sequence: &'a str,
+    extension: &'a str,
+}
+
+impl Template {
+    fn fill(&self, fields: &Fields) -> String {
+        let filled = self.0.replace("{directory}", fields.directory).replace("{run}", fields.run);
+        let filled = filled.replace("{extension}", fields.extension).replace("{sequence}", fields.sequence);
+        // What is empty leaves no part of a name empty.
+        let parts: Vec<&str> = filled.split('/').filter(|part| !part.is_empty()).collect();
+        parts.join("/")
+    }
+}
+
+impl FromStr for Template {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Template, TemplateError> {
+        let template = Template(text.to_owned());
+        let refuse = |what| Err(TemplateError { text: text.chars().take(200).collect(), what });
+        if !text.contains("{sequence}") {
+            return refuse("two files would have one name".to_owned());
+        }
+        let filled = template.fill(&Fields { directory: "d", run: "1", sequence: "1", extension: "e" });
+        if filled.contains(['{', '}']) {
+            return refuse("it has something else in braces".to_owned());
+        }
+        if let Err(error) = filled.parse::<Name>() {
+            return refuse(error.to_string());
+        }
+        if filled.split('/').any(|part| part.starts_with('.')) {
+            return refuse("a name that begins with a dot is hidden".to_owned());
+        }
+        Ok(template)
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What may become one file: never of several directories, kinds or runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    directory: String,
+    /// What the names of its parts end in; nothing where these are put into an archive.
+    extension: Option<String>,
+    run: Option<RunId>,
+}
+
+impl Group {
+    /// Nothing for what is moved by itself.
+    fn of(part: &Part, kind: Kind) -> Option<Group> {
+        let directory = part.name.directory().unwrap_or_default().to_owned();
+        Some(match (kind, part.name.file().rsplit_once('.')) {
+            (Kind::Events(_), Some((_, extension))) if planted(Planted::RunsMixed) => {
+                Group { directory, run: Some(RunId(0)), extension: Some(extension.to_owned()) }
+            }
+            (Kind::Events(run), Some((_, extension))) => {
+                Group { directory, run: Some(run), extension: Some(extension.to_owned()) }
+            }
+            (Kind::Unclear, _) => return None,
+            (Kind::File | Kind::Events(_), _) => Group { directory, run: None, extension: None },
+        })
+    }
+
+    fn form(&self) -> Form {
+        if self.extension.is_some() { Form::Concatenated } else { Form::Tar }
+    }
+
+    fn usual_template(&self) -> Template {
+        let file = if self.run.is_some() { "run{run}" } else { "files" };
+        Template(format!("{{directory}}/{file}-{{sequence}}.{{extension}}"))
+    }
+
+    fn fill(&self, template: &Template, sequence: &str) -> String {
+        let run = self.run.map_or("none".to_owned(), |run| format!("{:06}", run.0));
+        let extension = self.extension.as_deref().unwrap_or("tar");
+        template.fill(&Fields { directory: &self.directory, run: &run, sequence, extension })
+    }
+}
+
+/// What of a source waits to be merged. All of it is seen with every look, so there is nothing to be kept.
+#[derive(Debug)]
+pub(super) struct Merging {
+    merge: Merge,
+    once: bool,
+    /// Since when there is something of a group that does not make a file yet.
+    waiting: BTreeMap<Group, Time>,
+    /// The names of a series differ in their numbers; this is the first that none has.
+    series: BTreeMap<String, u64>,
+}
+
+impl Merging {
+    pub(super) fn new(merge: Merge, once: bool) -> Merging {
+        Merging { merge, once, waiting: BTreeMap::new(), series: BTreeMap::new() }
+    }
+
+    pub(super) fn go_on_with(&mut self, series: String, next: u64) {
+        if !planted(Planted::SeriesForgotten) {
+            self.series.insert(series, next);
+        }
+    }
+
+    /// What becomes consignments, of all that is complete and in none.
+    pub(super) fn merge(&mut self, complete: Vec<(Part, Kind)>, now: Time) -> Vec<Planned> {
+        let (mut groups, mut planned): (BTreeMap<Group, Vec<Part>>, _) = (BTreeMap::new(), Vec::new());
+        for (part, kind) in complete {
+            match Group::of(&part, kind) {
+                Some(group) => groups.entry(group).or_default().push(part),
+                None => planned.push(Planned::as_it_is(part)),
+            }
+        }
+        let before = std::mem::take(&mut self.waiting);
+        for (group, mut parts) in groups {
+            parts.sort_by(|a, b| a.name.cmp(&b.name));
+            let since = before.get(&group).copied().unwrap_or(now);
+            let waits_no_longer = self.once || now.since(since) >= self.merge.wait;
+            for (parts, is_full) in split(parts, self.merge.bytes) {
+                if is_full || waits_no_longer {
+                    planned.extend(self.plan(&group, parts));
+                } else {
+                    self.waiting.insert(group.clone(), since);
+                }
+            }
+        }
+        planned
+    }
+
+    fn plan(&mut self, group: &Group, parts: Vec<Part>) -> Vec<Planned> {
+        let template = self.merge.name.clone().unwrap_or_else(|| group.usual_template());
+        let series = group.fill(&template, "{sequence}");
+        let next = self.series.get(&series).copied().unwrap_or(1);
+        // Where a merged file's name is too long, its parts' names are not.
+        let Ok(name) = group.fill(&template, &format!("{next:05}")).parse::<Name>() else {
+            return parts.into_iter().map(Planned::as_it_is).collect();
+        };
+        self.series.insert(series.clone(), next + 1);
+        let recipe = Arc::new(Recipe { form: group.form(), parts });
+        vec![Planned { name, recipe, series: Some((series, next + 1)) }]
+    }
+}
+
+/// Files of at most so many bytes, in order, and whether another part would make each larger: the last one may not be full yet.
+fn split(parts: Vec<Part>, bytes_max: u64) -> Vec<(Vec<Part>, bool)> {
+    let mut files: Vec<(Vec<Part>, bool)> = Vec::new();
+    let mut bytes = 0u64;
+    for part in parts {
+        let with = bytes.saturating_add(part.identity.bytes);
+        match files.last_mut() {
+            Some((file, _)) if with <= bytes_max && file.len() < PARTS_MAX => {
+                file.push(part);
+                bytes = with;
+            }
+            last => {
+                if let Some((_, is_full)) = last {
+                    *is_full = true;
+                }
+                bytes = part.identity.bytes;
+                files.push((vec![part], false));
+            }
+        }
+    }
+    if let Some((_, is_full)) = files.last_mut() {
+        *is_full = bytes >= bytes_max;
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::custody::PartIdentity;
+
+    fn part(name: &str, bytes: u64) -> Part {
+        let identity = PartIdentity { bytes, modified_ns: 0, inode: 1 };
+        Part { name: name.parse().expect("a name"), identity, changed_ns: 0 }
+    }
+
+    fn merging(bytes: u64, once: bool) -> Merging {
+        Merging::new(Merge { bytes, wait: Duration::from_secs(60), name: None }, once)
+    }
+
+    fn names(planned: &[Planned]) -> Vec<(String, Form, Vec<&str>)> {
+        let names = |planned: &Planned| planned.recipe.parts.iter().map(|part| part.name.as_str().to_owned()).collect();
+        let of = |planned: &Planned| (planned.name.to_string(), planned.recipe.form, names(planned));
+        let all: Vec<(String, Form, Vec<String>)> = planned.iter().map(of).collect();
+        all.into_iter()
+            .map(|(name, form, parts)| (name, form, parts.into_iter().map(|part| &*part.leak()).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_merged_is_of_one_directory_kind_and_run_and_no_larger_than_it_may_be() {
+        let events = |run| Kind::Events(RunId(run));
+        let complete = vec![
+            (part("run7/c.raw", 40), events(7)),
+            (part("run7/a.raw", 40), events(7)),
+            (part("run7/b.raw", 20), events(7)),
+            (part("run7/d.raw", 10), events(8)),
+            (part("run7/notes", 10), Kind::File),
+            (part("run7/a.json", 10), Kind::File),
+            (part("run7/large", 1000), Kind::File),
+            (part("x.mdf", 10), events(7)),
+            (part("broken.raw", 10), Kind::Unclear),
+        ];
+        let planned = merging(60, true).merge(complete, Time(0));
+        let (concatenated, tar) = (Form::Concatenated, Form::Tar);
+        let expected = [
+            ("broken.raw", concatenated, vec!["broken.raw"]),
+            ("run000007-00001.mdf", concatenated, vec!["x.mdf"]),
+            ("run7/files-00001.tar", tar, vec!["run7/a.json"]),
+            ("run7/files-00002.tar", tar, vec!["run7/large"]),
+            ("run7/files-00003.tar", tar, vec!["run7/notes"]),
+            ("run7/run000007-00001.raw", concatenated, vec!["run7/a.raw", "run7/b.raw"]),
+            ("run7/run000007-00002.raw", concatenated, vec!["run7/c.raw"]),
+            ("run7/run000008-00001.raw", concatenated, vec!["run7/d.raw"]),
+        ];
+        assert_eq!(names(&planned), expected.map(|(name, form, parts)| (name.to_owned(), form, parts)));
+        assert_eq!(planned[6].series, Some(("run7/run000007-{sequence}.raw".to_owned(), 3)));
+    }
+
+    #[test]
+    fn what_is_not_full_waits_and_numbers_go_on() {
+        let mut merging = merging(100, false);
+        merging.go_on_with("files-{sequence}.tar".to_owned(), 42);
+        let small = || vec![(part("a", 60), Kind::File)];
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        assert!(merging.merge(small(), at(10)).is_empty());
+        assert!(merging.merge(small(), at(69)).is_empty());
+        assert_eq!(merging.merge(small(), at(70))[0].name.as_str(), "files-00042.tar");
+        // Planned: the wait for what comes begins anew.
+        let next = || vec![(part("b", 60), Kind::File)];
+        assert!(merging.merge(Vec::new(), at(71)).is_empty());
+        assert!(merging.merge(next(), at(72)).is_empty());
+        let full = vec![(part("b", 60), Kind::File), (part("c", 60), Kind::File)];
+        let planned = merging.merge(full, at(73));
+        assert_eq!(names(&planned), [("files-00043.tar".to_owned(), Form::Tar, vec!["b"])], "c waits");
+    }
+
+    #[test]
+    fn templates_give_names_that_differ() {
+        let template = |text: &str| text.parse::<Template>().map_err(|error| error.to_string());
+        for (text, words) in [
+            ("a.raw", "one name"),
+            ("{sequence}-{day}", "in braces"),
+            ("../{sequence}", "leads elsewhere"),
+            (".{sequence}", "hidden"),
+            ("{sequence}\n", "control"),
+        ] {
+            let error = template(text).expect_err(text);
+            assert!(error.contains(words), "{error}");
+        }
+        let mut merging = Merging::new(
+            Merge {
+                bytes: 1,
+                wait: Duration::ZERO,
+                name: Some(template("/tape/{run}/{directory}/{sequence}.{extension}").expect("one")),
+            },
+            true,
+        );
+        let complete = vec![(part("a.raw", 5), Kind::Events(RunId(1920))), (part("d/b", 5), Kind::File)];
+        let planned = merging.merge(complete, Time(0));
+        assert_eq!(planned[0].name.as_str(), "tape/001920/00001.raw");
+        assert_eq!(planned[1].name.as_str(), "tape/none/d/00001.tar");
+        // Where the merged name is too long, parts keep theirs.
+        let long = ["d".repeat(250).as_str(); 15].join("/") + "/" + &"e".repeat(220) + "/f";
+        let planned = merging.merge(vec![(part(&long, 5), Kind::File)], Time(0));
+        assert_eq!(planned[0].name.as_str(), long);
+        assert_eq!(planned[0].recipe.form, Form::Concatenated);
+    }
+}

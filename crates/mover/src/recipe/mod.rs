@@ -1,0 +1,64 @@
+//! What a file at its destinations is made of, and how: its parts one behind the other, or in an archive.
+
+mod check;
+mod merged;
+
+use std::sync::Arc;
+
+use crate::custody::Part;
+
+pub use check::check;
+pub(crate) use check::{DETECTED_BYTES, format_of};
+pub use merged::Merged;
+
+/// How parts become one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// Their bytes, one part behind the other: a single file as it is, or events of a format that has nothing before the first and behind the last.
+    Concatenated,
+    /// An archive (tar, as GNU writes it) with the names that they have below the source.
+    Tar,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Form; 2] = [Form::Concatenated, Form::Tar];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Concatenated => "concatenated",
+            Form::Tar => "tar",
+        }
+    }
+}
+
+/// What a consignment is made of, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// How.
+    pub form: Form,
+    /// Of what, in order; never of nothing.
+    pub parts: Vec<Part>,
+}
+
+impl Recipe {
+    /// A file as it is.
+    pub fn of_one(part: Part) -> Arc<Recipe> {
+        Arc::new(Recipe { form: Form::Concatenated, parts: vec![part] })
+    }
+
+    /// Its parts in words: the first, and how many more.
+    pub fn of_what(&self) -> String {
+        match self.parts.as_slice() {
+            [one] => one.name.to_string(),
+            [first, more @ ..] => format!("{} or one of the {} that it is merged with", first.name, more.len()),
+            [] => unreachable!("a recipe is never empty"),
+        }
+    }
+
+    /// Bytes of its parts.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.identity.bytes).sum()
+    }
+}
