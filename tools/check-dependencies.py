@@ -31,7 +31,7 @@ ALLOWED = {
     "names": ["types"],
     "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
-    "mover": ["rawdata", "types"],
+    "mover": ["client", "rawdata", "types"],
     "destinations": ["mover"],
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],

@@ -5,7 +5,7 @@ mod change;
 mod copy;
 mod entry;
 mod list;
-mod path;
+pub mod path;
 mod stat;
 mod tail;
 mod told;

@@ -15,14 +15,17 @@ use clap::Args;
 use forebay_destinations::{Access, Address};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome, Route, Target};
-use forebay_mover::endpoint::Destination;
+use forebay_mover::endpoint::{Destination, Source};
 use forebay_mover::journal::{Journal, JournalError};
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, Template};
+use forebay_mover::store::{LeaseError, StoreSource};
 use forebay_types::crc32c;
 
+use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::Failure;
+use crate::file::path::in_store;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
@@ -31,6 +34,8 @@ const AFTER_HELP: &str = "\
 Examples:
   forebay move --from /data/daq --to /mnt/archive --once
       moves what is there now, waits for its proof, and ends
+  forebay move --from forebay:/run17 --to root://eos.example.org//eos/run17 --merge 5GB
+      moves sealed files of the store, merged, and takes their names away once they are proven
   forebay move --from /data/daq --to /mnt/archive --to /mnt/second --remove
       moves what comes, to both, and removes it once both have proven that they hold it
 
@@ -54,9 +59,13 @@ pub struct MoveCommand {
 /// From where, where to, and how.
 #[derive(Debug, Args)]
 pub struct MoveOptions {
-    /// The directory that files are moved from
+    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files
     #[arg(long, value_name = "DIR")]
-    from: PathBuf,
+    from: String,
+
+    /// The server of that store, HOST:PORT
+    #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
+    server: String,
 
     /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file
     #[arg(long, value_name = "DIR|URL", required = true)]
@@ -152,11 +161,15 @@ pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
 fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let (from, to) = places(command)?;
     let path = journal_path(command, &from, &to)?;
-    let source = open_source(command)?;
+    let directory = from.directory().map(|path| open_directory(command, path)).transpose()?;
     let targets = to.iter().map(|place| open_place(place, &command.access())).collect::<Result<_, _>>()?;
     check_apart(&from, &to)?;
     output.note(&format!("the journal is {}", path.display()));
     let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
+    let source: Arc<dyn Source> = match (directory, &from) {
+        (Some(directory), _) => Arc::new(directory),
+        (None, from) => Arc::new(open_store(command, from, journal.token())?),
+    };
     let config = config(command, source, targets, &from, &to);
     let (control, interrupt, start) = (Control::default(), Interrupt::catch()?, Instant::now());
     let bar = std::sync::Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
@@ -246,9 +259,18 @@ fn tell(
     output.result(&mut object, failure)
 }
 
-fn open_source(command: &MoveOptions) -> Result<DirectorySource, Failure> {
+/// Leases a directory of a store.
+fn open_store(command: &MoveOptions, from: &Origin, token: u64) -> Result<StoreSource, Failure> {
+    let Origin::Store { server, path } = from else { unreachable!("directories are opened before") };
+    StoreSource::open(server, path, token, command.merge.is_some()).map_err(|error| match &error {
+        LeaseError::Client(_) => Failure::retry(format!("{error}; nothing was moved")),
+        LeaseError::Taken { .. } => Failure::retry(&error),
+        LeaseError::File(_) => Failure::usage(format!("{from}: {error}")),
+    })
+}
+
+fn open_directory(command: &MoveOptions, from: &Path) -> Result<DirectorySource, Failure> {
     let disposal = if command.remove { Disposal::Remove } else { Disposal::Rename };
-    let from = command.from.as_path();
     let source = DirectorySource::open(from, disposal);
     let source = source.map(|source| if command.merge.is_some() { source.with_kinds() } else { source });
     source.map_err(|error| match error.kind() {
@@ -263,6 +285,53 @@ fn open_source(command: &MoveOptions) -> Result<DirectorySource, Failure> {
             "nothing was moved. Give a directory that this user can read and write with --from",
         ),
     })
+}
+
+/// Where files are moved from.
+#[derive(Clone, Debug)]
+enum Origin {
+    /// A directory, without links on the way.
+    Directory(PathBuf),
+    /// A directory of a store.
+    Store { server: String, path: String },
+}
+
+impl Origin {
+    fn directory(&self) -> Option<&Path> {
+        match self {
+            Origin::Directory(path) => Some(path),
+            Origin::Store { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Directory(path) => path.display().fmt(f),
+            Origin::Store { server, path } => write!(f, "forebay:{path} ({server})"),
+        }
+    }
+}
+
+fn origin(command: &MoveOptions) -> Result<Origin, Failure> {
+    match in_store(command.from.as_bytes()) {
+        Some(Ok(_)) if command.remove => Err(Failure::usage(
+            "files of a store are always removed when they are proven: leave --remove out; nothing was moved",
+        )),
+        Some(Ok(_)) => {
+            let path = command.from["forebay:".len()..].trim_end_matches('/').to_owned();
+            Ok(Origin::Store { server: command.server.clone(), path })
+        }
+        Some(Err(words)) => Err(Failure::usage(format!("--from {:?}: {words}; nothing was moved", command.from))),
+        None => {
+            let path = PathBuf::from(&command.from);
+            let real = fs::canonicalize(&path).map(Origin::Directory);
+            real.map_err(|error| {
+                Failure::file("look at", &path, &error, "nothing was moved. Give a directory that is there with --from")
+            })
+        }
+    }
 }
 
 /// Where files are moved to.
@@ -309,11 +378,9 @@ fn open_place(place: &Place, access: &Access) -> Result<Arc<dyn Destination>, Fa
 }
 
 /// Where from and where to; nothing is made yet. No directory may lie in another: what arrives would be moved again.
-fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<Place>), Failure> {
+fn places(command: &MoveOptions) -> Result<(Origin, Vec<Place>), Failure> {
     let failed = |path: &Path, error| Failure::file("look at", path, &error, "nothing was moved");
-    let from = fs::canonicalize(&command.from).map_err(|error| {
-        Failure::file("look at", &command.from, &error, "nothing was moved. Give a directory that is there with --from")
-    })?;
+    let from = origin(command)?;
     // One that is not there is made in a directory that is.
     let real = |path: &PathBuf| match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
@@ -343,7 +410,7 @@ fn places(command: &MoveOptions) -> Result<(PathBuf, Vec<Place>), Failure> {
     };
     let to: Vec<Place> = command.to.iter().map(place).collect::<Result<_, _>>()?;
     check_remotes(&to)?;
-    let all: Vec<&Path> = std::iter::once(from.as_path()).chain(to.iter().filter_map(Place::directory)).collect();
+    let all: Vec<&Path> = from.directory().into_iter().chain(to.iter().filter_map(Place::directory)).collect();
     for (at, one) in all.iter().enumerate() {
         for (other_at, other) in all.iter().enumerate() {
             if at != other_at && one.starts_with(other) {
@@ -366,9 +433,9 @@ fn check_remotes(to: &[Place]) -> Result<(), Failure> {
 }
 
 /// That no two of the directories are one, by whatever way they are reached: a copy on itself is none.
-fn check_apart(from: &Path, to: &[Place]) -> Result<(), Failure> {
+fn check_apart(from: &Origin, to: &[Place]) -> Result<(), Failure> {
     let mut seen: BTreeMap<(u64, u64), &Path> = BTreeMap::new();
-    for path in std::iter::once(from).chain(to.iter().filter_map(Place::directory)) {
+    for path in from.directory().into_iter().chain(to.iter().filter_map(Place::directory)) {
         let metadata =
             fs::metadata(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))?;
         if let Some(other) = seen.insert((metadata.dev(), metadata.ino()), path) {
@@ -382,7 +449,7 @@ fn check_apart(from: &Path, to: &[Place]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn journal_path(command: &MoveOptions, from: &Path, to: &[Place]) -> Result<PathBuf, Failure> {
+fn journal_path(command: &MoveOptions, from: &Origin, to: &[Place]) -> Result<PathBuf, Failure> {
     let path = match &command.journal {
         Some(path) => path.clone(),
         None => {
@@ -411,7 +478,7 @@ fn journal_path(command: &MoveOptions, from: &Path, to: &[Place]) -> Result<Path
     let parent = fs::canonicalize(parent).map_err(|error| {
         Failure::file("use", parent, &error, "nothing was moved. The journal needs a directory that is there")
     })?;
-    for place in std::iter::once(from).chain(to.iter().filter_map(Place::directory)) {
+    for place in from.directory().into_iter().chain(to.iter().filter_map(Place::directory)) {
         if parent.starts_with(place) {
             return Err(Failure::usage(format!(
                 "the journal {} would lie in {}; nothing was moved. It must survive whatever becomes of the files: give another place with --journal FILE",
@@ -423,16 +490,16 @@ fn journal_path(command: &MoveOptions, from: &Path, to: &[Place]) -> Result<Path
     Ok(parent.join(path.file_name().unwrap_or_default()))
 }
 
-fn route_name(from: &Path, to: &[Place]) -> String {
+fn route_name(from: &Origin, to: &[Place]) -> String {
     let to: Vec<String> = to.iter().map(Place::to_string).collect();
-    format!("{} -> {}", from.display(), to.join(", "))
+    format!("{from} -> {}", to.join(", "))
 }
 
 fn config(
     command: &MoveOptions,
-    source: DirectorySource,
+    source: Arc<dyn Source>,
     targets: Vec<Arc<dyn Destination>>,
-    from: &Path,
+    from: &Origin,
     to: &[Place],
 ) -> Config {
     let streams_max = usize::from(command.streams);
@@ -452,7 +519,7 @@ fn config(
         destination,
     };
     Config {
-        routes: vec![Route { config: route, source: Arc::new(source) }],
+        routes: vec![Route { config: route, source }],
         targets: targets.into_iter().zip(to).map(target).collect(),
         streams_max,
         once: command.once,

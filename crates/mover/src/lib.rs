@@ -13,6 +13,7 @@ pub mod machine;
 mod name;
 mod planted;
 pub mod recipe;
+pub mod store;
 mod sums;
 
 pub use name::{NAME_BYTES_MAX, Name, NameError};

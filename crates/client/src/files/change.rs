@@ -133,6 +133,16 @@ impl Files {
         core.set(path.as_ref(), &node, set)
     }
 
+    /// The same, but for a link that the path itself names: that is what is meant.
+    ///
+    /// # Errors
+    /// As [`Files::set`].
+    pub fn set_link(&self, path: impl AsRef<[u8]>, set: &SetAttributes) -> Result<(), FileError> {
+        let mut core = self.lock();
+        let node = core.walk(path.as_ref(), false)?;
+        core.set(path.as_ref(), &node, set)
+    }
+
     /// Seals a file: it never changes again. What is sealed already is as it should be.
     ///
     /// # Errors
