@@ -111,7 +111,7 @@ pub enum Command {
     /// Write accepted events into verified files, stream by stream, and let the store forget them
     Record(record::RecordCommand),
     /// Move files to where they are kept for good, and let them go once they are proven to be there
-    Move(mover::MoveCommand),
+    Move(Box<mover::MoveCommand>),
     /// Look on at some events while they arrive, best effort
     Subscribe(subscribe::SubscribeCommand),
     /// Show the whole path on this machine: events in, a drive dies, verified files out, nothing lost

@@ -18,9 +18,21 @@ impl Interrupt {
     /// # Errors
     /// When the system does not let them be caught.
     pub fn catch() -> Result<Interrupt, Failure> {
+        Interrupt::catch_these(signals())
+    }
+
+    /// The same where a terminal that goes away, or whoever says so, means something else ([`Reload`]).
+    ///
+    /// # Errors
+    /// When the system does not let them be caught.
+    pub fn catch_but_reload() -> Result<Interrupt, Failure> {
+        Interrupt::catch_these(vec![SIGINT, SIGTERM])
+    }
+
+    fn catch_these(signals: Vec<i32>) -> Result<Interrupt, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         let failed = |error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started"));
-        for signal in signals() {
+        for signal in signals {
             // In this order: what sees the flag set by the first signal ends the process at the second. A terminal that goes
             // away may say so twice.
             if signal != SIGHUP {
@@ -35,6 +47,28 @@ impl Interrupt {
     /// Whether one came.
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed)
+    }
+}
+
+/// Whether SIGHUP asked for the configuration to be read again.
+#[derive(Clone, Debug)]
+pub struct Reload(Arc<AtomicBool>);
+
+impl Reload {
+    /// Catches the signal from now on.
+    ///
+    /// # Errors
+    /// When the system does not let it be caught.
+    pub fn catch() -> Result<Reload, Failure> {
+        let flag = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGHUP, flag.clone())
+            .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
+        Ok(Reload(flag))
+    }
+
+    /// Whether it came since this was asked last.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Relaxed)
     }
 }
 

@@ -1,34 +1,26 @@
 //! `forebay move`: files to where they are kept for good, and their source lets them go once the destination has proven that it holds them.
 
+mod file;
 mod look;
+mod places;
+mod settings;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use forebay_destinations::{Access, Address};
-use forebay_mover::custody::Policy;
-use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome, Route, Target};
-use forebay_mover::endpoint::{Destination, Source};
+use forebay_mover::driver::{self, Control, Counts, MoverError, Outcome};
 use forebay_mover::journal::{Journal, JournalError};
-use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
-use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, Template};
-use forebay_mover::store::{LeaseError, StoreSource};
-use forebay_types::crc32c;
+use forebay_mover::machine::Template;
 
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::Failure;
-use crate::file::path::in_store;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Reload};
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
+use settings::Settings;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -60,15 +52,19 @@ pub struct MoveCommand {
 #[derive(Debug, Args)]
 pub struct MoveOptions {
     /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files
-    #[arg(long, value_name = "DIR")]
-    from: String,
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    from: Option<String>,
+
+    /// Routes and destinations in a file, instead of --from and --to; SIGHUP has it read again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle"])]
+    config: Option<PathBuf>,
 
     /// The server of that store, HOST:PORT
     #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
     server: String,
 
     /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file
-    #[arg(long, value_name = "DIR|URL", required = true)]
+    #[arg(long, value_name = "DIR|URL", required_unless_present = "config")]
     to: Vec<String>,
 
     /// Move what is there now, then end: with 0 if all of it was proven and released [default: run until Ctrl-C]
@@ -132,18 +128,6 @@ pub struct MoveOptions {
     s3_credentials_file: Option<PathBuf>,
 }
 
-impl MoveOptions {
-    /// How destinations are reached over the network.
-    fn access(&self) -> Access {
-        Access {
-            token_file: self.token_file.clone(),
-            ca_file: self.ca_file.clone(),
-            s3_endpoint: self.s3_endpoint.clone(),
-            s3_credentials_file: self.s3_credentials_file.clone(),
-        }
-    }
-}
-
 /// Moves until it is over.
 ///
 /// # Errors
@@ -159,25 +143,53 @@ pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
 }
 
 fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
-    let (from, to) = places(command)?;
-    let path = journal_path(command, &from, &to)?;
-    let directory = from.directory().map(|path| open_directory(command, path)).transpose()?;
-    let targets = to.iter().map(|place| open_place(place, &command.access())).collect::<Result<_, _>>()?;
-    check_apart(&from, &to)?;
-    output.note(&format!("the journal is {}", path.display()));
-    let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;
-    let source: Arc<dyn Source> = match (directory, &from) {
-        (Some(directory), _) => Arc::new(directory),
-        (None, from) => Arc::new(open_store(command, from, journal.token())?),
-    };
-    let config = config(command, source, targets, &from, &to);
-    let (control, interrupt, start) = (Control::default(), Interrupt::catch()?, Instant::now());
-    let bar = std::sync::Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
+    let start = Instant::now();
+    let reload = command.config.as_ref().map(|_| Reload::catch()).transpose()?;
+    let interrupt = if reload.is_some() { Interrupt::catch_but_reload()? } else { Interrupt::catch()? };
+    let mut settings = Settings::of(command)?;
+    let mut counts = Counts::default();
+    loop {
+        let (mut outcome, next) = move_by(&settings, command, output, &interrupt, reload.as_ref())?;
+        outcome.counts.add(&counts);
+        counts = outcome.counts;
+        match next {
+            Some(next) => {
+                output.note("the configuration was read again; what was on its way goes on");
+                settings = next;
+            }
+            None => return tell(command, output, &outcome, start.elapsed(), &settings.journal),
+        }
+    }
+}
+
+/// Moves by these settings until it is over, or others are to be gone on with.
+fn move_by(
+    settings: &Settings,
+    command: &MoveOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+    reload: Option<&Reload>,
+) -> Result<(Outcome, Option<Settings>), Failure> {
+    let opened = settings.open_places()?;
+    output.note(&format!("the journal is {}", settings.journal.display()));
+    let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;
+    let config = settings.config(opened, &journal, command)?;
+    let control = Control::default();
+    let next = Mutex::new(None);
+    let bar = Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
     let told = |counts: &Counts| {
         if interrupt.is_set() {
             control.stop();
+        } else if reload.is_some_and(Reload::take) {
+            match Settings::of(command) {
+                Ok(settings) => {
+                    *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+                    control.drain();
+                }
+                Err(failure) => tracing::error!("{}. The mover goes on as before", failure.message),
+            }
         }
-        let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
         // Days may pass without a file.
         let shown = Counts { moved_bytes: 0, ..*counts };
         if bar.1.elapsed() >= Duration::from_millis(100) && bar.2 != Some(shown) {
@@ -185,14 +197,13 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
             (bar.1, bar.2) = (Instant::now(), Some(shown));
         }
     };
-    let outcome = driver::run(&config, &mut journal, &control, &told);
-    drop(bar);
-    let outcome = outcome.map_err(|error| match &error {
+    let outcome = driver::run(&config, &mut journal, &control, &told).map_err(|error| match &error {
         MoverError::Journal(error) => journal_failure(error),
         MoverError::Audit { .. } => Failure::retry(&error),
-        MoverError::RouteMissing { .. } => Failure::usage(&error),
+        MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(&error),
     })?;
-    tell(command, output, &outcome, start.elapsed(), &path)
+    let next = next.into_inner().unwrap_or_else(PoisonError::into_inner).filter(|_| !interrupt.is_set());
+    Ok((outcome, next))
 }
 
 fn tell(
@@ -257,275 +268,6 @@ fn tell(
         },
     );
     output.result(&mut object, failure)
-}
-
-/// Leases a directory of a store.
-fn open_store(command: &MoveOptions, from: &Origin, token: u64) -> Result<StoreSource, Failure> {
-    let Origin::Store { server, path } = from else { unreachable!("directories are opened before") };
-    StoreSource::open(server, path, token, command.merge.is_some()).map_err(|error| match &error {
-        LeaseError::Client(_) => Failure::retry(format!("{error}; nothing was moved")),
-        LeaseError::Taken { .. } => Failure::retry(&error),
-        LeaseError::File(_) => Failure::usage(format!("{from}: {error}")),
-    })
-}
-
-fn open_directory(command: &MoveOptions, from: &Path) -> Result<DirectorySource, Failure> {
-    let disposal = if command.remove { Disposal::Remove } else { Disposal::Rename };
-    let source = DirectorySource::open(from, disposal);
-    let source = source.map(|source| if command.merge.is_some() { source.with_kinds() } else { source });
-    source.map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => Failure::retry(format!(
-            "another mover has {}; this one did nothing. Wait for it, or stop it first",
-            from.display()
-        )),
-        _ => Failure::file(
-            "use",
-            from,
-            &error,
-            "nothing was moved. Give a directory that this user can read and write with --from",
-        ),
-    })
-}
-
-/// Where files are moved from.
-#[derive(Clone, Debug)]
-enum Origin {
-    /// A directory, without links on the way.
-    Directory(PathBuf),
-    /// A directory of a store.
-    Store { server: String, path: String },
-}
-
-impl Origin {
-    fn directory(&self) -> Option<&Path> {
-        match self {
-            Origin::Directory(path) => Some(path),
-            Origin::Store { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Directory(path) => path.display().fmt(f),
-            Origin::Store { server, path } => write!(f, "forebay:{path} ({server})"),
-        }
-    }
-}
-
-fn origin(command: &MoveOptions) -> Result<Origin, Failure> {
-    match in_store(command.from.as_bytes()) {
-        Some(Ok(_)) if command.remove => Err(Failure::usage(
-            "files of a store are always removed when they are proven: leave --remove out; nothing was moved",
-        )),
-        Some(Ok(_)) => {
-            let path = command.from["forebay:".len()..].trim_end_matches('/').to_owned();
-            Ok(Origin::Store { server: command.server.clone(), path })
-        }
-        Some(Err(words)) => Err(Failure::usage(format!("--from {:?}: {words}; nothing was moved", command.from))),
-        None => {
-            let path = PathBuf::from(&command.from);
-            let real = fs::canonicalize(&path).map(Origin::Directory);
-            real.map_err(|error| {
-                Failure::file("look at", &path, &error, "nothing was moved. Give a directory that is there with --from")
-            })
-        }
-    }
-}
-
-/// Where files are moved to.
-#[derive(Clone, Debug)]
-enum Place {
-    /// A directory, without links on the way.
-    Directory(PathBuf),
-    /// What is reached over the network.
-    Remote(Address),
-}
-
-impl Place {
-    fn directory(&self) -> Option<&Path> {
-        match self {
-            Place::Directory(path) => Some(path),
-            Place::Remote(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Directory(path) => path.display().fmt(f),
-            Place::Remote(address) => address.fmt(f),
-        }
-    }
-}
-
-fn open_place(place: &Place, access: &Access) -> Result<Arc<dyn Destination>, Failure> {
-    match place {
-        Place::Directory(path) => match DirectoryDestination::open(path) {
-            Ok(directory) => Ok(Arc::new(directory)),
-            Err(error) => Err(Failure::file(
-                "use",
-                path,
-                &error,
-                "nothing was moved. Give a directory that this user can write with --to; its parent must be there",
-            )),
-        },
-        Place::Remote(address) => forebay_destinations::open(address, access)
-            .map_err(|error| Failure::usage(format!("{address} cannot be used: {error}; nothing was moved"))),
-    }
-}
-
-/// Where from and where to; nothing is made yet. No directory may lie in another: what arrives would be moved again.
-fn places(command: &MoveOptions) -> Result<(Origin, Vec<Place>), Failure> {
-    let failed = |path: &Path, error| Failure::file("look at", path, &error, "nothing was moved");
-    let from = origin(command)?;
-    // One that is not there is made in a directory that is.
-    let real = |path: &PathBuf| match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let parent = fs::canonicalize(parent).map_err(|error| {
-                Failure::file(
-                    "use",
-                    parent,
-                    &error,
-                    "nothing was moved. The directory in which one is to be made with --to must be there",
-                )
-            })?;
-            Ok(parent.join(path.file_name().unwrap_or_default()))
-        }
-        real => real.map_err(|error| failed(path, error)),
-    };
-    let place = |text: &String| {
-        if !Address::is_meant(text) {
-            return real(&PathBuf::from(text)).map(Place::Directory);
-        }
-        let address = text.parse().map_err(|error| {
-            Failure::usage(format!(
-                "{error}. Give a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; nothing was moved"
-            ))
-        });
-        address.map(Place::Remote)
-    };
-    let to: Vec<Place> = command.to.iter().map(place).collect::<Result<_, _>>()?;
-    check_remotes(&to)?;
-    let all: Vec<&Path> = from.directory().into_iter().chain(to.iter().filter_map(Place::directory)).collect();
-    for (at, one) in all.iter().enumerate() {
-        for (other_at, other) in all.iter().enumerate() {
-            if at != other_at && one.starts_with(other) {
-                return Err(Failure::usage(format!(
-                    "{} lies in {}, or is the same; nothing was moved. What arrives there would be taken for what is to be moved: give other directories",
-                    one.display(),
-                    other.display()
-                )));
-            }
-        }
-    }
-    Ok((from, to))
-}
-
-/// That each address is given once: one copy is not two.
-fn check_remotes(to: &[Place]) -> Result<(), Failure> {
-    let mut seen = BTreeSet::new();
-    let twice = to.iter().find(|place| matches!(place, Place::Remote(address) if !seen.insert(address)));
-    twice.map_or(Ok(()), |place| Err(Failure::usage(format!("{place} is given twice; nothing was moved"))))
-}
-
-/// That no two of the directories are one, by whatever way they are reached: a copy on itself is none.
-fn check_apart(from: &Origin, to: &[Place]) -> Result<(), Failure> {
-    let mut seen: BTreeMap<(u64, u64), &Path> = BTreeMap::new();
-    for path in from.directory().into_iter().chain(to.iter().filter_map(Place::directory)) {
-        let metadata =
-            fs::metadata(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))?;
-        if let Some(other) = seen.insert((metadata.dev(), metadata.ino()), path) {
-            return Err(Failure::usage(format!(
-                "{} and {} are the same directory (a mount of it?); nothing was moved. Give other directories",
-                other.display(),
-                path.display()
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn journal_path(command: &MoveOptions, from: &Origin, to: &[Place]) -> Result<PathBuf, Failure> {
-    let path = match &command.journal {
-        Some(path) => path.clone(),
-        None => {
-            let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-            let home = || {
-                std::env::var_os("HOME")
-                    .filter(|path| !path.is_empty())
-                    .map(|home| Path::new(&home).join(".local/state"))
-            };
-            let state = state.or_else(home).ok_or_else(|| {
-                Failure::usage("neither XDG_STATE_HOME nor HOME is set: say where the journal is to be, with --journal FILE; nothing was moved")
-            })?;
-            let directory = state.join("forebay");
-            fs::create_dir_all(&directory).map_err(|error| {
-                Failure::file(
-                    "make",
-                    &directory,
-                    &error,
-                    "nothing was moved. Say where the journal is to be, with --journal FILE",
-                )
-            })?;
-            directory.join(format!("move-{:08x}.sqlite", crc32c(route_name(from, to).as_bytes())))
-        }
-    };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let parent = fs::canonicalize(parent).map_err(|error| {
-        Failure::file("use", parent, &error, "nothing was moved. The journal needs a directory that is there")
-    })?;
-    for place in from.directory().into_iter().chain(to.iter().filter_map(Place::directory)) {
-        if parent.starts_with(place) {
-            return Err(Failure::usage(format!(
-                "the journal {} would lie in {}; nothing was moved. It must survive whatever becomes of the files: give another place with --journal FILE",
-                path.display(),
-                place.display()
-            )));
-        }
-    }
-    Ok(parent.join(path.file_name().unwrap_or_default()))
-}
-
-fn route_name(from: &Origin, to: &[Place]) -> String {
-    let to: Vec<String> = to.iter().map(Place::to_string).collect();
-    format!("{from} -> {}", to.join(", "))
-}
-
-fn config(
-    command: &MoveOptions,
-    source: Arc<dyn Source>,
-    targets: Vec<Arc<dyn Destination>>,
-    from: &Origin,
-    to: &[Place],
-) -> Config {
-    let streams_max = usize::from(command.streams);
-    let settle = if command.once { Duration::ZERO } else { Duration::from_secs(60) };
-    let route = RouteConfig {
-        name: route_name(from, to),
-        destinations: (0..to.len()).map(|at| (DestinationIndex(at), true)).collect(),
-        policy: Policy { recheck_after: command.recheck_after, ..Policy::default() },
-        settle: command.settle.unwrap_or(settle),
-        merge: command.merge.map(|bytes| Merge { bytes, wait: command.merge_wait, name: command.name.clone() }),
-        scan_every: Duration::from_secs(1),
-        priority: 0,
-        streams_max,
-    };
-    let target = |(destination, place): (Arc<dyn Destination>, &Place)| Target {
-        config: DestinationConfig { address: place.to_string(), streams_max },
-        destination,
-    };
-    Config {
-        routes: vec![Route { config: route, source }],
-        targets: targets.into_iter().zip(to).map(target).collect(),
-        streams_max,
-        once: command.once,
-        patience: command.patience,
-        stall_after: command.stall_after,
-    }
 }
 
 fn journal_failure(error: &JournalError) -> Failure {

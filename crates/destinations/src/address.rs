@@ -70,7 +70,9 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        let refuse = |what| Err(AddressError { text: text.chars().take(200).collect(), what });
+        // Who gives a password here must not find it in a log.
+        let shown = text.rsplit_once('@').map_or(text.to_owned(), |(_, host)| format!("…@{host}"));
+        let refuse = |what| Err(AddressError { text: shown.chars().take(200).collect(), what });
         let Some((scheme, rest)) = text.split_once("://") else { return refuse("it has no scheme") };
         if !SCHEMES.iter().any(|(name, _)| *name == scheme) {
             return refuse("its scheme is none of root, roots, https, http and s3");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
-use crate::custody::{Answer, Consignment, Delivery, Failure, SourceAnswer, Stage};
+use crate::custody::{Answer, Consignment, Failure, SourceAnswer, Stage};
 use crate::endpoint::{Destination, Source};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
@@ -90,20 +90,47 @@ pub enum MoverError {
         /// How many.
         files: usize,
     },
+    /// The journal has files on their way to a destination to which their route does not lead any more.
+    #[error(
+        "the journal {journal} has files on their way by route {route} to {destination}, {name} for one, and the route does not lead there any more. Nothing was moved or released. \
+         Start it with that destination until these are over, or use another journal (--journal): what is at the other destinations is not sent again"
+    )]
+    DestinationMissing {
+        /// The journal.
+        journal: String,
+        /// The route.
+        route: String,
+        /// The destination.
+        destination: String,
+        /// One of the files.
+        name: String,
+    },
 }
 
 /// Tells a mover to end.
 #[derive(Clone, Debug, Default)]
-pub struct Control(Arc<AtomicBool>);
+pub struct Control {
+    stop: Arc<AtomicBool>,
+    drain: Arc<AtomicBool>,
+}
 
 impl Control {
     /// What is under way is cut off, and gone on with by the next start.
     pub fn stop(&self) {
-        self.0.store(true, Relaxed);
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Nothing more is begun; what is under way comes to its end first.
+    pub fn drain(&self) {
+        self.drain.store(true, Relaxed);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.0.load(Relaxed)
+        self.stop.load(Relaxed)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drain.load(Relaxed)
     }
 }
 
@@ -120,6 +147,17 @@ pub struct Counts {
     pub withdrawn: u64,
     /// Bytes that were read, sent or read back.
     pub moved_bytes: u64,
+}
+
+impl Counts {
+    /// Adds what was done before.
+    pub fn add(&mut self, other: &Counts) {
+        self.found += other.found;
+        self.released += other.released;
+        self.released_bytes += other.released_bytes;
+        self.withdrawn += other.withdrawn;
+        self.moved_bytes += other.moved_bytes;
+    }
 }
 
 /// A file that was not moved to its end.
@@ -196,8 +234,14 @@ pub fn run(
         if let Some(end) = driver.machine.end(driver.now()) {
             return Ok(driver.outcome(Some(end)));
         }
-        while let Some(job) = driver.machine.next_job(driver.now()) {
-            driver.begin(job, control);
+        if control.is_drained() {
+            if driver.machine.running() == 0 {
+                break;
+            }
+        } else {
+            while let Some(job) = driver.machine.next_job(driver.now()) {
+                driver.begin(job, control);
+            }
         }
         driver.wait(&receiver);
         driver.look_for_stalls();
@@ -227,28 +271,25 @@ fn open_audit(path: &Path, journal: &Journal) -> Result<AuditLog, MoverError> {
 /// The machine, as the journal has it.
 fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverError> {
     let at_work = journal.at_work()?;
-    let addresses: BTreeSet<&str> = config.targets.iter().map(|target| target.config.address.as_str()).collect();
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     let mut kept = Kept { next_consignment: at_work.next, ..Kept::default() };
+    let path = || journal.path().display().to_string();
     for (route, consignment) in at_work.consignments {
-        // The name of a route has its destinations.
-        let strange = |delivery: &&Delivery| !addresses.contains(delivery.destination.as_str());
-        if config.routes.iter().any(|known| known.config.name == route)
-            && let Some(delivery) = consignment.deliveries.iter().find(strange)
-        {
-            let what = format!(
-                "consignment {} goes to {:?}, to which its route {route} does not",
-                consignment.id, delivery.destination
-            );
-            return Err(JournalError::Damaged { path: journal.path().to_owned(), what }.into());
+        let Some(index) = config.routes.iter().position(|known| known.config.name == route) else {
+            *missing.entry(route).or_default() += 1;
+            continue;
+        };
+        let destinations = &config.routes[index].config.destinations;
+        let leads_to =
+            |address: &str| destinations.iter().any(|(to, _)| config.targets[to.0].config.address == address);
+        if let Some(delivery) = consignment.deliveries.iter().find(|delivery| !leads_to(&delivery.destination)) {
+            let (destination, name) = (delivery.destination.clone(), consignment.name.to_string());
+            return Err(MoverError::DestinationMissing { journal: path(), route, destination, name });
         }
-        match config.routes.iter().position(|known| known.config.name == route) {
-            Some(index) => kept.consignments.push((RouteIndex(index), consignment)),
-            None => *missing.entry(route).or_default() += 1,
-        }
+        kept.consignments.push((RouteIndex(index), consignment));
     }
     if let Some((route, files)) = missing.pop_first() {
-        return Err(MoverError::RouteMissing { journal: journal.path().display().to_string(), route, files });
+        return Err(MoverError::RouteMissing { journal: path(), route, files });
     }
     for (route, series, next) in at_work.series {
         if let Some(index) = config.routes.iter().position(|known| known.config.name == route) {

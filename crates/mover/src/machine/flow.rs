@@ -60,7 +60,8 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct Channel {
-    ready: BTreeMap<Weight, BTreeSet<Order>>,
+    /// By route, as one that is at its limit must not be in the way of others.
+    ready: BTreeMap<(Weight, RouteIndex), BTreeSet<Order>>,
     running: BTreeMap<Weight, usize>,
     streams_max: usize,
     /// In a row.
@@ -73,8 +74,9 @@ impl Channel {
         self.running.values().sum()
     }
 
-    fn first(&self, weight: Weight) -> Option<Order> {
-        self.ready.get(&weight)?.first().copied()
+    /// The first of this weight of each route.
+    fn firsts(&self, weight: Weight) -> impl Iterator<Item = Order> {
+        self.ready.iter().filter(move |((of, _), _)| *of == weight).filter_map(|(_, ready)| ready.first().copied())
     }
 
     fn may_begin(&self, weight: Weight, now: Time) -> bool {
@@ -149,12 +151,12 @@ impl Flow {
         }
         let all = self.heavy.iter().map(|(running, _)| running).sum::<usize>();
         [Weight::Light, Weight::Heavy].into_iter().find_map(|weight| {
-            let first = |channel: &Channel| channel.first(weight).filter(|_| channel.may_begin(weight, now));
             let may = |(_, key): &Order| {
                 let (running, streams_max) = self.heavy[self.entries[key].route.0];
                 weight == Weight::Light || (running < streams_max && all < self.streams_max)
             };
-            self.channels.values().filter_map(first).filter(may).min().map(|(_, key)| (key, weight))
+            let channels = self.channels.values().filter(|channel| channel.may_begin(weight, now));
+            channels.flat_map(|channel| channel.firsts(weight)).filter(may).min().map(|(_, key)| (key, weight))
         })
     }
 
@@ -221,7 +223,7 @@ impl Flow {
         let entry = self.entries.get_mut(&key).expect("it is known");
         entry.waits = false;
         let channel = self.channels.get_mut(&entry.at).expect("every place has one");
-        channel.ready.entry(entry.weight).or_default().insert(entry.order);
+        channel.ready.entry((entry.weight, entry.route)).or_default().insert(entry.order);
     }
 
     /// Whether it was among what is ready.
@@ -232,6 +234,6 @@ impl Flow {
             return false;
         }
         let channel = self.channels.get_mut(&entry.at).expect("every place has one");
-        channel.ready.get_mut(&entry.weight).is_some_and(|ready| ready.remove(&entry.order))
+        channel.ready.get_mut(&(entry.weight, entry.route)).is_some_and(|ready| ready.remove(&entry.order))
     }
 }

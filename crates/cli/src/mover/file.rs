@@ -1,0 +1,176 @@
+//! Routes and destinations in a file.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_destinations::Access;
+use forebay_mover::machine::{Merge, Template};
+use serde::Deserialize;
+
+use super::MoveOptions;
+use super::places::{Origin, Place};
+use super::settings::{DestinationSettings, RouteSettings, Settings, settle};
+use crate::arguments::DEFAULT_ADDRESS;
+use crate::connect::parse_seconds;
+use crate::failure::Failure;
+use crate::size::parse_bytes;
+
+/// A longer file is cut off: it is no configuration.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A configuration file. What is not known is refused.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct MoveFile {
+    journal: Option<PathBuf>,
+    #[serde(default = "four")]
+    streams: u16,
+    #[serde(default)]
+    destination: BTreeMap<String, DestinationFile>,
+    #[serde(default)]
+    route: BTreeMap<String, RouteFile>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct DestinationFile {
+    address: String,
+    streams: Option<u16>,
+    token_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    s3_endpoint: Option<String>,
+    s3_credentials_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct RouteFile {
+    from: String,
+    server: Option<String>,
+    to: Vec<String>,
+    #[serde(default)]
+    optional: Vec<String>,
+    #[serde(default)]
+    remove: bool,
+    settle_s: Option<f64>,
+    recheck_after_s: Option<f64>,
+    merge: Option<String>,
+    merge_wait_s: Option<f64>,
+    name: Option<String>,
+    #[serde(default)]
+    priority: i32,
+    streams: Option<u16>,
+}
+
+const fn four() -> u16 {
+    4
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// A file that cannot be read, or that says what is not understood or cannot be.
+pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| Failure::file("read the configuration", path, &error, "nothing was moved"))?;
+    let wrong = |why: String| {
+        Failure::usage(format!("{}: {why}\nNothing was moved; docs/mover.md has an example", path.display()))
+    };
+    // The parser's message has the line, a drawing of it, and for an unknown key those that are known.
+    let file: MoveFile = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+    let journal = command.journal.clone().or(file.journal);
+    let journal = journal.ok_or_else(|| wrong("it has no journal, and no --journal was said".to_owned()))?;
+    let names: Vec<&String> = file.destination.keys().collect();
+    let routes: Result<Vec<RouteSettings>, Failure> =
+        file.route.iter().map(|(name, route)| settings_of(name, route, &names, command, &wrong)).collect();
+    let routes = routes?;
+    let used = |at: usize| routes.iter().any(|route| route.to.iter().any(|(to, _)| *to == at));
+    if let Some(name) = (0..names.len()).find(|at| !used(*at)).map(|at| names[at]) {
+        return Err(wrong(format!("no route leads to the destination {name}")));
+    }
+    if routes.is_empty() {
+        return Err(wrong("it has no route".to_owned()));
+    }
+    let streams = check_streams("streams", file.streams).map_err(wrong)?;
+    let destination = |(name, destination): (String, DestinationFile)| {
+        let of_its_own = destination.streams.map(|count| check_streams(&format!("destination.{name}.streams"), count));
+        Ok(DestinationSettings {
+            place: Place::parse(&destination.address)?,
+            access: Access {
+                token_file: destination.token_file,
+                ca_file: destination.ca_file,
+                s3_endpoint: destination.s3_endpoint,
+                s3_credentials_file: destination.s3_credentials_file,
+            },
+            streams: of_its_own.transpose().map_err(wrong)?.unwrap_or(streams),
+        })
+    };
+    let destinations = file.destination.into_iter().map(destination).collect::<Result<_, Failure>>()?;
+    Ok(Settings { routes, destinations, streams, journal })
+}
+
+fn settings_of(
+    name: &str,
+    route: &RouteFile,
+    destinations: &[&String],
+    command: &MoveOptions,
+    wrong: &dyn Fn(String) -> Failure,
+) -> Result<RouteSettings, Failure> {
+    let here = |what: &str| format!("route.{name}.{what}");
+    let place = |required: bool| {
+        move |to: &String| {
+            let at = destinations.iter().position(|known| *known == to);
+            let unknown =
+                || wrong(format!("{}: there is no destination {to:?}", here(if required { "to" } else { "optional" })));
+            at.map(|at| (at, required)).ok_or_else(unknown)
+        }
+    };
+    let to = route.to.iter().map(place(true)).chain(route.optional.iter().map(place(false)));
+    let to: Vec<(usize, bool)> = to.collect::<Result<_, _>>()?;
+    if route.to.is_empty() {
+        return Err(wrong(format!("{} names no destination: nothing would prove that a file is anywhere", here("to"))));
+    }
+    if (0..to.len()).any(|at| to[..at].iter().any(|(before, _)| *before == to[at].0)) {
+        return Err(wrong(format!("{} and optional name a destination twice", here("to"))));
+    }
+    let seconds = |key: &str, value: Option<f64>, usual: Duration| {
+        let parsed = value.map(|value| parse_seconds(&value.to_string()));
+        parsed.transpose().map(|value| value.unwrap_or(usual)).map_err(|why| wrong(format!("{}: {why}", here(key))))
+    };
+    let from = Origin::parse(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
+    if route.remove && from.directory().is_none() {
+        return Err(wrong(format!("{}: files of a store are always removed when they are proven", here("remove"))));
+    }
+    if route.merge.is_none() && (route.name.is_some() || route.merge_wait_s.is_some()) {
+        return Err(wrong(format!("{} is missing: merge-wait-s and name are for what is merged", here("merge"))));
+    }
+    let bytes = route.merge.as_ref().map(|size| parse_bytes(size)).transpose();
+    let bytes = bytes.map_err(|why| wrong(format!("{}: {why}", here("merge"))))?;
+    let template = route.name.as_ref().map(|name| name.parse::<Template>()).transpose();
+    let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
+    let wait = seconds("merge-wait-s", route.merge_wait_s, Duration::from_secs(600))?;
+    Ok(RouteSettings {
+        name: name.to_owned(),
+        from,
+        remove: route.remove,
+        to,
+        merge: bytes.map(|bytes| Merge { bytes, wait, name: template }),
+        settle: seconds("settle-s", route.settle_s, settle(command))?,
+        recheck_after: seconds("recheck-after-s", route.recheck_after_s, command.recheck_after)?,
+        priority: route.priority,
+        streams: check_streams(&here("streams"), route.streams.unwrap_or(command.streams)).map_err(wrong)?,
+    })
+}
+
+fn check_streams(key: &str, streams: u16) -> Result<usize, String> {
+    if (1..=256).contains(&streams) {
+        Ok(streams.into())
+    } else {
+        Err(format!("{key} = {streams} cannot be. From 1 to 256."))
+    }
+}

@@ -1,0 +1,238 @@
+//! Where files are moved from and to, and that no two of these places are in each other's way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_destinations::{Access, Address};
+use forebay_mover::endpoint::Destination;
+use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
+use forebay_mover::store::{LeaseError, StoreSource};
+
+use crate::failure::Failure;
+use crate::file::path::{STORE_PREFIX, in_store};
+
+/// Where files are moved from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A directory, without links on the way.
+    Directory(PathBuf),
+    /// A directory of a store.
+    Store { server: String, path: String },
+}
+
+impl Origin {
+    /// What a text means, with the server of a store.
+    ///
+    /// # Errors
+    /// A directory that is not there, or a path of no store.
+    pub fn parse(text: &str, server: &str) -> Result<Origin, Failure> {
+        match in_store(text.as_bytes()) {
+            Some(Ok(_)) => {
+                let path = text[STORE_PREFIX.len()..].trim_end_matches('/').to_owned();
+                Ok(Origin::Store { server: server.to_owned(), path })
+            }
+            Some(Err(words)) => Err(Failure::usage(format!("{text:?}: {words}; nothing was moved"))),
+            None => {
+                let path = Path::new(text);
+                let real = fs::canonicalize(path).map(Origin::Directory);
+                real.map_err(|error| {
+                    let advice = "nothing was moved. Give a directory that is there to move from (--from)";
+                    Failure::file("look at", path, &error, advice)
+                })
+            }
+        }
+    }
+
+    /// The directory of this machine, if it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Origin::Directory(path) => Some(path),
+            Origin::Store { .. } => None,
+        }
+    }
+
+    /// Locks a directory of this machine.
+    ///
+    /// # Errors
+    /// One that another mover has, or that cannot be used.
+    pub fn open_directory(&self, remove: bool, with_kinds: bool) -> Result<Option<DirectorySource>, Failure> {
+        let Some(from) = self.directory() else { return Ok(None) };
+        let disposal = if remove { Disposal::Remove } else { Disposal::Rename };
+        let source = DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Failure::retry(format!(
+                "another mover has {}; this one did nothing. Wait for it, or stop it first",
+                from.display()
+            )),
+            _ => {
+                let advice =
+                    "nothing was moved. Give a directory that this user can read and write to move from (--from)";
+                Failure::file("use", from, &error, advice)
+            }
+        })?;
+        Ok(Some(if with_kinds { source.with_kinds() } else { source }))
+    }
+
+    /// Leases a directory of a store, by the token of the journal.
+    ///
+    /// # Errors
+    /// No server, no such directory, or another mover that has it.
+    ///
+    /// # Panics
+    /// For a directory of this machine.
+    pub fn lease(&self, token: u64, with_kinds: bool) -> Result<StoreSource, Failure> {
+        let Origin::Store { server, path } = self else { panic!("{self} is no directory of a store") };
+        StoreSource::open(server, path, token, with_kinds).map_err(|error| match &error {
+            LeaseError::Client(_) => Failure::retry(format!("{error}; nothing was moved")),
+            LeaseError::Taken { .. } => Failure::retry(&error),
+            LeaseError::File(_) => Failure::usage(format!("{self}: {error}")),
+        })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Directory(path) => path.display().fmt(f),
+            Origin::Store { server, path } => write!(f, "forebay:{path} ({server})"),
+        }
+    }
+}
+
+/// Where files are moved to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory, without links on the way.
+    Directory(PathBuf),
+    /// What is reached over the network.
+    Remote(Address),
+}
+
+impl Place {
+    /// What a text means. Nothing is made.
+    ///
+    /// # Errors
+    /// No address, or a directory in which nothing can be made.
+    pub fn parse(text: &str) -> Result<Place, Failure> {
+        if !Address::is_meant(text) {
+            return real(Path::new(text)).map(Place::Directory);
+        }
+        text.parse().map(Place::Remote).map_err(|error| {
+            Failure::usage(format!(
+                "{error}. Give a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; nothing was moved"
+            ))
+        })
+    }
+
+    /// The directory of this machine, if it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Place::Directory(path) => Some(path),
+            Place::Remote(_) => None,
+        }
+    }
+
+    /// Makes it ready.
+    ///
+    /// # Errors
+    /// What cannot be used.
+    pub fn open(&self, access: &Access) -> Result<Arc<dyn Destination>, Failure> {
+        match self {
+            Place::Directory(path) => match DirectoryDestination::open(path) {
+                Ok(directory) => Ok(Arc::new(directory)),
+                Err(error) => {
+                    let advice = "nothing was moved. Give a directory that this user can write to move to (--to); its parent must be there";
+                    Err(Failure::file("use", path, &error, advice))
+                }
+            },
+            Place::Remote(address) => forebay_destinations::open(address, access)
+                .map_err(|error| Failure::usage(format!("{address} cannot be used: {error}; nothing was moved"))),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(path) => path.display().fmt(f),
+            Place::Remote(address) => address.fmt(f),
+        }
+    }
+}
+
+/// A directory without links on the way; one that is not there is made later, in one that is.
+fn real(path: &Path) -> Result<PathBuf, Failure> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
+            let parent = parent_of(path);
+            let advice = "nothing was moved. The directory in which one is to be made to move to (--to) must be there";
+            let parent = fs::canonicalize(parent).map_err(|error| Failure::file("use", parent, &error, advice))?;
+            Ok(parent.join(path.file_name().unwrap_or_default()))
+        }
+        real => real.map_err(|error| Failure::file("look at", path, &error, "nothing was moved")),
+    }
+}
+
+/// The directory that a path lies in.
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// That no place lies in another, by its path: what arrives would be moved again.
+///
+/// # Errors
+/// Two that do.
+pub fn check_paths(from: &[&Origin], to: &[&Place]) -> Result<(), Failure> {
+    let twice = |text: &dyn fmt::Display| Failure::usage(format!("{text} is given twice; nothing was moved"));
+    let mut seen = BTreeSet::new();
+    if let Some(place) = to.iter().find(|place| !seen.insert(place.to_string())) {
+        return Err(twice(place));
+    }
+    let stores = from.iter().filter(|origin| origin.directory().is_none());
+    let mut seen: Vec<String> = Vec::new();
+    for store in stores.map(|store| store.to_string()) {
+        if seen.contains(&store) {
+            return Err(twice(&store));
+        }
+        seen.push(store);
+    }
+    let origins = from.iter().filter_map(|origin| origin.directory());
+    let all: Vec<&Path> = origins.chain(to.iter().filter_map(|place| place.directory())).collect();
+    for (at, one) in all.iter().enumerate() {
+        for (other_at, other) in all.iter().enumerate() {
+            if at != other_at && one.starts_with(other) {
+                return Err(Failure::usage(format!(
+                    "{} lies in {}, or is the same; nothing was moved. What arrives there would be taken for what is to be moved: give other directories",
+                    one.display(),
+                    other.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// That no two directories are one, by whatever way they are reached: a copy on itself is none.
+///
+/// # Errors
+/// Two that are.
+pub fn check_apart(from: &[&Origin], to: &[&Place]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<(u64, u64), &Path> = BTreeMap::new();
+    let origins = from.iter().filter_map(|origin| origin.directory());
+    for path in origins.chain(to.iter().filter_map(|place| place.directory())) {
+        let metadata =
+            fs::metadata(path).map_err(|error| Failure::file("look at", path, &error, "nothing was moved"))?;
+        if let Some(other) = seen.insert((metadata.dev(), metadata.ino()), path) {
+            return Err(Failure::usage(format!(
+                "{} and {} are the same directory (a mount of it?); nothing was moved. Give other directories",
+                other.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! What a mover is to do, wherever that was said: as options, or in a file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_destinations::Access;
+use forebay_mover::custody::Policy;
+use forebay_mover::driver::{Config, Route, Target};
+use forebay_mover::endpoint::{Destination, Source};
+use forebay_mover::journal::Journal;
+use forebay_mover::local::DirectorySource;
+use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig};
+use forebay_types::crc32c;
+
+use super::places::{Origin, Place, check_apart, check_paths, parent_of};
+use super::{MoveOptions, file};
+use crate::failure::Failure;
+
+/// A route.
+#[derive(Clone, Debug)]
+pub struct RouteSettings {
+    /// Its name in the journal.
+    pub name: String,
+    /// Where from.
+    pub from: Origin,
+    /// Whether files that were moved are removed from a directory, rather than renamed.
+    pub remove: bool,
+    /// Where to, by the place among the destinations, and whether the source waits for it.
+    pub to: Vec<(usize, bool)>,
+    /// Whether files are merged.
+    pub merge: Option<Merge>,
+    /// A file that nobody touched for so long is complete.
+    pub settle: Duration,
+    /// The time between the first and the second proof.
+    pub recheck_after: Duration,
+    /// The higher, the earlier.
+    pub priority: i32,
+    /// Files that are read or sent at once.
+    pub streams: usize,
+}
+
+/// A destination.
+#[derive(Clone, Debug)]
+pub struct DestinationSettings {
+    /// Where it is.
+    pub place: Place,
+    /// How it is reached.
+    pub access: Access,
+    /// Files that are sent there at once.
+    pub streams: usize,
+}
+
+/// What a mover is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its routes.
+    pub routes: Vec<RouteSettings>,
+    /// Their destinations.
+    pub destinations: Vec<DestinationSettings>,
+    /// Files that are read or sent at once, over all routes.
+    pub streams: usize,
+    /// Where it remembers what it has begun.
+    pub journal: PathBuf,
+}
+
+/// Places of this machine that are locked and ready.
+pub struct Opened {
+    /// Of each route; nothing where the source is a store's, which is leased by the token of the journal.
+    sources: Vec<Option<DirectorySource>>,
+    destinations: Vec<Arc<dyn Destination>>,
+}
+
+impl Settings {
+    /// What the command says, or its file.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn of(command: &MoveOptions) -> Result<Settings, Failure> {
+        let settings = match &command.config {
+            Some(path) => file::load(path, command)?,
+            None => Settings::of_options(command)?,
+        };
+        check_paths(&settings.origins(), &settings.places())?;
+        Ok(Settings { journal: settings.journal_beside_all()?, ..settings })
+    }
+
+    fn of_options(command: &MoveOptions) -> Result<Settings, Failure> {
+        let from = Origin::parse(command.from.as_deref().unwrap_or_default(), &command.server)?;
+        if command.remove && from.directory().is_none() {
+            return Err(Failure::usage(
+                "files of a store are always removed when they are proven: leave --remove out; nothing was moved",
+            ));
+        }
+        let streams = usize::from(command.streams);
+        let access = Access {
+            token_file: command.token_file.clone(),
+            ca_file: command.ca_file.clone(),
+            s3_endpoint: command.s3_endpoint.clone(),
+            s3_credentials_file: command.s3_credentials_file.clone(),
+        };
+        let destination = |text: &String| {
+            Place::parse(text).map(|place| DestinationSettings { place, access: access.clone(), streams })
+        };
+        let destinations: Vec<DestinationSettings> = command.to.iter().map(destination).collect::<Result<_, _>>()?;
+        let to: Vec<String> = destinations.iter().map(|destination| destination.place.to_string()).collect();
+        let name = format!("{from} -> {}", to.join(", "));
+        let journal = command.journal.clone().map_or_else(|| usual_journal(&name), Ok)?;
+        let route = RouteSettings {
+            name,
+            from,
+            remove: command.remove,
+            to: (0..destinations.len()).map(|at| (at, true)).collect(),
+            merge: command.merge.map(|bytes| Merge { bytes, wait: command.merge_wait, name: command.name.clone() }),
+            settle: command.settle.unwrap_or(settle(command)),
+            recheck_after: command.recheck_after,
+            priority: 0,
+            streams,
+        };
+        Ok(Settings { routes: vec![route], destinations, streams, journal })
+    }
+
+    fn origins(&self) -> Vec<&Origin> {
+        self.routes.iter().map(|route| &route.from).collect()
+    }
+
+    fn places(&self) -> Vec<&Place> {
+        self.destinations.iter().map(|destination| &destination.place).collect()
+    }
+
+    /// The journal's path without links on the way, in none of the places.
+    fn journal_beside_all(&self) -> Result<PathBuf, Failure> {
+        let path = &self.journal;
+        let parent = fs::canonicalize(parent_of(path)).map_err(|error| {
+            let advice = "nothing was moved. The journal needs a directory that is there";
+            Failure::file("use", parent_of(path), &error, advice)
+        })?;
+        let (origins, places) = (self.origins(), self.places());
+        let origins = origins.iter().filter_map(|origin| origin.directory());
+        let mut all = origins.chain(places.iter().filter_map(|place| place.directory()));
+        if let Some(place) = all.find(|place| parent.starts_with(place)) {
+            return Err(Failure::usage(format!(
+                "the journal {} would lie in {}; nothing was moved. It must survive whatever becomes of the files: give another place with --journal FILE",
+                path.display(),
+                place.display()
+            )));
+        }
+        Ok(parent.join(path.file_name().unwrap_or_default()))
+    }
+
+    /// Locks the directories that are moved from, and makes those that are moved to.
+    ///
+    /// # Errors
+    /// What cannot be used.
+    pub fn open_places(&self) -> Result<Opened, Failure> {
+        let source = |route: &RouteSettings| route.from.open_directory(route.remove, route.merge.is_some());
+        let sources = self.routes.iter().map(source).collect::<Result<_, _>>()?;
+        let open = |destination: &DestinationSettings| destination.place.open(&destination.access);
+        let destinations = self.destinations.iter().map(open).collect::<Result<_, _>>()?;
+        check_apart(&self.origins(), &self.places())?;
+        Ok(Opened { sources, destinations })
+    }
+
+    /// What the driver does, with stores leased for this journal.
+    ///
+    /// # Errors
+    /// A store that cannot be moved from.
+    pub fn config(&self, opened: Opened, journal: &Journal, command: &MoveOptions) -> Result<Config, Failure> {
+        let Opened { sources, destinations } = opened;
+        let mut routes = Vec::new();
+        for (settings, directory) in self.routes.iter().zip(sources) {
+            let source: Arc<dyn Source> = match directory {
+                Some(directory) => Arc::new(directory),
+                None => Arc::new(settings.from.lease(journal.token(), settings.merge.is_some())?),
+            };
+            routes.push(Route { config: route_config(settings), source });
+        }
+        let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
+            config: DestinationConfig { address: settings.place.to_string(), streams_max: settings.streams },
+            destination,
+        };
+        Ok(Config {
+            routes,
+            targets: self.destinations.iter().zip(destinations).map(target).collect(),
+            streams_max: self.streams,
+            once: command.once,
+            patience: command.patience,
+            stall_after: command.stall_after,
+        })
+    }
+}
+
+fn route_config(settings: &RouteSettings) -> RouteConfig {
+    RouteConfig {
+        name: settings.name.clone(),
+        destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
+        policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
+        settle: settings.settle,
+        merge: settings.merge.clone(),
+        scan_every: Duration::from_secs(1),
+        priority: settings.priority,
+        streams_max: settings.streams,
+    }
+}
+
+/// How long a file is left alone where nothing else is said.
+pub fn settle(command: &MoveOptions) -> Duration {
+    if command.once { Duration::ZERO } else { Duration::from_secs(60) }
+}
+
+/// A journal for each pair of source and destinations, in the user's state directory.
+fn usual_journal(route: &str) -> Result<PathBuf, Failure> {
+    let given = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = || given("HOME").map(|home| home.join(".local/state"));
+    let state = given("XDG_STATE_HOME").or_else(home).ok_or_else(|| {
+        Failure::usage("neither XDG_STATE_HOME nor HOME is set: say where the journal is to be, with --journal FILE; nothing was moved")
+    })?;
+    let directory = state.join("forebay");
+    make_all(&directory)?;
+    Ok(directory.join(format!("move-{:08x}.sqlite", crc32c(route.as_bytes()))))
+}
+
+fn make_all(directory: &Path) -> Result<(), Failure> {
+    let advice = "nothing was moved. Say where the journal is to be, with --journal FILE";
+    fs::create_dir_all(directory).map_err(|error| Failure::file("make", directory, &error, advice))
+}

@@ -1,0 +1,202 @@
+//! `forebay move --config FILE`: routes and destinations in a file.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{Ran, forebay, noise, scratch};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(scratch());
+        for directory in ["daq", "calibration"] {
+            fs::create_dir(place.path(directory)).expect("made");
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes the file, in which `$` stands for this place.
+    fn configure(&self, text: &str) {
+        fs::write(self.path("move.toml"), text.replace('$', &self.0.path().display().to_string())).expect("written");
+    }
+
+    fn arguments(&self, more: &[&str]) -> Vec<String> {
+        let config = self.path("move.toml").display().to_string();
+        let all = ["move", "--config", &config].into_iter().chain(more.iter().copied());
+        all.map(str::to_owned).collect()
+    }
+
+    fn once(&self) -> Ran {
+        forebay(self.arguments(&["--once", "--json"]))
+    }
+
+    fn holds(&self, name: &str, bytes: &[u8]) -> bool {
+        fs::read(self.path(name)).is_ok_and(|there| there == bytes)
+    }
+}
+
+const TWO_ROUTES: &str = r#"
+journal = "$/journal.sqlite"
+
+[destination.archive]
+address = "$/archive"
+
+[destination.mirror]
+address = "$/mirror"
+streams = 1
+
+[route.raw]
+from = "$/daq"
+to = ["archive"]
+optional = ["mirror"]
+recheck-after-s = 0.1
+remove = true
+priority = 5
+
+[route.calibration]
+from = "$/calibration"
+to = ["mirror"]
+recheck-after-s = 0.1
+merge = "1MB"
+name = "calibration-{sequence}.{extension}"
+"#;
+
+#[test]
+fn routes_of_a_file_share_destinations() {
+    let place = Place::new();
+    place.configure(TWO_ROUTES);
+    let (raw, small) = (noise(1, 300_000), noise(2, 1000));
+    for number in 0..20 {
+        fs::write(place.path(&format!("daq/raw{number}")), &raw).expect("written");
+        fs::write(place.path(&format!("calibration/small{number}")), &small).expect("written");
+    }
+    let json = place.once().expect(0).json();
+    assert_eq!((&json["found"], &json["left_files"]), (&21.into(), &0.into()), "{json}");
+    for number in 0..20 {
+        assert!(
+            place.holds(&format!("archive/raw{number}"), &raw) && place.holds(&format!("mirror/raw{number}"), &raw)
+        );
+        assert!(!place.path(&format!("daq/raw{number}")).exists());
+        assert!(place.path(&format!("calibration/small{number}.copied")).exists());
+    }
+    assert!(place.path("mirror/calibration-00001.tar").exists());
+    let journal = place.path("journal.sqlite").display().to_string();
+    let shown = forebay(["move", "show", "raw3", "--journal", &journal, "--json"]).expect(0).json();
+    assert_eq!(shown["files"][0]["file"]["route"], "raw", "{shown}");
+}
+
+#[test]
+fn what_cannot_be_is_said_with_its_key() {
+    let place = Place::new();
+    for (was, is, words) in [
+        ("priority", "priorty", "unknown field `priorty`"),
+        (r#"to = ["archive"]"#, r#"to = ["tape"]"#, "route.raw.to: there is no destination \"tape\""),
+        (r#"to = ["archive"]"#, "to = []", "route.raw.to names no destination"),
+        (r#"optional = ["mirror"]"#, r#"optional = ["archive"]"#, "name a destination twice"),
+        (r#"merge = "1MB""#, "", "route.calibration.merge is missing"),
+        (r#"merge = "1MB""#, r#"merge = "big""#, "route.calibration.merge"),
+        ("streams = 1", "streams = 0", "destination.mirror.streams = 0 cannot be"),
+        ("recheck-after-s = 0.1\nremove", "recheck-after-s = -1.0\nremove", "route.raw.recheck-after-s"),
+        ("{sequence}", "x", "two files would have one name"),
+        (r#"journal = "$/journal.sqlite""#, "", "it has no journal"),
+        (r#"journal = "$/journal.sqlite""#, r#"journal = "$/daq/j""#, "would lie in"),
+        (r#"address = "$/mirror""#, r#"address = "$/daq/below""#, "lies in"),
+        (r#"from = "$/calibration""#, r#"from = "$/daq""#, "is the same"),
+        (r#"address = "$/mirror""#, r#"address = "gopher://host/""#, "its scheme is none of"),
+        (r#"address = "$/mirror""#, r#"address = "https://me:secret@host/""#, "a user or a password"),
+    ] {
+        assert!(TWO_ROUTES.contains(was), "{was}");
+        place.configure(&TWO_ROUTES.replacen(was, is, 1));
+        let ran = place.once().expect(2);
+        ran.says(words);
+        assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+        assert!(!place.path("archive").exists() && !place.path("journal.sqlite").exists(), "{is}: something was made");
+    }
+    place.configure("");
+    place.once().expect(2).says("it has no journal");
+    place.configure("journal = '$/j'");
+    place.once().expect(2).says("it has no route");
+    fs::remove_file(place.path("move.toml")).expect("removed");
+    place.once().expect(2).says("read the configuration");
+}
+
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).expect("it runs");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_file_is_read_again_when_it_is_asked_for() {
+    let place = Place::new();
+    let one = TWO_ROUTES.split("[route.calibration]").next().expect("a part");
+    place.configure(&one.replace("recheck-after-s", "settle-s = 0.1\nrecheck-after-s"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let stderr = fs::File::create(place.path("log")).expect("made");
+    command.args(place.arguments(&[])).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let mut running = Running(command.spawn().expect("it starts"));
+    fs::write(place.path("daq/a"), b"first").expect("written");
+    until(|| place.holds("archive/a", b"first") && !place.path("daq/a").exists());
+    // What cannot be is told, and it goes on as before.
+    place.configure("nonsense");
+    running.signal(Signal::HUP);
+    until(|| fs::read_to_string(place.path("log")).expect("read").contains("goes on as before"));
+    fs::write(place.path("daq/b"), b"second").expect("written");
+    until(|| place.holds("archive/b", b"second") && !place.path("daq/b").exists());
+    // Another route.
+    place.configure(
+        &TWO_ROUTES
+            .replace("recheck-after-s", "settle-s = 0.1\nrecheck-after-s")
+            .replace("merge =", "merge-wait-s = 0.1\nmerge ="),
+    );
+    running.signal(Signal::HUP);
+    fs::write(place.path("calibration/c"), b"third").expect("written");
+    until(|| place.path("mirror/calibration-00001.tar").exists() && !place.path("calibration/c").exists());
+    running.signal(Signal::TERM);
+    assert_eq!(running.0.wait().expect("it ends").code(), Some(0));
+    // A route that is gone still has nothing on its way: it may go.
+    place.configure(one);
+    place.once().expect(0);
+}
+
+#[test]
+fn a_destination_with_files_on_their_way_cannot_go() {
+    let place = Place::new();
+    fs::write(place.path("calibration/c"), b"third").expect("written");
+    fs::create_dir(place.path("mirror")).expect("made");
+    // Somebody else's file has the name: it is quarantined.
+    fs::write(place.path("mirror/calibration-00001.tar"), b"another").expect("written");
+    place.configure(TWO_ROUTES);
+    place.once().expect(1);
+    place.configure(&TWO_ROUTES.replace(r#"optional = ["mirror"]"#, "").replace("$/mirror", "$/other"));
+    let ran = place.once().expect(2);
+    ran.says("the route does not lead there any more").says("calibration-00001.tar");
+    place.configure(TWO_ROUTES.split("[route.calibration]").next().expect("a part"));
+    place.once().expect(2).says("by route calibration, which is not one of those");
+}
