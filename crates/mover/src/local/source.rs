@@ -109,9 +109,9 @@ impl DirectorySource {
         if let Some(format) = format_of(&part.name, &first[..read]) {
             damage = EventReader::new(format, &mut reader).find_map(|event| event.err()).map(|error| {
                 format!(
-                    "{}: the event at byte {} is damaged: {}",
+                    "{}: {} is damaged: {}",
                     self.path_of(part.name.as_str()).display(),
-                    error.event_offset,
+                    error.place(),
                     error.problem
                 )
             });
@@ -190,12 +190,14 @@ fn identity(metadata: &Metadata) -> PartIdentity {
 
 /// The format whose structure is to be looked at: what the name says, if the first bytes say so too. What ends otherwise is anything.
 fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
-    let by_name = match name.file().rsplit_once('.')?.1 {
-        "raw" => Format::Faser,
-        "mdf" => Format::Mdf,
+    let by_name: &[Format] = match name.file().rsplit_once('.')?.1 {
+        // BESIII itself calls its files so.
+        "raw" => &[Format::Faser, Format::Besiii],
+        "mdf" => &[Format::Mdf],
+        "besiii" => &[Format::Besiii],
         _ => return None,
     };
-    Format::detect(first).filter(|format| *format == by_name)
+    Format::detect(first).filter(|format| by_name.contains(format))
 }
 
 fn is_not_found(error: &walkdir::Error) -> bool {
