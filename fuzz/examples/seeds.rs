@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use forebay_names::{Names, Output, Rename};
-use forebay_rawdata::{Format, Generator, RawEvent, mdf_checksum, split};
+use forebay_rawdata::{Container, Format, Generator, RawEvent, mdf_checksum, split};
 use forebay_types::{EventId, NewNode, NodeKind, ReadOutcome, RunId, SourceId};
 
 fn root() -> PathBuf {
@@ -247,6 +247,20 @@ fn small_faser(fragments: usize) -> Vec<u8> {
     bytes
 }
 
+/// An event of BESIII with two ROSes, one of them with a ROB.
+fn small_besiii() -> Vec<u8> {
+    let element = |marker: u32, specific: &[u32], body: Vec<u8>| {
+        let header_words = 8 + specific.len() as u32;
+        let size = header_words + body.len() as u32 / 4;
+        let head = [marker, size, header_words, 0x0300_0000, 7, 1, 0, specific.len() as u32];
+        [head.iter().chain(specific).flat_map(|word| word.to_le_bytes()).collect(), body].concat()
+    };
+    let rod = [0xee12_34ee, 9, 0x0301_0000, 7, 0, 77, 0, 0, 0, 0x1234_5678, 0x00ff_ffff, 1, 1, 1u32];
+    let rob = element(0xdd12_34dd, &[], rod.iter().flat_map(|word| word.to_le_bytes()).collect());
+    let roses = [element(0xcc12_34cc, &[5, 77, 0], rob), element(0xcc12_34cc, &[5, 77, 0], Vec::new())].concat();
+    element(0xaa12_34aa, &[1_775_600_000, 77, 5, 77], element(0xbb12_34bb, &[0], roses))
+}
+
 fn input_files() {
     let (faser, mdf) = (small_faser(3), small_mdf(3, true));
     seed("faser", "event", &faser);
@@ -254,9 +268,17 @@ fn input_files() {
     seed("mdf", "event", &mdf);
     seed("mdf", "version_2", &small_mdf(2, true));
     seed("mdf", "two_and_a_rest", &[&mdf[..], &small_mdf(1, false), &mdf[..30]].concat());
+    let besiii = small_besiii();
+    let (container, bytes) = (Container::new(Format::Besiii, RunId(5), 0), besiii.len() as u64);
+    let (first, second) = (container.before_event(0, bytes), container.before_event(1, bytes));
+    let tail = container.tail(2, 2 * bytes);
+    seed("besiii", "event", &besiii);
+    seed("besiii", "file", &[container.head(), first, besiii.clone(), second, besiii.clone(), tail].concat());
     let compressed = Generator::new(Format::Mdf, 1, RunId(5)).compressed(true).next_event().bytes;
     seed("mdf", "compressed_head", &compressed[..200]);
-    for (name, format, bytes) in [("faser", Format::Faser, faser), ("mdf", Format::Mdf, mdf)] {
+    for (name, format, bytes) in
+        [("faser", Format::Faser, faser), ("mdf", Format::Mdf, mdf), ("besiii", Format::Besiii, besiii)]
+    {
         let pieces = split(&RawEvent { format, key: Default::default(), bytes }).expect("an event");
         let number = |at: usize, source| if source == SourceId::EVENT_FRAME { 0 } else { at as u8 };
         let pieces: Vec<u8> = pieces

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use forebay_rawdata::{
-    EVENT_BYTES_MAX, EventReader, Format, JoinError, RawEvent, SplitError, expected_pieces, frame_format, inspect,
-    join, join_incomplete, renumber, sources, split, verify,
+    Container, EVENT_BYTES_MAX, EventReader, Format, JoinError, RawEvent, SplitError, expected_pieces, frame_format,
+    inspect, join, join_incomplete, renumber, sources, split, verify,
 };
 use forebay_types::{EventId, EventKey, RunId, SourceId};
 
@@ -15,25 +15,43 @@ pub const INFLATED_BYTES_MAX: usize = 48 << 20;
 
 /// Reads `file` to its end or to the first damage, and looks at each event.
 pub fn check_file(format: Format, file: &[u8]) {
-    let (mut events, mut is_damaged) = (Vec::new(), false);
+    let (mut events, mut starts, mut is_damaged) = (Vec::new(), Vec::new(), false);
+    let mut container = None;
     // The reader reserves up to a MiB for an event before its bytes have come.
     bounded(4 * file.len() + (2 << 20) + INFLATED_BYTES_MAX, || {
         let mut reader = EventReader::new(format, file);
-        for event in reader.by_ref() {
+        while let Some(event) = reader.next() {
             match event {
-                Ok(event) => events.push(event),
-                Err(_) => is_damaged = true,
+                Ok(event) => {
+                    starts.push(reader.offset() as usize - event.bytes.len());
+                    events.push(event);
+                }
+                Err(error) => {
+                    is_damaged = true;
+                    assert_eq!(error.event_offset, reader.offset());
+                }
             }
         }
-        let read: usize = events.iter().map(|event| event.bytes.len()).sum();
-        assert_eq!(reader.offset(), read as u64);
+        assert!(reader.offset() <= file.len() as u64);
+        assert!(is_damaged || reader.offset() == file.len() as u64, "nothing is left out in silence");
+        container = reader.container().cloned();
         assert!(reader.next().is_none(), "it ends for good");
     });
-    let read = events.iter().map(|event| event.bytes.as_slice()).collect::<Vec<_>>().concat();
-    assert_eq!(file[..read.len()], read, "events are the bytes of the file");
-    assert!(is_damaged || read.len() == file.len(), "nothing is left out in silence");
-    for event in &events {
+    let Some(container) = container else { return };
+    let (mut sequence, mut event_bytes) = (0, 0);
+    for (event, start) in events.iter().zip(starts) {
+        assert!(file[start..].starts_with(&event.bytes), "events are the bytes of the file");
+        assert_eq!(container.event_offset(sequence, event_bytes), start as u64, "it is known where each starts");
+        sequence += 1;
+        event_bytes += event.bytes.len() as u64;
         check_event(event);
+    }
+    assert!(file.starts_with(&container.head()), "what is before events can be written again");
+    if !is_damaged && container == Container::Plain {
+        assert_eq!(event_bytes, file.len() as u64);
+    }
+    if !is_damaged {
+        assert_eq!(container.file_bytes(sequence, event_bytes), file.len() as u64);
     }
 }
 
@@ -85,7 +103,7 @@ fn without_one(event: &RawEvent, given: &[(SourceId, &[u8])], number: u64) {
             assert_eq!((format, sources), (event.format, vec![source]));
             assert!(bytes.len() <= event.bytes.len());
             // An MDF event without its ODIN bank holds no number, and perhaps no run.
-            if event.format == Format::Faser {
+            if event.format != Format::Mdf {
                 assert!(inspect(format, &bytes).is_ok(), "what is left is well-formed");
             }
         }
@@ -96,6 +114,7 @@ fn without_one(event: &RawEvent, given: &[(SourceId, &[u8])], number: u64) {
 /// An event with another number holds that, unless its bytes cannot hold one, and is as it was with its own again.
 fn renumbered(event: &RawEvent, number: u64) {
     let run = RunId(number as u32 % (event.format.run_max().0 / 2));
+    let number = number % event.format.event_max().0;
     let mut other = event.clone();
     renumber(&mut other, run, EventId(number)).expect("what is in order can be renumbered");
     let key = EventKey { run, event: EventId(number) };

@@ -64,7 +64,7 @@ demo.";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DemoCommand {
-    /// Files with events, FASER raw or LHCb MDF, also both; repeatable [default: generated events of both formats]
+    /// Files with events, FASER raw, LHCb MDF or BESIII raw, also several; repeatable [default: generated events of two formats]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     input: Vec<PathBuf>,
 

@@ -25,7 +25,7 @@ Examples:
   forebay readout --generate mdf --events 5000
       made-up events of the LHCb format
 
-Inputs: FASER raw and LHCb MDF files; the format is found out from the bytes. A damaged file ends with exit code 1 and the
+Inputs: FASER raw, LHCb MDF and BESIII raw files; the format is found out from the bytes. A damaged file ends with exit code 1 and the
 byte offset, what was expected and what was found; its good events before that are written.
 
 Exit codes: 1 when an input is damaged or an id holds other content; 2 when an input, a run or the ledger cannot be used;
@@ -40,11 +40,17 @@ pub enum Kind {
     Mdf,
     /// LHCb MDF with zlib payloads
     MdfZlib,
+    /// BESIII raw, about 12 kB an event, 42 ROBs
+    Besiii,
 }
 
 impl Kind {
     fn format(self) -> Format {
-        if self == Kind::Faser { Format::Faser } else { Format::Mdf }
+        match self {
+            Kind::Faser => Format::Faser,
+            Kind::Mdf | Kind::MdfZlib => Format::Mdf,
+            Kind::Besiii => Format::Besiii,
+        }
     }
 
     /// Events of this kind as an input.
@@ -70,7 +76,7 @@ pub struct ReadoutCommand {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     input: Vec<PathBuf>,
 
-    /// Make up events: faser (11 or 14 sources, 20 kB an event), mdf (1240 banks, 240 kB) or mdf-zlib; repeatable [default: none, see --input]
+    /// Make up events: faser (11 or 14 sources, 20 kB an event), mdf (1240 banks, 240 kB), mdf-zlib or besiii (42 ROBs, 12 kB); repeatable [default: none, see --input]
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     generate: Vec<Kind>,
 
@@ -169,7 +175,9 @@ fn config(command: &ReadoutCommand) -> Result<ReadoutConfig, Failure> {
     let made = made.map(|(kind, run)| kind.input(command.seed, run, command.generate_events));
     let inputs: Vec<Input> = files.chain(made).collect();
     if inputs.is_empty() {
-        return Err(Failure::usage("no input; nothing was written. Say --input FILE, or --generate faser or mdf"));
+        return Err(Failure::usage(
+            "no input; nothing was written. Say --input FILE, or --generate faser, mdf or besiii",
+        ));
     }
     Ok(ReadoutConfig {
         events: command.events,

@@ -159,6 +159,7 @@ fn real_events_of_every_file_come_out_as_they_went_in() {
         "faser/Faser-Physics-pilot_tracks-filtered.raw",
         "lhcb/MiniBrunel_2018_MinBias_FTv4_DIGI_retinacluster_v1.mdf",
         "lhcb/upgrade_mc_minbias_scifi_v5.mdf",
+        "besiii/test_raw_data.raw",
     ] {
         let file = data.join(name).display().to_string();
         let ran = demo(&["--events", "150", "--input", &file]).expect(0);

@@ -5,7 +5,9 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Drives, Server, scratch};
+use common::{Drives, Server, scratch, test_data};
+use forebay_rawdata::{Container, EventReader, Format, Generator, RawEvent};
+use forebay_types::{EventId, RunId};
 use serde_json::Value;
 
 fn number(object: &Value, key: &str) -> u64 {
@@ -48,6 +50,64 @@ fn events_go_from_the_read_out_into_files() {
 
     let again = server.run(&["record", "--json", "--out", &name, "--once"]).expect(0).json();
     assert_eq!(number(&again, "events_shipped"), 0, "nothing comes twice");
+}
+
+/// A file with these events in this container.
+fn write_file(container: &Container, events: &[RawEvent]) -> Vec<u8> {
+    let mut file = container.head();
+    for (event, sequence) in events.iter().zip(0..) {
+        file.extend(container.before_event(sequence, event.bytes.len() as u64));
+        file.extend(&event.bytes);
+    }
+    let event_bytes = events.iter().map(|event| event.bytes.len() as u64).sum();
+    file.extend(container.tail(events.len() as u64, event_bytes));
+    file
+}
+
+fn read_file(bytes: &[u8]) -> (Vec<RawEvent>, Container) {
+    let mut reader = EventReader::new(Format::Besiii, bytes);
+    let events = reader.by_ref().collect::<Result<_, _>>().expect("good events");
+    (events, reader.container().expect("a file with events").clone())
+}
+
+/// The events of the file come out of the store, in their order, in a file whose head, separators and tail are the recorder's; in those of the
+/// file they are that file again, in order.
+fn besiii_through_the_store(bytes: &[u8]) {
+    let drives = Drives::five();
+    let server = drives.serve();
+    let directory = scratch();
+    let (input, out) = (directory.path().join("besiii.raw"), directory.path().join("out"));
+    fs::write(&input, bytes).expect("written");
+    let written = server.run(&["readout", "--json", "--input", &input.display().to_string()]).expect(0).json();
+    let (mut events, original) = read_file(bytes);
+    assert_eq!(number(&written, "events"), events.len() as u64);
+    assert_eq!(number(&written, "fragments_acknowledged"), events.len() as u64 * 43);
+    server.run(&["filter", "--until-idle", "0.2", "--stream", "physics=1"]).expect(0);
+    server.run(&["record", "--once", "--out", &out.display().to_string()]).expect(0);
+
+    events.sort_by_key(|event| event.key);
+    let run = events[0].key.run;
+    let recorded = fs::read(out.join(format!("physics/run{:08}_000000.besiii", run.0))).expect("recorded");
+    assert!(recorded == write_file(&Container::new(Format::Besiii, run, 0), &events), "every byte is as expected");
+    let (from_store, _) = read_file(&recorded);
+    assert!(from_store == events, "every event is byte for byte what was read");
+    assert!(write_file(&original, &from_store) == write_file(&original, &events));
+    let sidecar = fs::read(out.join(format!("physics/run{:08}_000000.besiii.json", run.0))).expect("a sidecar");
+    let sidecar: Value = serde_json::from_slice(&sidecar).expect("JSON");
+    assert_eq!((&sidecar["format"], number(&sidecar, "size")), (&"besiii".into(), recorded.len() as u64));
+}
+
+#[test]
+fn besiii_events_come_out_in_order_in_a_file_of_their_format() {
+    let mut generator = Generator::new(Format::Besiii, 3, RunId(91)).starting_at(EventId(100));
+    let mut events: Vec<RawEvent> = (0..7).map(|_| generator.next_event()).collect();
+    events.swap(1, 5);
+    besiii_through_the_store(&write_file(&Container::new(Format::Besiii, RunId(91), 4), &events));
+    let Some(data) = test_data() else { return };
+    let bytes = fs::read(data.join("besiii/test_raw_data.raw")).expect("a recorded file");
+    let (events, container) = read_file(&bytes);
+    assert!(write_file(&container, &events) == bytes, "its records are written as they were read");
+    besiii_through_the_store(&bytes);
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::{Ran, damaged_file, faser_file, forebay, noise, scratch};
+use forebay_rawdata::{Container, Format};
+use forebay_types::RunId;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -331,10 +333,20 @@ fn damaged_events_are_kept_where_they_are() {
     let (damaged, at) = damaged_file();
     place.write("daq/good.raw", &faser_file().0);
     place.write("daq/bad.raw", &damaged);
+    // BESIII, under the ending that the experiment gives, and under ours: without their tails.
+    let besiii = Container::new(Format::Besiii, RunId(5), 0).head();
+    place.write("daq/cut.raw", &besiii);
+    place.write("daq/cut.besiii", &besiii);
     let failed = place.once(&[]).expect(1);
     let json = failed.json();
-    let words = json["left"][0]["words"].as_str().expect("words");
-    assert!(words.contains("bad.raw") && words.contains(&format!("event at byte {at}")), "{words}");
+    let left: Vec<String> =
+        json["left"].as_array().expect("files").iter().map(|file| file["words"].to_string()).collect();
+    assert_eq!(left.len(), 3, "{json}");
+    for (name, damage) in
+        [("bad.raw", format!("event at byte {at}")), ("cut.raw", "byte 92".into()), ("cut.besiii", "byte 92".into())]
+    {
+        assert!(left.iter().any(|words| words.contains(name) && words.contains(&damage)), "{left:?}");
+    }
     assert!(place.path("archive/good.raw").exists() && !place.path("archive/bad.raw").exists());
     assert_eq!(place.read("daq/bad.raw"), Some(damaged));
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Ran, forebay, noise, scratch};
-use forebay_rawdata::{EventReader, Format, Generator};
+use forebay_rawdata::{Container, EventReader, Format, Generator};
 use forebay_types::{EventId, RunId};
 
 fn write(path: &Path, bytes: &[u8]) {
@@ -78,6 +78,39 @@ fn events_of_a_run_lie_behind_each_other_in_order_and_nothing_is_in_two_files() 
     let new: Vec<&String> = after.keys().filter(|name| !there.contains_key(*name)).collect();
     assert_eq!(new.len(), 1, "{new:?}");
     assert!(after[new[0]] == later && after.iter().filter(|(name, _)| *name != new[0]).eq(there.iter()));
+}
+
+#[test]
+fn what_is_around_events_is_there_once() {
+    let place = scratch();
+    let run = RunId(91668);
+    let mut generator = Generator::new(Format::Besiii, 3, run).starting_at(EventId(1));
+    let mut expected = Vec::new();
+    for number in 0..7u32 {
+        let container = Container::new(Format::Besiii, run, number);
+        let (mut file, mut event_bytes) = (container.head(), 0);
+        for sequence in 0..3 {
+            let event = generator.next_event().bytes;
+            file.extend(container.before_event(sequence, event.len() as u64));
+            file.extend_from_slice(&event);
+            event_bytes += event.len() as u64;
+            expected.push(event);
+        }
+        file.extend(container.tail(3, event_bytes));
+        write(&place.path().join(format!("daq/part{number}.raw")), &file);
+    }
+    let json = merge(place.path(), &["--merge", "1GB"]).expect(0).json();
+    assert_eq!(json["left_files"], 0, "{json}");
+    let there = files_of(&place.path().join("archive"));
+    let (name, merged) = there.first_key_value().expect("one");
+    assert_eq!((name.as_str(), there.len()), ("run091668-00001.raw", 1));
+    let events = EventReader::new(Format::Besiii, merged.as_slice()).map(|event| event.expect("sound").bytes);
+    assert!(events.collect::<Vec<_>>() == expected);
+    // It is what its head and its events say.
+    let container = Container::new(Format::Besiii, run, 0);
+    let event_bytes = expected.iter().map(|event| event.len() as u64).sum();
+    assert_eq!(merged.len() as u64, container.file_bytes(21, event_bytes));
+    assert!(merged.ends_with(&container.tail(21, event_bytes)) && merged.starts_with(&container.head()));
 }
 
 #[test]

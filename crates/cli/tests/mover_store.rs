@@ -139,6 +139,10 @@ fn a_second_mover_is_refused_and_one_that_was_killed_goes_on() {
     buffer.once(&[]).expect(0);
     assert!(archived("b", &buffer));
     let third = buffer.start("journal.sqlite");
+    // It is there when it has its lease.
+    while files.lookup_link("/daq/.forebay-move").is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let paths = buffer.drives.paths.clone();
     buffer.server.send_kill();
     buffer.server.replace_killed(&[], &paths);

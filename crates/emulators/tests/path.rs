@@ -129,8 +129,13 @@ fn whole_path(inputs: Vec<Input>, events: u64) {
 #[test]
 fn generated_events_of_all_kinds_come_out_as_they_went_in() {
     whole_path(
-        vec![generated(Format::Faser, false, 5), generated(Format::Mdf, false, 5), generated(Format::Mdf, true, 5)],
-        90,
+        vec![
+            generated(Format::Faser, false, 5),
+            generated(Format::Mdf, false, 5),
+            generated(Format::Mdf, true, 5),
+            generated(Format::Besiii, false, 5),
+        ],
+        120,
     );
 }
 
@@ -142,8 +147,9 @@ fn recorded_events_come_out_as_they_went_in() {
         "faser/Faser-Physics-006525-filtered.raw",
         "lhcb/MiniBrunel_2018_MinBias_FTv4_DIGI_retinacluster_v1.mdf",
         "lhcb/upgrade_mc_minbias_scifi_v5.mdf",
+        "besiii/test_raw_data.raw",
     ];
-    whole_path(inputs.iter().map(|name| Input::File(data.join(name))).collect(), 120);
+    whole_path(inputs.iter().map(|name| Input::File(data.join(name))).collect(), 150);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Formats and events, and what can be asked of an event of either format.
+//! Formats and events, and what can be asked of an event of any format.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use forebay_types::{EventId, EventKey, RunId};
 
 use crate::bytes::{u16_at, u32_at};
 use crate::error::{InputError, NumberUnknown, Problem, RenumberError};
-use crate::{EVENT_BYTES_MAX, faser, mdf};
+use crate::{EVENT_BYTES_MAX, besiii, faser, mdf};
 
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,17 +15,20 @@ pub enum Format {
     Faser,
     /// LHCb MDF: a header, then raw banks, compressed or not.
     Mdf,
+    /// BESIII raw: headers of event, sub-detectors and ROSes around ROBs, in a file with a header, separators and a tail.
+    Besiii,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 2] = [Format::Faser, Format::Mdf];
+    pub const ALL: [Format; 3] = [Format::Faser, Format::Mdf, Format::Besiii];
 
-    /// How names of files of this format end, without the dot.
+    /// How names of files of this format end, without the dot. (BESIII itself ends them in `.raw`, as FASER does.)
     pub const fn extension(self) -> &'static str {
         match self {
             Format::Faser => "raw",
             Format::Mdf => "mdf",
+            Format::Besiii => "besiii",
         }
     }
 
@@ -34,6 +37,7 @@ impl Format {
         match self {
             Format::Faser => "faser",
             Format::Mdf => "mdf",
+            Format::Besiii => "besiii",
         }
     }
 
@@ -41,7 +45,15 @@ impl Format {
     pub const fn run_max(self) -> RunId {
         match self {
             Format::Faser => RunId(faser::RUN_MAX),
-            Format::Mdf => RunId(u32::MAX),
+            Format::Mdf | Format::Besiii => RunId(u32::MAX),
+        }
+    }
+
+    /// The largest event number that the format holds.
+    pub const fn event_max(self) -> EventId {
+        match self {
+            Format::Faser | Format::Mdf => EventId(u64::MAX),
+            Format::Besiii => EventId(besiii::EVENT_MAX),
         }
     }
 
@@ -55,6 +67,9 @@ impl Format {
         if size == u32_at(first_bytes, 4) && size == u32_at(first_bytes, 8) && size >= mdf::HEADER_BYTES_MIN as u32 {
             return Some(Format::Mdf);
         }
+        if size == besiii::FILE_MARKER {
+            return Some(Format::Besiii);
+        }
         let header_bytes = usize::from(u16_at(first_bytes, 6));
         (first_bytes[0] == faser::EVENT_MARKER && header_bytes >= faser::HEADER_BYTES).then_some(Format::Faser)
     }
@@ -64,6 +79,7 @@ impl Format {
         match self {
             Format::Faser => faser::HEADER_BYTES,
             Format::Mdf => mdf::HEADER_BYTES_MIN,
+            Format::Besiii => besiii::HEADER_BYTES_MIN,
         }
     }
 
@@ -73,6 +89,7 @@ impl Format {
         let bytes = match self {
             Format::Faser => faser::Header::parse(prefix)?.event_bytes(),
             Format::Mdf => mdf::Header::parse(prefix)?.record_bytes,
+            Format::Besiii => besiii::event_bytes(prefix)?,
         };
         if bytes > EVENT_BYTES_MAX {
             return Err(Problem::TooLarge { expected: EVENT_BYTES_MAX, found: bytes });
@@ -105,13 +122,14 @@ pub struct EventInfo {
     pub run: RunId,
     /// Its number, or why it cannot be found.
     pub event: Result<EventId, NumberUnknown>,
-    /// Its fragments (FASER) or raw banks (MDF, after inflating); 0 when they cannot be seen.
+    /// Its fragments (FASER), raw banks (MDF, after inflating) or ROBs (BESIII); 0 when they cannot be seen.
     pub fragments: usize,
     /// Whether the event stays one piece: its payload is compressed, or no banks.
     pub whole: bool,
 }
 
-/// Checks one whole event: structure, lengths, MDF checksum; and says what its bytes say of it.
+/// Checks one whole event, without what its file holds around it: structure, lengths, MDF checksum; and says what its bytes
+/// say of it.
 ///
 /// # Errors
 /// The first thing that is wrong, with `event_offset` 0.
@@ -137,6 +155,7 @@ pub(crate) fn inspect_event(format: Format, bytes: &[u8]) -> Result<EventInfo, P
     match format {
         Format::Faser => faser::inspect(bytes),
         Format::Mdf => mdf::inspect(bytes),
+        Format::Besiii => besiii::inspect(bytes),
     }
 }
 
@@ -159,16 +178,19 @@ pub(crate) fn check_length(format: Format, bytes: &[u8]) -> Result<(), Problem> 
 /// | --- | --- |
 /// | FASER | event header: run, event id, event counter (in recorded files always equal to the event id); every fragment header: event id |
 /// | MDF | header: run (versions 1 and 3); first ODIN bank (versions 2 to 6): run and event number; the checksum, unless it was 0 |
-/// | compressed (either), MDF without a known ODIN bank, MEP | nothing but `key` |
+/// | BESIII | event header: event number, run, and the L1 id where it equals the event number, as in recorded files |
+/// | compressed (FASER, MDF), MDF without a known ODIN bank, MEP | nothing but `key` |
 ///
-/// Payloads of FASER fragments are left alone, although some repeat the number in their own way.
+/// Payloads of FASER fragments and the ROSes and ROBs of BESIII are left alone, although some repeat the number in their own
+/// way.
 ///
 /// # Errors
-/// A damaged event, or a run that the format cannot hold; the event is then unchanged.
+/// A damaged event, or a run or number that the format cannot hold; the event is then unchanged.
 pub fn renumber(event: &mut RawEvent, run: RunId, number: EventId) -> Result<(), RenumberError> {
     match event.format {
         Format::Faser => faser::renumber(&mut event.bytes, run, number)?,
         Format::Mdf => mdf::renumber(&mut event.bytes, run, number)?,
+        Format::Besiii => besiii::renumber(&mut event.bytes, run, number)?,
     }
     event.key = EventKey { run, event: number };
     Ok(())
@@ -184,6 +206,7 @@ mod tests {
         assert_eq!(Format::detect(&mdf), Some(Format::Mdf));
         let faser = [0xBB, 0, 0, 0, 1, 0, 44, 0, 0, 0, 0, 0];
         assert_eq!(Format::detect(&faser), Some(Format::Faser));
+        assert_eq!(Format::detect(&[0xAA, 0xAA, 0x34, 0x12, 8, 0, 0, 0, 2, 0, 0, 0]), Some(Format::Besiii));
         assert_eq!(Format::detect(&faser[..11]), None);
         assert_eq!(Format::detect(&[0; 12]), None);
     }

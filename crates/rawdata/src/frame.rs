@@ -11,7 +11,7 @@
 //! +--------+---------+--------+--------------+---------+-------+-----------------+--------------+
 //! ```
 //!
-//! - format: 1 FASER, 2 MDF. Numbers are never given another meaning.
+//! - format: 1 FASER, 2 MDF, 3 BESIII. Numbers are never given another meaning.
 //! - header bytes: where the entries start; a reader skips what it does not know.
 //! - flags: a reader refuses flags that it does not know.
 //! - entries, in the order of the event: the next `length` bytes of the event are the next ones of
@@ -57,6 +57,7 @@ fn format_number(format: Format) -> u8 {
     match format {
         Format::Faser => 1,
         Format::Mdf => 2,
+        Format::Besiii => 3,
     }
 }
 
@@ -100,7 +101,7 @@ impl<'a> Frame<'a> {
             return Err(unknown("version", "1", bytes[4].into()));
         }
         let format = Format::ALL.into_iter().find(|format| format_number(*format) == bytes[5]);
-        let format = format.ok_or_else(|| unknown("format", "1 or 2", bytes[5].into()))?;
+        let format = format.ok_or_else(|| unknown("format", "1 to 3", bytes[5].into()))?;
         let flags = u32_at(bytes, 12);
         if flags != 0 {
             return Err(unknown("flags", "0", flags));
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(expected_pieces(&drawn), Ok(2));
         assert_eq!(sources(&drawn), Ok(vec![SourceId(0x0010_0002)]));
         assert_eq!(frame_format(&drawn), Ok(Format::Mdf));
-        assert_eq!(encode(Format::Faser, &[], &[])[5], 1);
+        assert_eq!([Format::Faser, Format::Besiii].map(|format| encode(format, &[], &[])[5]), [1, 3]);
     }
 
     #[test]
@@ -214,7 +215,7 @@ mod tests {
         };
         assert_eq!(with(0, 0), FrameError::Magic { expected: FRAME_MAGIC, found: [0, b'B', b'E', b'F'] });
         assert_eq!(with(4, 9), FrameError::Unknown { what: "version", expected: "1", found: 9 });
-        assert_eq!(with(5, 3), FrameError::Unknown { what: "format", expected: "1 or 2", found: 3 });
+        assert_eq!(with(5, 4), FrameError::Unknown { what: "format", expected: "1 to 3", found: 4 });
         assert_eq!(with(6, 8), FrameError::Unknown { what: "header bytes", expected: "at least 16", found: 8 });
         assert_eq!(with(12, 1), FrameError::Unknown { what: "flags", expected: "0", found: 1 });
         assert_eq!(with(8, 200), FrameError::Short { expected: 1616, found: 26 });

@@ -7,7 +7,7 @@ use forebay_types::SourceId;
 use crate::error::{JoinError, Problem};
 use crate::event::{Format, inspect_event};
 use crate::frame::{Entry, Frame};
-use crate::{faser, mdf};
+use crate::{besiii, faser, mdf};
 
 /// Puts an event together from all of its pieces, given in any order. The bytes are those that were
 /// [`split`](crate::split()); their content is not checked again.
@@ -31,6 +31,8 @@ pub fn join(pieces: &[(SourceId, &[u8])]) -> Result<(Format, Vec<u8>), JoinError
 ///   payload size are adapted, and status bit 7 (a fragment is missing) is set.
 /// - MDF: the missing banks and their padding are left out; the three record sizes are adapted, and the
 ///   checksum is remade unless it was 0. Without the ODIN bank the bytes hold no event number any more.
+/// - BESIII: the missing ROBs are left out; the words of their ROSes, sub-detectors and the event are adapted, and the generic
+///   status bit *timeout* (0x4) of the event is set.
 ///
 /// An event without its frame cannot be put together at all.
 ///
@@ -45,6 +47,7 @@ pub fn join_incomplete(pieces: &[(SourceId, &[u8])]) -> Result<(Format, Vec<u8>,
         let remade = match format {
             Format::Faser => faser::remake_header(&mut bytes, fragments),
             Format::Mdf => mdf::remake_header(&mut bytes),
+            Format::Besiii => besiii::remake_headers(&mut bytes),
         };
         // An MDF event that took its run from the bank that is missing is well-formed all the same.
         match remade.and_then(|()| inspect_event(format, &bytes)) {

@@ -1,8 +1,8 @@
-//! Detector files: FASER raw and LHCb MDF, read and written, and a generator of both.
+//! Detector files: FASER raw, LHCb MDF and BESIII raw, read and written, and a generator of all three.
 //!
 //! An event of a file becomes fragments ([`split()`]): one per read-out unit, and one more, the *frame*,
 //! with every byte that belongs to no read-out unit and the order of all of them. [`join()`] gives back the
-//! very bytes of the file. What the formats look like to a user, and what becomes of each byte, is in
+//! very bytes of the event. What a file holds besides events is a [`Container`]. What the formats look like to a user, and what becomes of each byte, is in
 //! `docs/formats.md`.
 //!
 //! This crate promises:
@@ -15,7 +15,9 @@
 //! what names an event and its sources.
 
 pub mod banks;
+mod besiii;
 mod bytes;
+mod container;
 mod error;
 mod event;
 mod faser;
@@ -31,6 +33,8 @@ mod reader;
 #[expect(clippy::disallowed_types, reason = "its maps are asked for what they hold; nothing depends on their order")]
 mod split;
 
+pub use besiii::{BesiiiFile, EndRecord, PaddedText, RunRecord, StartRecord};
+pub use container::Container;
 pub use error::{FrameError, InputError, JoinError, NumberUnknown, Problem, RenumberError, SplitError};
 pub use event::{EventInfo, Format, RawEvent, inspect, renumber, verify};
 pub use frame::{FRAME_ENTRY_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, expected_pieces, frame_format, sources};

@@ -8,7 +8,7 @@ use forebay_types::SourceId;
 use crate::error::SplitError;
 use crate::event::{Format, RawEvent, check_length};
 use crate::frame::{self, Entry};
-use crate::{faser, mdf};
+use crate::{besiii, faser, mdf};
 
 /// One fragment of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,7 @@ pub struct Piece {
 /// - FASER: a fragment with its header is a piece; the event header, and bytes after the last fragment,
 ///   are in the frame.
 /// - MDF: a bank with its header and without its padding is a piece, under type << 16 | source id.
+/// - BESIII: a ROB with all that it holds is a piece; the headers of the event, of sub-detectors and of ROSes are in the frame.
 /// - Stretches of the same source form one piece, one after the other.
 /// - A compressed event, and an MDF event that holds no banks (MEP), is one piece, the frame.
 ///
@@ -40,6 +41,7 @@ pub fn split(event: &RawEvent) -> Result<Vec<Piece>, SplitError> {
     match event.format {
         Format::Faser => faser::walk(bytes, part)?,
         Format::Mdf => mdf::walk(bytes, part)?,
+        Format::Besiii => besiii::walk(bytes, part)?,
     }
     if let Some(at) = cut.reserved_at {
         return Err(SplitError::ReservedSource { at });

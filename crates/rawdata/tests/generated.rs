@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use common::*;
 use forebay_rawdata::banks::BankView;
 use forebay_rawdata::{
-    FRAME_ENTRY_BYTES, Format, Generator, NumberUnknown, Problem, RenumberError, SplitError, frame_format, inspect,
-    join, renumber, sources, split, verify,
+    Container, FRAME_ENTRY_BYTES, Format, Generator, NumberUnknown, Problem, RenumberError, SplitError, frame_format,
+    inspect, join, renumber, sources, split, verify,
 };
 use forebay_types::{EventId, EventKey, RunId, SourceId};
 use proptest::prelude::*;
@@ -18,12 +18,17 @@ proptest! {
 
     #[test]
     fn events_are_read_split_joined_and_renumbered(
-        seed: u64, run in 0u32..=0x00FF_FFFF, first: u64, other_run in 0u32..=0x00FF_FFFF, number: u64,
+        seed: u64, run in 0u32..=0x00FF_FFFF, first: u64, other_run in 0u32..=0x00FF_FFFF, number: u64, file_number: u32,
     ) {
         for (kind, generator) in generators(seed, run).into_iter().enumerate() {
+            // BESIII has 32 bits for the number.
+            let (first, number) = if kind == 3 { (first >> 32, number >> 32) } else { (first, number) };
             let mut generator = generator.starting_at(EventId(first));
             let made = [generator.next_event(), generator.next_event()];
-            let file: Vec<u8> = made.iter().flat_map(|event| &event.bytes).copied().collect();
+            let container = Container::new(made[0].format, RunId(run), file_number);
+            let file = write_file(&container, &made.each_ref().map(|event| event.bytes.clone()));
+            let second = container.event_offset(1, made[0].bytes.len() as u64) as usize;
+            prop_assert!(file[second..].starts_with(&made[1].bytes));
             prop_assert_eq!(Format::detect(&file), Some(made[0].format));
             let (read, error) = read_all(made[0].format, &file);
             prop_assert_eq!(error, None);
@@ -49,7 +54,7 @@ proptest! {
 
 #[test]
 fn the_same_seed_makes_the_same_events() {
-    for kind in 0..3 {
+    for kind in 0..4 {
         let make = |seed| generators(seed, 9).into_iter().nth(kind).map(|mut g| [g.next_event(), g.next_event()]);
         assert!(make(1) == make(1));
         assert!(make(1) != make(2));
@@ -60,7 +65,7 @@ fn the_same_seed_makes_the_same_events() {
 #[test]
 fn generated_bytes_are_the_same_everywhere() {
     let sums = generators(1, 9).map(|mut generator| forebay_types::crc32c(&generator.next_event().bytes));
-    assert_eq!(sums[..2], [0x0336_9922, 0xBBD9_D3B5], "{sums:#010x?}");
+    assert_eq!([sums[0], sums[1], sums[3]], [0x0336_9922, 0xBBD9_D3B5, 0xED69_69BF], "{sums:#010x?}");
 }
 
 #[test]
@@ -76,6 +81,13 @@ fn sizes_and_sources_are_like_those_of_recorded_events() {
             .collect();
         assert_eq!(named.len(), 1, "the sources of a run do not change");
         assert!([11, 14].contains(&named.first().unwrap().len()));
+    }
+    let mut generator = Generator::new(Format::Besiii, 1, RunId(1));
+    for _ in 0..5 {
+        let event = generator.next_event();
+        assert!((9_000..16_000).contains(&event.bytes.len()), "{}", event.bytes.len());
+        assert_eq!(inspect(Format::Besiii, &event.bytes).unwrap().fragments, 42);
+        assert_eq!(split(&event).unwrap().len(), 43);
     }
     let mut generator = Generator::new(Format::Mdf, 1, RunId(1));
     let mut compressed = Generator::new(Format::Mdf, 1, RunId(1)).compressed(true);
@@ -208,6 +220,16 @@ fn numbers_that_do_not_fit_are_refused() {
     let refused = RenumberError::RunTooLarge { run: RunId(1 << 24), format: Format::Faser, largest: (1 << 24) - 1 };
     assert_eq!(renumber(&mut event, RunId(1 << 24), EventId(1)), Err(refused));
     assert_eq!(event.key, EventKey::new(1, 1));
+
+    let mut event = Generator::new(Format::Besiii, 1, RunId(1)).next_event();
+    let before = event.clone();
+    let number = EventId(1 << 32);
+    let refused = RenumberError::EventTooLarge { event: number, format: Format::Besiii, largest: u64::from(u32::MAX) };
+    assert_eq!(renumber(&mut event, RunId(1), number), Err(refused));
+    assert_eq!(event, before);
+    let mut generator = Generator::new(Format::Besiii, 1, RunId(1)).starting_at(EventId(u32::MAX.into()));
+    let numbers = [generator.next_event(), generator.next_event()].map(|event| verify(event.format, &event.bytes));
+    assert_eq!(numbers, [Ok(EventKey::new(1, u32::MAX.into())), Ok(EventKey::new(1, 0))]);
 }
 
 #[test]

@@ -5,9 +5,11 @@ mod common;
 
 use std::path::Path;
 
-use common::{borrowed, test_data};
+use common::{borrowed, test_data, write_file};
 use forebay_rawdata::banks::BankView;
-use forebay_rawdata::{Format, RawEvent, expected_pieces, inspect, join, open, renumber, sources, split, verify};
+use forebay_rawdata::{
+    Container, Format, RawEvent, expected_pieces, inspect, join, open, renumber, sources, split, verify,
+};
 use forebay_types::{EventId, EventKey, RunId};
 
 struct Recorded {
@@ -15,17 +17,25 @@ struct Recorded {
     format: Format,
     run: u32,
     first_event: u64,
-    /// Fragments or banks of all ten events.
+    /// Fragments, banks or ROBs of all ten events.
     fragments: usize,
     whole: bool,
 }
 
-const FILES: [Recorded; 5] = [
+const FILES: [Recorded; 6] = [
     faser("faser/Faser-Physics-001920-filtered.raw", 1920, 49_054, 110),
     faser("faser/Faser-Physics-006525-filtered.raw", 6525, 1, 140),
     faser("faser/Faser-Physics-pilot_tracks-filtered.raw", 4993, 25_707, 110),
     mdf("lhcb/MiniBrunel_2018_MinBias_FTv4_DIGI_retinacluster_v1.mdf", 12_364, false),
     mdf("lhcb/upgrade_mc_minbias_scifi_v5.mdf", 10_250, true),
+    Recorded {
+        path: "besiii/test_raw_data.raw",
+        format: Format::Besiii,
+        run: 91_668,
+        first_event: 199_781,
+        fragments: 420,
+        whole: false,
+    },
 ];
 
 const fn faser(path: &'static str, run: u32, first_event: u64, fragments: usize) -> Recorded {
@@ -37,19 +47,24 @@ const fn mdf(path: &'static str, fragments: usize, whole: bool) -> Recorded {
 }
 
 fn events(directory: &Path, file: &Recorded) -> Vec<RawEvent> {
-    let reader = open(&directory.join(file.path)).expect(file.path);
+    read(directory, file).0
+}
+
+fn read(directory: &Path, file: &Recorded) -> (Vec<RawEvent>, Container) {
+    let mut reader = open(&directory.join(file.path)).expect(file.path);
     assert_eq!(reader.format(), file.format, "{}", file.path);
-    reader.collect::<Result<_, _>>().expect(file.path)
+    let events = reader.by_ref().collect::<Result<_, _>>().expect(file.path);
+    (events, reader.container().expect("a file with events").clone())
 }
 
 #[test]
 fn every_event_is_read_and_the_file_can_be_written_again() {
     let Some(directory) = test_data() else { return };
     for file in &FILES {
-        let events = events(&directory, file);
+        let (events, container) = read(&directory, file);
         assert_eq!(events.len(), 10, "{}", file.path);
         assert_eq!(events[0].key, EventKey::new(file.run, file.first_event), "{}", file.path);
-        let written: Vec<u8> = events.iter().flat_map(|event| &event.bytes).copied().collect();
+        let written = write_file(&container, &events.iter().map(|event| event.bytes.clone()).collect::<Vec<_>>());
         assert!(written == std::fs::read(directory.join(file.path)).expect(file.path), "{} differs", file.path);
         for event in &events {
             assert_eq!(verify(event.format, &event.bytes), Ok(event.key), "{}", file.path);
@@ -89,7 +104,8 @@ fn renumbered_events_verify_under_their_new_numbers() {
     for file in &FILES {
         for (position, event) in events(&directory, file).into_iter().enumerate() {
             let mut other = event.clone();
-            let key = EventKey::new(0x00AB_CDEF, (7 << 32) + position as u64);
+            let first = if file.format == Format::Besiii { 7 << 16 } else { 7 << 32 };
+            let key = EventKey::new(0x00AB_CDEF, first + position as u64);
             renumber(&mut other, key.run, key.event).expect(file.path);
             assert_eq!(other.key, key);
             if file.whole {
@@ -101,6 +117,19 @@ fn renumbered_events_verify_under_their_new_numbers() {
             assert!(other == event, "{}: renumbering back does not give the same event", file.path);
         }
     }
+}
+
+#[test]
+fn events_of_besiii_are_out_of_order_and_their_blocks_count_on() {
+    let Some(directory) = test_data() else { return };
+    let (events, container) = read(&directory, &FILES[5]);
+    let numbers = events.iter().map(|event| event.key.event.0 - 199_700);
+    assert_eq!(numbers.collect::<Vec<_>>(), [81, 84, 85, 87, 88, 86, 90, 89, 93, 94]);
+    let Container::Besiii(file) = container else { panic!("a BESIII file") };
+    assert_eq!((file.start.date, file.start.time, file.start.mebibytes_max), (8_042_026, 120_340, 2008));
+    assert_eq!((file.application.bytes(), file.tag.bytes()), (&b"SFO-1"[..], &b"All"[..]));
+    assert_eq!((file.run.run, file.first_block), (RunId(91_668), 199_784));
+    assert_eq!((file.end.date, file.end.time, file.end.events_in_run), (8_042_026, 120_631, 0));
 }
 
 #[test]

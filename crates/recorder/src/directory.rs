@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use forebay_mover::local::rename_without_replacing;
+use forebay_rawdata::Container;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -110,6 +111,16 @@ type Result<T> = std::result::Result<T, DirectoryError>;
 struct Writing {
     file: BufWriter<File>,
     digester: Digester,
+    container: Container,
+    events: u64,
+    event_bytes: u64,
+}
+
+impl Writing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.digester.update(bytes);
+        self.file.write_all(bytes)
+    }
 }
 
 /// A stream's directory.
@@ -168,8 +179,15 @@ impl StreamDirectory {
         let name = file.part();
         let created = OpenOptions::new().write(true).create_new(true).open(self.path_of(&name));
         let handle = self.at("create", &name, created)?;
-        let writing =
-            Writing { file: BufWriter::with_capacity(WRITE_BUFFER_BYTES, handle), digester: Digester::default() };
+        let mut writing = Writing {
+            file: BufWriter::with_capacity(WRITE_BUFFER_BYTES, handle),
+            digester: Digester::default(),
+            container: file.container(),
+            events: 0,
+            event_bytes: 0,
+        };
+        let head = writing.container.head();
+        self.at("write", &name, writing.write(&head))?;
         self.writing.insert(file, writing);
         Ok(())
     }
@@ -177,15 +195,20 @@ impl StreamDirectory {
     /// [`crate::machine::Step::Append`], one event.
     pub fn append(&mut self, file: FileName, bytes: &[u8]) -> Result<()> {
         let writing = self.writing.get_mut(&file).expect("a file is created before it is written");
-        writing.digester.update(bytes);
-        let written = writing.file.write_all(bytes);
+        let event_bytes = bytes.len() as u64;
+        let before = writing.container.before_event(writing.events, event_bytes);
+        let written = writing.write(&before).and_then(|()| writing.write(bytes));
+        writing.events += 1;
+        writing.event_bytes += event_bytes;
         self.at("write", &file.part(), written)
     }
 
     /// [`crate::machine::Step::Sync`].
     pub fn sync(&mut self, file: FileName) -> Result<Digest> {
         let mut writing = self.writing.remove(&file).expect("a file is created before it is synced");
-        let synced = writing.file.flush().and_then(|()| writing.file.get_ref().sync_all());
+        let tail = writing.container.tail(writing.events, writing.event_bytes);
+        let written = writing.write(&tail).and_then(|()| writing.file.flush());
+        let synced = written.and_then(|()| writing.file.get_ref().sync_all());
         self.at("write", &file.part(), synced)?;
         Ok(writing.digester.digest())
     }

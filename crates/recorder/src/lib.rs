@@ -4,7 +4,7 @@
 //! Each stream has a directory, each file a sidecar:
 //!
 //! ```text
-//! DIR/<stream>/run00001920_000000.raw        events of one run and format, ascending
+//! DIR/<stream>/run00001920_000000.raw        events of one run and format, ascending, with what the format puts around them
 //! DIR/<stream>/run00001920_000000.raw.json   size, adler32, events: the file is complete and verified
 //! DIR/<stream>/.forebay-record.journal       what was announced and released
 //! DIR/<stream>/*.bad                         files that did not come back as they were written

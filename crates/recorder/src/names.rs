@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use forebay_rawdata::Format;
+use forebay_rawdata::{Container, Format};
 use forebay_types::RunId;
 
 /// The journal of a stream's directory.
@@ -16,6 +16,8 @@ pub enum Kind {
     Faser,
     /// LHCb MDF events, one after the other.
     Mdf,
+    /// BESIII raw events, with a file header, separators and a tail.
+    Besiii,
     /// Events that cannot be put together (their frame is lost, say): the fragments that are there, each
     /// as it is. See [`crate::parts`].
     Parts,
@@ -23,13 +25,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 3] = [Kind::Faser, Kind::Mdf, Kind::Parts];
+    pub const ALL: [Kind; 4] = [Kind::Faser, Kind::Mdf, Kind::Besiii, Kind::Parts];
 
     /// The kind of files of whole events of this format.
     pub const fn of(format: Format) -> Kind {
         match format {
             Format::Faser => Kind::Faser,
             Format::Mdf => Kind::Mdf,
+            Format::Besiii => Kind::Besiii,
         }
     }
 
@@ -38,6 +41,7 @@ impl Kind {
         match self {
             Kind::Faser => Some(Format::Faser),
             Kind::Mdf => Some(Format::Mdf),
+            Kind::Besiii => Some(Format::Besiii),
             Kind::Parts => None,
         }
     }
@@ -47,8 +51,14 @@ impl Kind {
         match self {
             Kind::Faser => Format::Faser.extension(),
             Kind::Mdf => Format::Mdf.extension(),
+            Kind::Besiii => Format::Besiii.extension(),
             Kind::Parts => "parts",
         }
+    }
+
+    /// Bytes that a file of this kind holds before each event.
+    pub(crate) fn before_event_bytes(self, run: RunId) -> u64 {
+        FileName { run, sequence: 0, kind: self }.container().before_event_bytes()
     }
 
     /// The word in the sidecar.
@@ -56,6 +66,7 @@ impl Kind {
         match self {
             Kind::Faser => Format::Faser.name(),
             Kind::Mdf => Format::Mdf.name(),
+            Kind::Besiii => Format::Besiii.name(),
             Kind::Parts => "parts",
         }
     }
@@ -79,6 +90,11 @@ pub struct FileName {
 }
 
 impl FileName {
+    /// What the file holds besides its events.
+    pub fn container(&self) -> Container {
+        self.kind.format().map_or(Container::Plain, |format| Container::new(format, self.run, self.sequence))
+    }
+
     /// The name while the file is written, before it is complete.
     pub fn part(&self) -> String {
         format!(".{self}.part")
@@ -108,7 +124,7 @@ impl fmt::Display for FileName {
 
 /// Text that is no name of a stream file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not the name of a stream file, run<number>_<number>.raw, .mdf or .parts")]
+#[error("{text:?} is not the name of a stream file, run<number>_<number>.raw, .mdf, .besiii or .parts")]
 pub struct NotAFileName {
     /// The text.
     pub text: String,
@@ -188,7 +204,7 @@ mod tests {
         let file = FileName { run: RunId(1920), sequence: 3, kind: Kind::Faser };
         assert_eq!(file.to_string(), "run00001920_000003.raw");
         let largest = FileName { run: RunId(u32::MAX), sequence: u32::MAX, kind: Kind::Parts };
-        for file in [file, largest, FileName { kind: Kind::Mdf, ..file }] {
+        for file in [file, largest, FileName { kind: Kind::Mdf, ..file }, FileName { kind: Kind::Besiii, ..file }] {
             assert_eq!(file.to_string().parse(), Ok(file));
             assert_eq!(Entry::classify(&file.to_string()), Entry::Data(file));
             assert_eq!(Entry::classify(&file.part()), Entry::Part(file));

@@ -44,7 +44,7 @@ fn count_events(kind: Kind, reader: impl Read) -> (u64, Option<String>) {
                 match event {
                     Ok(_) => events += 1,
                     // Its own words are for whoever hands in files.
-                    Err(error) => problem = Some(format!("event at byte {}: {}", error.event_offset, error.problem)),
+                    Err(error) => problem = Some(format!("{}: {}", error.place(), error.problem)),
                 }
             }
         }

@@ -34,8 +34,13 @@ impl Store {
     fn new(events: usize, streams: &[&str]) -> Store {
         let mut faser = Generator::new(Format::Faser, 1, RunId(7));
         let mut mdf = Generator::new(Format::Mdf, 1, RunId(8)).compressed(true);
+        let mut besiii = Generator::new(Format::Besiii, 1, RunId(9));
         let events: BTreeMap<EventKey, RawEvent> = (0..events)
-            .map(|number| if number % 4 == 0 { mdf.next_event() } else { faser.next_event() })
+            .map(|number| match number % 4 {
+                0 => mdf.next_event(),
+                1 => besiii.next_event(),
+                _ => faser.next_event(),
+            })
             .map(|event| (event.key, event))
             .collect();
         let keys: BTreeSet<EventKey> = events.keys().copied().collect();
@@ -147,8 +152,14 @@ fn check(directory: &Path, store: &Store, streams: &[&str]) {
             let data = path.with_file_name(&sidecar.file);
             assert_eq!(std::fs::metadata(&data).expect("a file").len(), sidecar.size);
             assert!(sidecar.events == 1 || sidecar.size <= 150_000, "{name} has {} bytes", sidecar.size);
-            let events: Vec<RawEvent> = open(&data).expect("a file").collect::<Result<_, _>>().expect("good events");
+            let mut reader = open(&data).expect("a file");
+            let events: Vec<RawEvent> = reader.by_ref().collect::<Result<_, _>>().expect("good events");
             assert_eq!(events.len() as u64, sidecar.events);
+            assert_eq!(
+                reader.container(),
+                Some(&sidecar.file_name().container()),
+                "what is around events is that of {name}"
+            );
             for (key, event) in sidecar.keys().zip(events) {
                 assert!(seen.insert(key), "event {key} is there once");
                 assert!(store.events[&key].bytes == event.bytes, "event {key} is what was written");

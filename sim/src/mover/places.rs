@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_mover::custody::{Answer, ConsignmentId, Part, PartIdentity, SourceAnswer, Step};
 use forebay_mover::machine::{Kind, Scanned, Seen};
-use forebay_mover::recipe::Recipe;
+use forebay_mover::recipe::{Form, Recipe};
 use forebay_mover::{Name, Summer, Sums, Told};
 use forebay_types::{RunId, Time};
 
@@ -182,7 +182,7 @@ pub(super) struct Source {
 /// What is in a file, by its name: some have events of one of two runs.
 pub(super) fn kind_of(name: &Name) -> Kind {
     match name.file().rsplit_once('.') {
-        Some((stem, "raw")) => Kind::Events(RunId(u32::from(stem.len() > 5))),
+        Some((stem, "raw")) => Kind::Events { run: RunId(u32::from(stem.len() > 5)), form: Form::Concatenated },
         _ => Kind::File,
     }
 }

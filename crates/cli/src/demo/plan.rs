@@ -115,7 +115,7 @@ impl Seen {
     }
 }
 
-/// Both formats, so that both ways through the code are seen.
+/// Two formats, few large fragments and many small ones, so that both ways through the code are seen.
 fn generated_inputs() -> (Vec<Input>, Vec<Seen>) {
     let kinds = [(Kind::Faser, Format::Faser, 1), (Kind::Mdf, Format::Mdf, 2)];
     let inputs = kinds.map(|(kind, format, run)| {

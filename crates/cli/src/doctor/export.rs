@@ -2,17 +2,18 @@
 
 mod files;
 mod index;
+mod joined;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use forebay_engine::{StoredEvent, StoredFragment};
-use forebay_rawdata::{EVENT_BYTES_MAX, Format, join};
+use forebay_rawdata::{EVENT_BYTES_MAX, join};
 use forebay_server::keeps_names;
 use forebay_store::{LaneLook, ReadWanted};
-use forebay_types::{EventKey, FileNumber, FragmentId, ReadOutcome, RunId, SourceId, crc32c};
+use forebay_types::{EventKey, FileNumber, FragmentId, ReadOutcome, SourceId, crc32c};
 use serde::Serialize;
 
 use super::names::StoredNames;
@@ -20,7 +21,8 @@ use super::report::{Exported, Report};
 use crate::failure::Failure;
 use crate::size::{counted, hex, human_bytes};
 use files::FilesExport;
-use index::{Index, Whole, create, failed};
+use index::{Index, create, failed};
+use joined::{JoinedFiles, JoinedLine};
 
 const INDEX: &str = "index.json";
 
@@ -37,10 +39,7 @@ pub struct Export {
     lanes: u16,
     index: Index,
     files: FilesExport,
-    /// Whole events, put together: how long each file is.
-    joined: BTreeMap<(RunId, &'static str), u64>,
-    /// The one of them that was written last.
-    open: Option<((RunId, &'static str), Whole)>,
+    joined: JoinedFiles,
     counts: Exported,
     /// Why it does not go on.
     stopped: Option<Failure>,
@@ -99,14 +98,6 @@ struct MissingLine {
     outcome: &'static str,
 }
 
-#[derive(Serialize)]
-struct JoinedLine {
-    file: String,
-    offset_bytes: u64,
-    bytes: u64,
-    crc32c: String,
-}
-
 /// What was read of an event.
 type Pieces = BTreeMap<FragmentId, (ReadOutcome, Vec<u8>)>;
 
@@ -137,8 +128,8 @@ impl Export {
         let not_begun = |failure: Failure| Failure { message: format!("{}; {MEANING}", failure.message), ..failure };
         let (index, files) = begun.map_err(not_begun)?;
         let counts = Exported { directory: directory.display().to_string(), ..Exported::default() };
-        let (joined, open, stopped) = (BTreeMap::new(), None, None);
-        Ok(Export { directory: directory.to_owned(), lanes, index, files, joined, open, counts, stopped })
+        let (directory, joined) = (directory.to_owned(), JoinedFiles::new(directory));
+        Ok(Export { directory, lanes, index, files, joined, counts, stopped: None })
     }
 
     /// Reads and writes events, and tells how many fragments and bytes are done. When the directory cannot be written the export stops, and
@@ -233,7 +224,7 @@ impl Export {
             && bytes <= EVENT_BYTES_MAX
             && let Ok((format, joined)) = join(&right)
         {
-            match self.append(event.key.run, format, &joined) {
+            match self.joined.append(event.key.run, format, &joined) {
                 Ok(joined) => line.joined = Some(joined),
                 Err(failure) => stopped = Some(failure),
             }
@@ -273,27 +264,6 @@ impl Export {
         fs::create_dir_all(&directory).map_err(|error| failed("make", &directory, &error))?;
         write_whole(&self.directory.join(&file), payload)?;
         Ok(FragmentLine { source: fragment.source.0, bytes: fragment.bytes, crc32c: hex(fragment.crc), file })
-    }
-
-    /// Appends a whole event to the file of its run and format.
-    fn append(&mut self, run: RunId, format: Format, bytes: &[u8]) -> Result<JoinedLine, Failure> {
-        let key = (run, format.extension());
-        let file = format!("run{:08}.{}", run.0, format.extension());
-        let path = self.directory.join(&file);
-        if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
-            let file = match self.joined.contains_key(&key) {
-                true => OpenOptions::new().append(true).open(&path).map_err(|error| failed("open", &path, &error))?,
-                false => create(&path)?,
-            };
-            let bytes = *self.joined.entry(key).or_default();
-            self.open = Some((key, Whole { file, path, bytes }));
-        }
-        let (_, whole) = self.open.as_mut().expect("opened just now");
-        let line =
-            JoinedLine { file, offset_bytes: whole.bytes, bytes: bytes.len() as u64, crc32c: hex(crc32c(bytes)) };
-        whole.append(bytes)?;
-        self.joined.insert(key, whole.bytes);
-        Ok(line)
     }
 
     fn index_line(&mut self, line: &EventLine) -> Result<(), Failure> {
@@ -371,7 +341,7 @@ impl Export {
     /// what it has. Gives what was exported, and why that is not all of it.
     pub fn end(mut self, report: &Report) -> (Exported, Option<Failure>) {
         let ended = match self.stopped.take() {
-            None => self.end_index(report).and_then(|()| self.name_index()),
+            None => self.joined.end().and_then(|()| self.end_index(report)).and_then(|()| self.name_index()),
             Some(failure) => Err(failure),
         };
         let Err(failure) = ended else { return (self.counts, None) };

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forebay_types::crc32c;
+use forebay_rawdata::{Container, EventReader, Format, Generator};
+use forebay_types::{RunId, crc32c};
 use serde_json::Value;
 
 use crate::common::{Drives, faser_file};
@@ -81,6 +82,29 @@ fn whole_events_are_put_together_and_accepted_ones_name_their_streams() {
         let crc = format!("{:08x}", crc32c(&bytes[at..at + size]));
         assert_eq!((&event["streams"], &event["joined"]["crc32c"]), (&streams, &crc.into()));
         assert!(starts.contains(&at));
+    }
+}
+
+#[test]
+fn whole_events_of_besiii_make_a_file_of_their_format() {
+    let drives = Drives::five();
+    let server = drives.serve();
+    server.run(&["readout", "--generate", "besiii", "--run", "5", "--seed", "3", "--events", "4"]).expect(0);
+    server.kill();
+    let directory = drives.directory.path().join("export");
+    export(0, &directory, &drives.paths);
+    let bytes = fs::read(directory.join("run00000005.besiii")).expect("exported");
+    let mut reader = EventReader::new(Format::Besiii, bytes.as_slice());
+    let events: Vec<_> = reader.by_ref().map(|event| event.expect("a good event")).collect();
+    assert_eq!(reader.container(), Some(&Container::new(Format::Besiii, RunId(5), 0)));
+    let mut generator = Generator::new(Format::Besiii, 3, RunId(5));
+    let index = index(&directory);
+    let lines = index["events"].as_array().expect("events");
+    assert_eq!((events.len(), lines.len()), (4, 4));
+    for (event, line) in events.iter().zip(lines) {
+        assert!(*event == generator.next_event(), "event {}", event.key);
+        let at = line["joined"]["offset_bytes"].as_u64().expect("a number") as usize;
+        assert!(bytes[at..].starts_with(&event.bytes), "{line}");
     }
 }
 

@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn good_events_are_whole() {
         let ledger = HashLedger::default();
-        for (format, compressed) in [(Format::Faser, false), (Format::Mdf, false), (Format::Mdf, true)] {
+        let kinds = [(Format::Faser, false), (Format::Mdf, false), (Format::Mdf, true), (Format::Besiii, false)];
+        for (format, compressed) in kinds {
             let event = event(format, compressed);
             assert_eq!(judge(&fetched(&event), None), Judgement::Whole { in_ledger: None });
             let mut renumbered = fetched(&event);

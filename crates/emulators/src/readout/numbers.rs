@@ -59,7 +59,7 @@ impl Runs {
             }
         };
         let event = self.used.entry(run).or_default().next(original.event.0, first_pass);
-        let event = event.ok_or(ReadoutError::NoFreeEvent { run })?;
+        let event = event.filter(|event| *event <= format.event_max().0).ok_or(ReadoutError::NoFreeEvent { run })?;
         Ok(EventKey { run, event: EventId(event) })
     }
 
@@ -153,5 +153,9 @@ mod tests {
         assert_eq!(rename(&mut runs, 3, u64::MAX, true), (3, u64::MAX));
         let error = runs.rename(Format::Faser, EventKey::new(3, 1), false);
         assert!(matches!(error, Err(ReadoutError::NoFreeEvent { run: RunId(3) })));
+        let last = EventKey { run: RunId(4), event: Format::Besiii.event_max() };
+        assert_eq!(runs.rename(Format::Besiii, last, true).expect("a free number"), last);
+        let error = runs.rename(Format::Besiii, last, false);
+        assert!(matches!(error, Err(ReadoutError::NoFreeEvent { run: RunId(4) })), "a format of smaller numbers");
     }
 }

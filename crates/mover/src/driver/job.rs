@@ -8,7 +8,7 @@ use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
 use crate::endpoint::{Destination, Moved, Sending, Source};
 use crate::machine::{Done, Task};
 use crate::name::Name;
-use crate::recipe::{Merged, Recipe, check};
+use crate::recipe::{Recipe, check, open};
 use crate::sums::Sums;
 
 /// How far a job is, for whoever looks for those that hang.
@@ -76,7 +76,7 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
             Step::Remove { name } => destination.remove(name),
             Step::Send { temporary, last } => {
                 let bytes = content.expect("it was checked before it is sent").bytes;
-                destination.send(&Sending { temporary, last, bytes }, &mut Merged::new(source, recipe), moved)
+                destination.send(&Sending { temporary, last, bytes }, open(source, recipe).as_mut(), moved)
             }
         }),
         (Task::Destination { .. }, None) => unreachable!("a job at a destination has one"),

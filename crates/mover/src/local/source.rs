@@ -19,7 +19,7 @@ use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
 use crate::machine::{Kind, LeftAlone, Scanned, Seen};
 use crate::name::Name;
-use crate::recipe::{DETECTED_BYTES, format_of};
+use crate::recipe::{DETECTED_BYTES, Form, format_of};
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// What a name ends in when its file was moved.
@@ -92,7 +92,7 @@ impl DirectorySource {
             Err(_) => Kind::Unclear,
             Ok(None) => Kind::File,
             Ok(Some(format)) => match EventReader::new(format, BufReader::new(File::from(file))).next() {
-                Some(Ok(event)) => Kind::Events(event.key.run),
+                Some(Ok(event)) => Kind::Events { run: event.key.run, form: Form::of_events(format) },
                 _ => Kind::Unclear,
             },
         }

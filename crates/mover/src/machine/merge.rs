@@ -96,6 +96,7 @@ struct Group {
     /// What the names of its parts end in; nothing where these are put into an archive.
     extension: Option<String>,
     run: Option<RunId>,
+    form: Form,
 }
 
 impl Group {
@@ -103,19 +104,13 @@ impl Group {
     fn of(part: &Part, kind: Kind) -> Option<Group> {
         let directory = part.name.directory().unwrap_or_default().to_owned();
         Some(match (kind, part.name.file().rsplit_once('.')) {
-            (Kind::Events(_), Some((_, extension))) if planted(Planted::RunsMixed) => {
-                Group { directory, run: Some(RunId(0)), extension: Some(extension.to_owned()) }
-            }
-            (Kind::Events(run), Some((_, extension))) => {
-                Group { directory, run: Some(run), extension: Some(extension.to_owned()) }
+            (Kind::Events { run, form }, Some((_, extension))) => {
+                let run = if planted(Planted::RunsMixed) { RunId(0) } else { run };
+                Group { directory, run: Some(run), extension: Some(extension.to_owned()), form }
             }
             (Kind::Unclear, _) => return None,
-            (Kind::File | Kind::Events(_), _) => Group { directory, run: None, extension: None },
+            (Kind::File | Kind::Events { .. }, _) => Group { directory, run: None, extension: None, form: Form::Tar },
         })
-    }
-
-    fn form(&self) -> Form {
-        if self.extension.is_some() { Form::Concatenated } else { Form::Tar }
     }
 
     fn usual_template(&self) -> Template {
@@ -186,7 +181,7 @@ impl Merging {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
         self.series.insert(series.clone(), next + 1);
-        let recipe = Arc::new(Recipe { form: group.form(), parts });
+        let recipe = Arc::new(Recipe { form: group.form, parts });
         vec![Planned { name, recipe, series: Some((series, next + 1)) }]
     }
 }
@@ -242,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_merged_is_of_one_directory_kind_and_run_and_no_larger_than_it_may_be() {
-        let events = |run| Kind::Events(RunId(run));
+        let events = |run| Kind::Events { run: RunId(run), form: Form::Concatenated };
         let complete = vec![
             (part("run7/c.raw", 40), events(7)),
             (part("run7/a.raw", 40), events(7)),
@@ -309,9 +304,12 @@ mod tests {
             },
             true,
         );
-        let complete = vec![(part("a.raw", 5), Kind::Events(RunId(1920))), (part("d/b", 5), Kind::File)];
+        let complete = vec![
+            (part("a.raw", 5), Kind::Events { run: RunId(1920), form: Form::Besiii }),
+            (part("d/b", 5), Kind::File),
+        ];
         let planned = merging.merge(complete, Time(0));
-        assert_eq!(planned[0].name.as_str(), "tape/001920/00001.raw");
+        assert_eq!((planned[0].name.as_str(), planned[0].recipe.form), ("tape/001920/00001.raw", Form::Besiii));
         assert_eq!(planned[1].name.as_str(), "tape/none/d/00001.tar");
         // Where the merged name is too long, parts keep theirs.
         let long = ["d".repeat(250).as_str(); 15].join("/") + "/" + &"e".repeat(220) + "/f";

@@ -10,7 +10,7 @@ use super::merge::{Merge, Merging};
 use crate::custody::{Part, PartIdentity};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
-use crate::recipe::Recipe;
+use crate::recipe::{Form, Recipe};
 
 /// What a look at a source found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,8 +54,13 @@ pub struct Seen {
 pub enum Kind {
     /// Anything.
     File,
-    /// Events of a format that has nothing around them, the first of this run.
-    Events(RunId),
+    /// Events.
+    Events {
+        /// Of the first.
+        run: RunId,
+        /// How such files become one.
+        form: Form,
+    },
     /// Events, of which the first is damaged or cannot be read: it is moved by itself, so that nothing else waits for it.
     Unclear,
 }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Read};
 
-use forebay_rawdata::{EventReader, Format};
+use forebay_rawdata::{EventReader, Format, InputError};
 
-use super::{Form, Merged, Recipe};
+use super::{Form, Recipe, open};
 use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, Moved, Source};
 use crate::name::Name;
@@ -15,7 +15,7 @@ pub(crate) const DETECTED_BYTES: usize = 12;
 
 /// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to. `moved` is told of all that was read.
 pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceAnswer {
-    let content = Merged::new(source, recipe);
+    let content = open(source, recipe);
     let mut reader = Summed { content, summer: Summer::default(), moved, failed: None, given_bytes: 0 };
     let damage = inspect(recipe, &mut reader);
     while damage.is_none() && reader.refill().is_ok_and(|there| there) {}
@@ -28,7 +28,7 @@ pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceA
 
 /// What is wrong with the events.
 fn inspect(recipe: &Recipe, reader: &mut Summed) -> Option<String> {
-    if recipe.form != Form::Concatenated {
+    if recipe.form == Form::Tar {
         return None;
     }
     let first = reader.first_bytes().ok()?;
@@ -39,17 +39,19 @@ fn inspect(recipe: &Recipe, reader: &mut Summed) -> Option<String> {
         let offset = events.offset();
         match events.next()? {
             Ok(event) if recipe.parts.len() > 1 && *run.get_or_insert(event.key.run) != event.key.run => {
+                let part =
+                    if recipe.form == Form::Besiii { recipe.of_what() } else { place(recipe, offset).0.to_string() };
                 return Some(format!(
-                    "{} has an event of run {} behind some of run {}, and a file never mixes runs. Take it out of here, then retry",
-                    place(recipe, offset).0,
+                    "{part} has an event of run {} behind some of run {}, and a file never mixes runs. Take it out of here, then retry",
                     event.key.run,
                     run.expect("it was set")
                 ));
             }
             Ok(_) => {}
             Err(error) => {
-                let (name, offset) = place(recipe, error.event_offset);
-                return Some(format!("{name}: the event at byte {offset} is damaged: {}", error.problem));
+                let (name, event_offset) = place(recipe, error.event_offset);
+                let error = InputError { event_offset, ..error };
+                return Some(format!("{name}: {} is damaged: {}", error.place(), error.problem));
             }
         }
     }
@@ -69,17 +71,19 @@ fn place(recipe: &Recipe, mut offset: u64) -> (&Name, u64) {
 
 /// The format whose structure is to be looked at: what the name says, if the first bytes say so too. What ends otherwise is anything.
 pub(crate) fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
-    let by_name = match name.file().rsplit_once('.')?.1 {
-        "raw" => Format::Faser,
-        "mdf" => Format::Mdf,
+    let by_name: &[Format] = match name.file().rsplit_once('.')?.1 {
+        // BESIII itself calls its files so.
+        "raw" => &[Format::Faser, Format::Besiii],
+        "mdf" => &[Format::Mdf],
+        "besiii" => &[Format::Besiii],
         _ => return None,
     };
-    Format::detect(first).filter(|format| *format == by_name)
+    Format::detect(first).filter(|format| by_name.contains(format))
 }
 
 /// Content that is summed as it is read.
 struct Summed<'a> {
-    content: Merged<'a>,
+    content: Box<dyn Content + 'a>,
     summer: Summer,
     moved: &'a dyn Moved,
     failed: Option<SourceAnswer>,

@@ -1,15 +1,20 @@
 //! What a file at its destinations is made of, and how: its parts one behind the other, or in an archive.
 
 mod check;
+mod event_file;
 mod merged;
 
 use std::sync::Arc;
 
+use forebay_rawdata::Format;
+
 use crate::custody::Part;
+use crate::endpoint::{Content, Source};
 
 pub use check::check;
 pub(crate) use check::{DETECTED_BYTES, format_of};
-pub use merged::Merged;
+use event_file::EventFile;
+use merged::Merged;
 
 /// How parts become one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,18 +23,37 @@ pub enum Form {
     Concatenated,
     /// An archive (tar, as GNU writes it) with the names that they have below the source.
     Tar,
+    /// The events of BESIII raw files, as one such file: the head of the first part, each event behind its separator, a tail that counts them all.
+    Besiii,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 2] = [Form::Concatenated, Form::Tar];
+    pub const ALL: [Form; 3] = [Form::Concatenated, Form::Tar, Form::Besiii];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Form::Concatenated => "concatenated",
             Form::Tar => "tar",
+            Form::Besiii => "besiii",
         }
+    }
+
+    /// How files of a format become one.
+    pub const fn of_events(format: Format) -> Form {
+        match format {
+            Format::Faser | Format::Mdf => Form::Concatenated,
+            Format::Besiii => Form::Besiii,
+        }
+    }
+}
+
+/// The file that a recipe makes, block by block. Nothing is read yet.
+pub fn open<'a>(source: &'a dyn Source, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
+    match recipe.form {
+        Form::Besiii => Box::new(EventFile::new(source, recipe, Format::Besiii)),
+        Form::Concatenated | Form::Tar => Box::new(Merged::new(source, recipe)),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
 use crate::machine::{Kind, LeftAlone, Scanned, Seen};
 use crate::name::Name;
-use crate::recipe::{DETECTED_BYTES, format_of};
+use crate::recipe::{DETECTED_BYTES, Form, format_of};
 use crate::sums::Summer;
 
 use lease::Lease;
@@ -146,7 +146,7 @@ impl StoreSource {
             Err(_) => Kind::Unclear,
             Ok(None) => Kind::File,
             Ok(Some(format)) => match EventReader::new(format, BufReader::new(Readable(&mut reader))).next() {
-                Some(Ok(event)) => Kind::Events(event.key.run),
+                Some(Ok(event)) => Kind::Events { run: event.key.run, form: Form::of_events(format) },
                 _ => Kind::Unclear,
             },
         };

@@ -1,5 +1,6 @@
-//! Well-formed events of both formats, with the sources and sizes of recorded ones.
+//! Well-formed events of all formats, with the sources and sizes of recorded ones.
 
+mod besiii;
 mod faser;
 mod mdf;
 
@@ -16,6 +17,7 @@ use crate::random::Random;
 /// - FASER: 11 or 14 sources, as the seed decides (trigger, 9 or 12 tracker planes, digitizer), about
 ///   20 kB an event.
 /// - MDF: about 1,240 banks and 240 kB; [compressed](Generator::compressed) 1,025 banks.
+/// - BESIII: 42 ROBs, about 12 kB. What a file holds around events is no part of them, see [`Container`](crate::Container).
 pub struct Generator {
     format: Format,
     run: RunId,
@@ -38,25 +40,31 @@ impl Generator {
         Generator { format, run, next: EventId(1), compressed: false, random, extended }
     }
 
-    /// Compresses the payload of MDF events with zlib. FASER events stay as they are.
+    /// Compresses the payload of MDF events with zlib. Other events stay as they are.
     pub fn compressed(mut self, compressed: bool) -> Generator {
         self.compressed = compressed;
         self
     }
 
     /// Numbers the events from `first` on.
+    ///
+    /// # Panics
+    /// When the format cannot hold the number ([`Format::event_max`]).
     pub fn starting_at(mut self, first: EventId) -> Generator {
+        let format = self.format;
+        assert!(first <= format.event_max(), "event number {first} does not fit into the {format} format");
         self.next = first;
         self
     }
 
-    /// The next event. After the largest event number comes 0.
+    /// The next event. After the largest event number of the format comes 0.
     pub fn next_event(&mut self) -> RawEvent {
         let key = EventKey { run: self.run, event: self.next };
-        self.next = EventId(self.next.0.wrapping_add(1));
+        self.next = EventId(if key.event < self.format.event_max() { key.event.0 + 1 } else { 0 });
         let bytes = match self.format {
             Format::Faser => faser::event(&mut self.random, key, self.extended),
             Format::Mdf => mdf::event(&mut self.random, key, self.compressed),
+            Format::Besiii => besiii::event(&mut self.random, key),
         };
         RawEvent { format: self.format, key, bytes }
     }

@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use forebay_rawdata::{EventReader, Format, Generator, InputError, Piece, RawEvent};
+use forebay_rawdata::{Container, EventReader, Format, Generator, InputError, Piece, RawEvent};
 use forebay_types::{RunId, SourceId};
+use proptest::prelude::*;
 
 /// The recorded files: `FOREBAY_TESTDATA`, or `../shared/data` beside the workspace when it exists. Without them the test is skipped,
 /// and says so, in CI too: no package brings them, and generated files have the same form. A directory that is named must be there.
@@ -35,12 +36,13 @@ pub fn borrowed(pieces: &[Piece]) -> Vec<(SourceId, &[u8])> {
     pieces.iter().map(|piece| (piece.source, piece.bytes.as_slice())).collect()
 }
 
-/// The three kinds of files: FASER, MDF, MDF compressed.
-pub fn generators(seed: u64, run: u32) -> [Generator; 3] {
+/// The kinds of events: FASER, MDF, MDF compressed, BESIII.
+pub fn generators(seed: u64, run: u32) -> [Generator; 4] {
     [
         Generator::new(Format::Faser, seed, RunId(run)),
         Generator::new(Format::Mdf, seed, RunId(run)),
         Generator::new(Format::Mdf, seed, RunId(run)).compressed(true),
+        Generator::new(Format::Besiii, seed, RunId(run)),
     ]
 }
 
@@ -111,6 +113,72 @@ pub fn seal(mut event: Vec<u8>) -> Vec<u8> {
     event
 }
 
+/// A file of these events, all of one format, as a writer of run 5 makes it.
+pub fn file_of(format: Format, events: &[Vec<u8>]) -> Vec<u8> {
+    write_file(&Container::new(format, RunId(5), 0), events)
+}
+
+/// A file of these events in this container.
+pub fn write_file(container: &Container, events: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = container.head();
+    for (sequence, event) in events.iter().enumerate() {
+        file.extend(container.before_event(sequence as u64, event.len() as u64));
+        file.extend(event);
+    }
+    let event_bytes = events.iter().map(|event| event.len() as u64).sum();
+    file.extend(container.tail(events.len() as u64, event_bytes));
+    assert_eq!(file.len() as u64, container.file_bytes(events.len() as u64, event_bytes));
+    file
+}
+
+/// Words as bytes.
+pub fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// An element of a BESIII event with these status and specific words.
+pub fn besiii_element(marker: u32, source: u32, status: &[u32], specific: &[u32], body: &[u8]) -> Vec<u8> {
+    let header_words = 7 + status.len() as u32 + specific.len() as u32;
+    let size = header_words + body.len() as u32 / 4;
+    let head = words(&[marker, size, header_words, 0x0300_0000, source, status.len() as u32]);
+    let counted = [words(status), words(&[specific.len() as u32]), words(specific)].concat();
+    [head, counted, body.to_vec()].concat()
+}
+
+/// A ROB without status words whose ROD has these words of data.
+pub fn rob(source: u32, data: &[u32]) -> Vec<u8> {
+    let head = words(&[0xee12_34ee, 9, 0x0301_0000, source, 0, 0, 0, 0, 0]);
+    let tail = words(&[0x00ff_ffff, 1, data.len() as u32, 1]);
+    besiii_element(0xdd12_34dd, source, &[], &[], &[head, words(data), tail].concat())
+}
+
+/// A BESIII event of run 5, number 77, with a sub-detector for each of `roses`, which holds a ROS with these ROBs.
+pub fn besiii_event(roses: &[Vec<Vec<u8>>]) -> Vec<u8> {
+    let sub_detector = |(number, robs): (usize, &Vec<Vec<u8>>)| {
+        let ros = besiii_element(0xcc12_34cc, number as u32, &[0], &[5, 77, 0], &robs.concat());
+        besiii_element(0xbb12_34bb, number as u32, &[0, 0], &[], &ros)
+    };
+    let body: Vec<u8> = roses.iter().enumerate().flat_map(sub_detector).collect();
+    besiii_element(0xaa12_34aa, 1, &[0], &[1_775_600_000, 77, 5, 77, 0], &body)
+}
+
 pub fn raw(format: Format, bytes: Vec<u8>) -> RawEvent {
     RawEvent { format, key: Default::default(), bytes }
+}
+
+/// Changes bytes, wherever the places lie, and cuts.
+pub fn mutate(bytes: &mut Vec<u8>, changes: &[(usize, u8)], cut: Option<usize>) {
+    for &(at, byte) in changes {
+        let at = at % bytes.len();
+        bytes[at] = byte;
+    }
+    if let Some(cut) = cut {
+        bytes.truncate(cut % (bytes.len() + 1));
+    }
+}
+
+/// Places and what is written there.
+pub fn changes() -> impl Strategy<Value = Vec<(usize, u8)>> {
+    let byte = prop_oneof![any::<u8>(), Just(0), Just(0xFF), Just(0xCB), Just(0xAA), Just(8)];
+    prop::collection::vec((any::<usize>(), byte), 0..6)
 }

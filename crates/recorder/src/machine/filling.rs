@@ -16,6 +16,7 @@ pub(super) type Target = (RunId, Kind, bool);
 /// A file that grows.
 pub(super) struct OpenFile {
     pub(super) name: FileName,
+    /// With all that its format puts around events.
     pub(super) bytes: u64,
     pub(super) events: u64,
     /// Ascending; both ends included.
@@ -29,7 +30,8 @@ pub(super) struct OpenFile {
 impl OpenFile {
     fn new(name: FileName, now: Time) -> OpenFile {
         let (ranges, incomplete) = (Vec::new(), Vec::new());
-        OpenFile { name, bytes: 0, events: 0, ranges, incomplete, lost: 0, last_append: now }
+        let bytes = name.container().file_bytes(0, 0);
+        OpenFile { name, bytes, events: 0, ranges, incomplete, lost: 0, last_append: now }
     }
 
     pub(super) fn last_event(&self) -> Option<u64> {
@@ -66,6 +68,7 @@ pub(super) struct Waiting {
     pub(super) target: Target,
     pub(super) incomplete: bool,
     pub(super) lost: u64,
+    /// With what its format puts before it.
     pub(super) bytes: u64,
 }
 

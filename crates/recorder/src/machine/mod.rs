@@ -265,7 +265,7 @@ impl Machine {
                     target: (event.key.run, kind, numbered),
                     incomplete: incomplete || event.incomplete,
                     lost,
-                    bytes,
+                    bytes: bytes + kind.before_event_bytes(event.key.run),
                 }),
                 Fetched::Gone => gone += 1,
                 Fetched::Unavailable => unavailable += 1,

@@ -30,19 +30,19 @@ pub enum Step {
         /// Which.
         events: Vec<AcceptedEvent>,
     },
-    /// Create the file under its `.part` name.
+    /// Create the file under its `.part` name, with what files of its kind start with ([`FileName::container`]).
     Create {
         /// The file.
         file: FileName,
     },
-    /// Append events to the file.
+    /// Append events to the file, each behind what files of its kind hold before an event.
     Append {
         /// The file, still under its `.part` name.
         file: FileName,
         /// Their places among those fetched last.
         events: Vec<usize>,
     },
-    /// Make the content of the `.part` file durable.
+    /// End the `.part` file as files of its kind end, and make its content durable.
     Sync {
         /// The file.
         file: FileName,
@@ -112,7 +112,7 @@ pub enum Reply {
     Fetched(Vec<Fetched>),
     /// `Journal`, `RewriteJournal`: it is done, and the journal has so many bytes now.
     Journaled(u64),
-    /// `Sync`: what was appended.
+    /// `Sync`: what the file holds.
     Synced(Digest),
     /// `ReadBack`: what is there.
     ReadBack(ReadBack),
@@ -138,7 +138,7 @@ pub enum Fetched {
         incomplete: bool,
         /// How many of its fragments the store has lost.
         lost: u64,
-        /// Its size in the file.
+        /// Its size.
         bytes: u64,
     },
     /// The store does not have it any more.

@@ -1,17 +1,12 @@
-//! What can be wrong with a file, an event, a frame or a set of pieces.
+//! What can be wrong with a file and its events.
 
 use std::io;
-
-use forebay_types::{RunId, SourceId};
-
-use crate::EVENT_BYTES_MAX;
-use crate::event::Format;
 
 /// A file that cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.words())]
 pub struct InputError {
-    /// Where in the file the event starts, in bytes.
+    /// Where in the file the event starts, in bytes; or the record, when it is one that belongs to no event.
     pub event_offset: u64,
     /// How many good events lie before it in the file.
     pub events_before: u64,
@@ -27,17 +22,23 @@ impl InputError {
     }
 
     fn words(&self) -> String {
-        let InputError { event_offset, events_before, problem } = self;
+        let InputError { events_before, problem, .. } = self;
         if let (true, Problem::Io { message, .. }) = (self.is_not_opened(), problem) {
             return format!(
                 "it cannot be opened: {message}. Nothing of it was taken. Check the name and the permissions, then take this file"
             );
         }
         format!(
-            "event at byte {event_offset}: {problem}. The {events_before} good events before it are kept; nothing from this byte on was \
-             taken. {}",
+            "{}: {problem}. The {events_before} good events before it are kept; nothing from this byte on was taken. {}",
+            self.place(),
             problem.advice()
         )
+    }
+
+    /// Where in the file the damage is: `event at byte 92`, or `byte 92` when it is in no event.
+    pub fn place(&self) -> String {
+        let between = matches!(self.problem, Problem::Record { .. } | Problem::NoTail | Problem::AfterTail);
+        format!("{}byte {}", if between { "" } else { "event at " }, self.event_offset)
     }
 }
 
@@ -54,7 +55,7 @@ pub enum Problem {
     },
     /// The first bytes are those of no known format.
     #[error(
-        "expected a FASER raw event (byte 0xBB) or an LHCb MDF record (its size three times), \
+        "expected a FASER raw event (byte 0xBB), an LHCb MDF record (its size three times) or a BESIII file (0x1234aaaa), \
          found {} bytes that start with {found:02x?}", .found.len()
     )]
     UnknownFormat {
@@ -149,6 +150,96 @@ pub enum Problem {
         /// Where the additional fragment starts.
         at: u64,
     },
+    /// An element within another one that reaches beyond the end of that.
+    #[error("the {what} at byte {at} of the event needs {expected} bytes, what it lies in has {found} left")]
+    Nested {
+        /// What is too long.
+        what: &'static str,
+        /// Where it starts.
+        at: u64,
+        /// Bytes that it says it has.
+        expected: u64,
+        /// Bytes that are left.
+        found: u64,
+    },
+    /// A header whose length is not that of the words that it counts.
+    #[error(
+        "the header of the {what} at byte {at} of the event counts {expected} words or more, found {found} as its length"
+    )]
+    HeaderWords {
+        /// Of what the header is.
+        what: &'static str,
+        /// Where it starts.
+        at: u64,
+        /// Words of its fields, and of the status and specific words that it counts.
+        expected: u64,
+        /// Words that it says it has.
+        found: u64,
+    },
+    /// A ROD whose counts do not add up.
+    #[error(
+        "expected a ROD of {expected} words at byte {at} of the event, as its ROB holds, found that its counts give {found}"
+    )]
+    RodWords {
+        /// Where it starts.
+        at: u64,
+        /// Words that its ROB has for it.
+        expected: u64,
+        /// Words of its header, data, status and trailer.
+        found: u64,
+    },
+    /// A record of another length than such records have.
+    #[error("expected {expected} words of {what} at byte {at} of the event, found {found}")]
+    RecordWords {
+        /// What the record is.
+        what: &'static str,
+        /// Where it starts.
+        at: u64,
+        /// Its length in words.
+        expected: u32,
+        /// The length that it gives.
+        found: u32,
+    },
+    /// A name that is longer than any should be.
+    #[error("expected a name of at most {expected} bytes at byte {at} of the event, found {found}")]
+    NameLength {
+        /// Where its length is.
+        at: u64,
+        /// The longest that is read.
+        expected: u32,
+        /// The length that it gives.
+        found: u32,
+    },
+    /// An event of another size than the separator before it says.
+    #[error("expected an event of {expected} bytes as the data separator before it gives, found one of {found}")]
+    BlockBytes {
+        /// The size in the separator.
+        expected: u64,
+        /// The size in the event's header.
+        found: u64,
+    },
+    /// The tail of the file counts other events than there are.
+    #[error("expected {expected} events as the tail of the file counts, found {found}")]
+    TailEvents {
+        /// The count of the tail.
+        expected: u32,
+        /// Events that were read, modulo 2^32.
+        found: u32,
+    },
+    /// A record of the file that belongs to no event is damaged; its places are bytes of that record.
+    #[error("in the {record} that starts there: {}", in_record(.problem))]
+    Record {
+        /// Which record.
+        record: &'static str,
+        /// What is wrong.
+        problem: Box<Problem>,
+    },
+    /// The file ends behind an event, without its tail.
+    #[error("expected a data separator or the tail of the file, found the end of the file")]
+    NoTail,
+    /// Something follows the tail of the file.
+    #[error("expected the end of the file behind its tail, found more bytes")]
+    AfterTail,
     /// The three copies of the record size differ.
     #[error("expected three equal copies of the record size, found {}, {} and {}", .found[0], .found[1], .found[2])]
     SizeCopies {
@@ -200,6 +291,11 @@ fn in_payload(problem: &Problem) -> String {
     problem.to_string().replace("of the event", "of it").replace("the event has", "it has")
 }
 
+/// The words of a problem whose places are in a record.
+fn in_record(problem: &Problem) -> String {
+    problem.to_string().replace("of the event", "of it").replace("within the event", "within it")
+}
+
 /// Why the number of an MDF event cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberUnknown {
@@ -238,11 +334,18 @@ impl Problem {
             Problem::Io { .. } => {
                 "Look at the drive that the file is on; when it can be read again, take this file once more."
             }
-            Problem::UnknownFormat { .. } => "Check that this is the right file: Forebay reads FASER raw and LHCb MDF.",
+            Problem::UnknownFormat { .. } => {
+                "Check that this is the right file: Forebay reads FASER raw, LHCb MDF and BESIII raw."
+            }
             Problem::Truncated { .. } => {
                 "Compare the file's size with that of its origin and copy it again; if the origin is cut too, its \
                  last event is gone."
             }
+            Problem::NoTail => {
+                "Compare the file's size with that of its origin and copy it again; if the origin has no tail either, \
+                 its writer was stopped, and what it had not written is gone."
+            }
+            Problem::Record { problem, .. } => problem.advice(),
             Problem::Version { .. } | Problem::DataType { .. } | Problem::TooLarge { .. } => {
                 "If the file's checksum is that of its origin, the file is of a kind that this version of Forebay \
                  does not read; otherwise copy it again."
@@ -260,140 +363,12 @@ impl Problem {
         Problem::InPayload { raw_bytes: raw_bytes as u64, problem: Box::new(self) }
     }
 
+    /// The same, in a record that belongs to no event.
+    pub(crate) fn in_record(self, record: &'static str) -> Problem {
+        Problem::Record { record, problem: Box::new(self) }
+    }
+
     pub(crate) fn io(error: &io::Error) -> Problem {
         Problem::Io { kind: error.kind(), message: error.to_string() }
     }
-}
-
-/// An event that cannot be split into fragments.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SplitError {
-    /// The event is damaged.
-    #[error("{0}. The event was not split and none of it is stored. {advice}", advice = .0.advice())]
-    Event(#[from] Problem),
-    /// A read-out unit has the number that stands for the frame.
-    #[error(
-        "the fragment at byte {at} of the event has source 0xFFFFFFFF, which stands for the event's frame. The \
-         event was not split and none of it is stored. Give that read-out unit another source id."
-    )]
-    ReservedSource {
-        /// Where in the event the fragment starts.
-        at: u64,
-    },
-}
-
-/// Bytes that are no frame.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// Too few bytes.
-    #[error("expected at least {expected} bytes of frame, found {found}")]
-    Short {
-        /// Bytes that are needed.
-        expected: u64,
-        /// Bytes that are there.
-        found: u64,
-    },
-    /// It does not start as a frame does.
-    #[error("expected the frame marker {expected:02x?}, found {found:02x?}")]
-    Magic {
-        /// The marker.
-        expected: [u8; 4],
-        /// What is there instead.
-        found: [u8; 4],
-    },
-    /// A version, format number or flag that this program does not know.
-    #[error("expected {what} {expected}, found {found}: written by a newer Forebay, or damaged")]
-    Unknown {
-        /// Which field.
-        what: &'static str,
-        /// What is known.
-        expected: &'static str,
-        /// What is there.
-        found: u32,
-    },
-    /// The entries do not account for the loose bytes.
-    #[error("its entries account for {expected} loose bytes, found {found}")]
-    Loose {
-        /// The sum over the entries.
-        expected: u64,
-        /// Bytes after the entries.
-        found: u64,
-    },
-    /// The event would be larger than any event may be.
-    #[error("its event would have {found} bytes, expected at most {EVENT_BYTES_MAX}")]
-    TooLarge {
-        /// The sum of all entries in bytes.
-        found: u64,
-    },
-}
-
-/// Pieces that make no event.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JoinError {
-    /// The frame is not among the pieces.
-    #[error(
-        "the event's frame (source 0xFFFFFFFF) is not among its {pieces} pieces; without it the order of the \
-         others is not known"
-    )]
-    NoFrame {
-        /// How many pieces there are.
-        pieces: usize,
-    },
-    /// The frame is damaged.
-    #[error("the event's frame is damaged: {0}")]
-    Frame(#[from] FrameError),
-    /// Sources that the frame names are not among the pieces.
-    #[error("{} of the event's sources are missing, the first is {}", .sources.len(), .sources.first().map_or(0, |s| s.0))]
-    Missing {
-        /// All of them, in the order of the event.
-        sources: Vec<SourceId>,
-    },
-    /// The same source twice.
-    #[error("source {source_id} is there twice")]
-    Duplicate {
-        /// The source.
-        source_id: SourceId,
-    },
-    /// A source that the frame does not name.
-    #[error("source {source_id} is not of this event: its frame does not name it")]
-    Unexpected {
-        /// The source.
-        source_id: SourceId,
-    },
-    /// A piece that is longer or shorter than the frame says.
-    #[error("source {source_id}: expected {expected} bytes as the frame says, found {found}")]
-    Length {
-        /// The source.
-        source_id: SourceId,
-        /// Bytes that the frame gives.
-        expected: u64,
-        /// Bytes of the piece.
-        found: u64,
-    },
-    /// What remains without the missing sources is no event.
-    #[error("what remains without the missing sources is no well-formed {format} event: {problem}")]
-    Remainder {
-        /// The format of the event.
-        format: Format,
-        /// What is wrong with it.
-        problem: Problem,
-    },
-}
-
-/// An event that cannot be given other numbers. The event is unchanged.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RenumberError {
-    /// The event is damaged.
-    #[error("{0}. The event was not renumbered. {advice}", advice = .0.advice())]
-    Event(#[from] Problem),
-    /// The format's field for the run is too small.
-    #[error("run {run} does not fit into the {format} format, whose largest is {largest}; choose a smaller run number")]
-    RunTooLarge {
-        /// The run asked for.
-        run: RunId,
-        /// The format of the event.
-        format: Format,
-        /// The largest run of the format.
-        largest: u32,
-    },
 }
