@@ -385,6 +385,8 @@ impl Driver<'_> {
         self.jobs.insert(id, (job, Arc::clone(&watch)));
         let done = std::thread::Builder::new().name("mover job".to_owned()).spawn(move || {
             let done = job::run(&task, source.as_ref(), destination.as_deref(), watch.as_ref());
+            // Whoever ends when all jobs ended is then the last one that has it, and gives it back.
+            drop((source, destination));
             // Nobody listens any more when the mover ended.
             drop(sender.send((id, done)));
         });
