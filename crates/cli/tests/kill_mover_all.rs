@@ -8,6 +8,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +25,8 @@ struct Place {
     directory: tempfile::TempDir,
     /// Everything that was ever put into the source, by name.
     originals: BTreeMap<String, Vec<u8>>,
+    /// Whether files are merged into archives.
+    merged: bool,
 }
 
 impl Place {
@@ -50,6 +53,9 @@ impl Place {
         command.args(["move", "--once", "--recheck-after", "0.03", "--streams", "3", "--from"]).arg(self.path("daq"));
         command.arg("--to").arg(self.path("first")).arg("--to").arg(self.path("second"));
         command.arg("--journal").arg(self.path("journal.sqlite"));
+        if self.merged {
+            command.args(["--merge", "2MB"]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -70,6 +76,7 @@ impl Place {
     /// What the source has let go is whole at both destinations; how many that are.
     fn judge(&self) -> usize {
         let mut released = 0;
+        let copies = ["first", "second"].map(|destination| (destination, self.copies(destination)));
         for (name, bytes) in &self.originals {
             let there = self.path("daq").join(name);
             if fs::read(&there).is_ok_and(|now| now == *bytes) {
@@ -77,13 +84,32 @@ impl Place {
             }
             assert!(!there.exists(), "{name} changed");
             assert_eq!(&fs::read(self.path("daq").join(format!("{name}.copied"))).expect("renamed"), bytes, "{name}");
-            for destination in ["first", "second"] {
-                let copy = fs::read(self.path(destination).join(name));
-                assert!(copy.is_ok_and(|copy| copy == *bytes), "{name} was let go and is not whole at {destination}");
+            for (destination, copies) in &copies {
+                assert!(copies.get(name) == Some(bytes), "{name} was let go and is not whole at {destination}");
             }
             released += 1;
         }
         released
+    }
+
+    /// What is at a destination under names that last: nothing is there twice.
+    fn copies(&self, destination: &str) -> BTreeMap<String, Vec<u8>> {
+        let root = self.path(destination);
+        let mut copies = BTreeMap::new();
+        for name in if root.exists() { files_below(&root) } else { BTreeSet::new() } {
+            let bytes = || fs::read(root.join(&name)).expect("it can be read");
+            if name.rsplit('/').next().is_some_and(|last| last.starts_with('.')) {
+                continue;
+            }
+            if self.merged {
+                for (part, bytes) in parts_of(&bytes()) {
+                    assert!(copies.insert(part.clone(), bytes).is_none(), "{part} is at {destination} twice");
+                }
+            } else {
+                copies.insert(name.clone(), bytes());
+            }
+        }
+        copies
     }
 
     /// The states that deliveries, and files as a whole, are in.
@@ -109,6 +135,17 @@ impl Place {
     }
 }
 
+fn parts_of(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut archive = tar::Archive::new(archive);
+    let part = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
+        let mut entry = entry.expect("an archive");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("whole");
+        (entry.path().expect("a name").display().to_string(), bytes)
+    };
+    archive.entries().expect("an archive").map(part).collect()
+}
+
 fn files_below(directory: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut left = vec![directory.to_owned()];
@@ -127,10 +164,19 @@ fn files_below(directory: &Path) -> BTreeSet<String> {
 
 #[test]
 fn everything_is_moved_once_and_let_go_late_whenever_the_mover_dies() {
+    kill_again_and_again(false);
+}
+
+#[test]
+fn everything_is_merged_once_and_let_go_late_whenever_the_mover_dies() {
+    kill_again_and_again(true);
+}
+
+fn kill_again_and_again(merged: bool) {
     let long = long_form();
     let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long { 40 } else { 10 });
     let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
-    let mut place = Place { directory: scratch(), originals: BTreeMap::new() };
+    let mut place = Place { directory: scratch(), originals: BTreeMap::new(), merged };
     fs::create_dir(place.path("daq")).expect("made");
     place.fill(&mut random);
     let mut met: BTreeMap<String, u64> = BTreeMap::new();
@@ -152,11 +198,16 @@ fn everything_is_moved_once_and_let_go_late_whenever_the_mover_dies() {
     assert_eq!(place.judge(), place.originals.len(), "everything is let go");
     let names: BTreeSet<String> = place.originals.keys().cloned().collect();
     for destination in ["first", "second"] {
-        assert_eq!(files_below(&place.path(destination)), names, "what is at {destination}, and nothing besides");
+        let there: BTreeSet<String> = place.copies(destination).into_keys().collect();
+        assert_eq!(there, names, "what is at {destination}, and nothing besides");
+        let hidden: Vec<String> =
+            files_below(&place.path(destination)).into_iter().filter(|name| name.contains("/.")).collect();
+        assert!(hidden.is_empty(), "{hidden:?} lie about at {destination}");
     }
     println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", names.len());
     let states = ["found", "sending", "arrived", "verified", "proven", "released"];
-    let often = if kills_wanted >= 40 { 10 } else { 0 };
+    // Few files are made of many: they are less often in each state.
+    let often = if kills_wanted >= 40 && !merged { 10 } else { 0 };
     for state in states {
         let times = met.get(state).copied().unwrap_or(0);
         assert!(times >= often, "{state} was met by {times} of {kills} kills: {met:?}");
