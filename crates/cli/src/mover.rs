@@ -49,6 +49,10 @@ pub struct MoveCommand {
 
     #[command(flatten)]
     options: Option<MoveOptions>,
+
+    // Beside the others: an optional group in which another group lies is never taken for given.
+    #[command(flatten)]
+    access: AccessOptions,
 }
 
 /// From where, where to, and how.
@@ -93,9 +97,6 @@ pub struct MoveOptions {
     /// Where the mover remembers what it has begun; never below --from or --to [default: one for each --from and --to in the user's state directory]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-
-    #[command(flatten)]
-    access: AccessOptions,
 }
 
 /// How destinations are reached over the network. Secrets come from files, which are read again when they change.
@@ -136,18 +137,18 @@ impl AccessOptions {
 pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
     match command {
         MoveCommand { look: Some(look), .. } => look::run(look, output),
-        MoveCommand { options: Some(options), .. } => move_files(options, output),
+        MoveCommand { options: Some(options), access, .. } => move_files(options, access, output),
         MoveCommand { .. } => Err(Failure::usage(
             "say from where (--from DIR) and where to (--to DIR), or what to look at (forebay move --help); nothing was moved",
         )),
     }
 }
 
-fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
+fn move_files(command: &MoveOptions, access: &AccessOptions, output: &Output) -> Result<(), Failure> {
     let (from, to) = places(command)?;
     let path = journal_path(command, &from, &to)?;
     let source = open_source(command)?;
-    let targets = to.iter().map(|place| open_place(place, &command.access)).collect::<Result<_, _>>()?;
+    let targets = to.iter().map(|place| open_place(place, access)).collect::<Result<_, _>>()?;
     check_apart(&from, &to)?;
     output.note(&format!("the journal is {}", path.display()));
     let mut journal = Journal::open(&path).map_err(|error| journal_failure(&error))?;

@@ -5,6 +5,7 @@
 
 mod access;
 mod address;
+mod xrootd;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub enum OpenError {
 /// What is missing on this side.
 pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, OpenError> {
     match address.scheme() {
+        Scheme::XRootD => xrootd::open(address, access),
         scheme => Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in"))),
     }
 }
