@@ -5,6 +5,7 @@
     types <- protocol <- client <- emulators, recorder, mount, cli, bench
     types <- rawdata <- mover <- recorder, destinations <- cli
     types <- names <- server, cli
+    xrdcl <- destinations
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
 command line and the benchmarks have both. Every edge stands in this file: one that is not listed fails, and so does one
@@ -32,7 +33,8 @@ ALLOWED = {
     "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
     "mover": ["rawdata", "types"],
-    "destinations": ["mover"],
+    "destinations": ["mover", "xrdcl"],
+    "xrdcl": [],
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
@@ -56,6 +58,7 @@ KEPT_IN = {
     "tokio": ["server"],
     "fuser": ["mount"],
     "rusqlite": ["mover"],
+    "cc": ["xrdcl"],
 }
 
 # Mistakes that are made on purpose are compiled for the simulator alone.

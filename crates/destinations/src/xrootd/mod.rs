@@ -1,9 +1,11 @@
 //! XRootD: what the mover asks for, in the requests that a server understands.
 //!
-//! A file is written so that it persists only when it is closed in order, and nothing is resumed or tried again here: the mover repeats whole attempts under
-//! names of their own. What is there is asked for by `stat` and by the checksum that the server computes; where it tells none that is known here, all of it is read back.
+//! Nothing is resumed or tried again here: the mover repeats whole attempts under names of their own. What is there is asked for by `stat` and by the checksum that
+//! the server computes; where it tells none that is known here, all of it is read back.
 
 mod answer;
+#[cfg(feature = "xrootd")]
+mod library;
 mod process;
 mod programs;
 mod trouble;
@@ -18,6 +20,18 @@ use crate::{Access, Address, OpenError, Secret};
 use answer::{Checksum, Stat};
 use programs::Programs;
 use trouble::Trouble;
+
+/// Of one request, in seconds; with that of the connection less than the minute after which the mover takes a job for one that hangs.
+const REQUEST_SECONDS: u16 = 35;
+/// Of the connection.
+const CONNECTION_SECONDS: u16 = 20;
+/// So fast a server computes a checksum, at least.
+const CHECKSUM_BYTES_PER_S: u64 = 32 << 20;
+
+/// So long a server may compute a checksum.
+fn checksum_seconds(bytes: u64) -> u64 {
+    bytes / CHECKSUM_BYTES_PER_S
+}
 
 /// How requests reach a server. Paths begin with a slash and have no `?`.
 trait Way: Send + Sync {
@@ -66,6 +80,11 @@ pub(crate) fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destina
         tracing::warn!(
             "{address}: XRootD's client takes certificates from a directory, not from --ca-file; where the system's do not vouch for the server, set X509_CERT_DIR"
         );
+    }
+    // The library has a token from the environment alone, which is that of the whole process.
+    #[cfg(feature = "xrootd")]
+    if access.token_file.is_none() && library::Library::is_free() {
+        return Ok(Arc::new(XRootD { address: address.clone(), way: library::Library::new(address) }));
     }
     let programs = Programs::find(address, access.token_file.as_deref())?;
     Ok(Arc::new(XRootD { address: address.clone(), way: programs }))

@@ -10,17 +10,11 @@ use forebay_mover::{Summer, Sums};
 use super::answer::Stat;
 use super::process::{Ended, Running};
 use super::trouble::Trouble;
-use super::{Cut, Way};
+use super::{CONNECTION_SECONDS, Cut, REQUEST_SECONDS, Way, checksum_seconds};
 use crate::{Address, OpenError};
 
-/// Of one request, in seconds; with that of the connection less than the minute after which the mover takes a job for one that hangs.
-const REQUEST_SECONDS: u64 = 35;
-/// Of the connection.
-const CONNECTION_SECONDS: u64 = 20;
 /// What does not end by itself after so long is ended.
 const PROGRAM: Duration = Duration::from_secs(90);
-/// So fast a server computes a checksum, at least.
-const CHECKSUM_BYTES_PER_S: u64 = 32 << 20;
 /// An answer is no longer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// So much is read back at once.
@@ -79,7 +73,7 @@ impl Programs {
     /// Runs `xrdfs` for one answer.
     fn ask(&self, words: &[&str], request_seconds: u64, goes_on: &dyn Fn() -> bool) -> Result<String, Trouble> {
         let start = Instant::now();
-        let limit = PROGRAM + Duration::from_secs(request_seconds.saturating_sub(REQUEST_SECONDS));
+        let limit = PROGRAM + Duration::from_secs(request_seconds.saturating_sub(REQUEST_SECONDS.into()));
         let goes_on = || start.elapsed() < limit && goes_on();
         let mut command = self.command("xrdfs", request_seconds);
         command.arg(&self.server).args(words);
@@ -99,7 +93,7 @@ impl Programs {
 
     /// What changes names is waited for by nobody: it has an end of its own.
     fn change(&self, words: &[&str]) -> Result<(), Trouble> {
-        self.ask(words, REQUEST_SECONDS, &|| true).map(|_| ())
+        self.ask(words, REQUEST_SECONDS.into(), &|| true).map(|_| ())
     }
 }
 
@@ -136,21 +130,21 @@ fn failed(status: std::process::ExitStatus, said: &str) -> Trouble {
 
 impl Way for Programs {
     fn stat(&self, path: &str, moved: &dyn Moved) -> Result<Stat, Trouble> {
-        Stat::parse(&self.ask(&["stat", path], REQUEST_SECONDS, &|| moved.goes_on())?)
+        Stat::parse(&self.ask(&["stat", path], REQUEST_SECONDS.into(), &|| moved.goes_on())?)
     }
 
     fn checksum(&self, path: &str, algorithm: &str, bytes: u64, moved: &dyn Moved) -> Result<String, Trouble> {
         // The server reads all of it meanwhile: nothing is seen of that, and it is progress.
-        let computing = Duration::from_secs(bytes / CHECKSUM_BYTES_PER_S);
+        let computing = Duration::from_secs(checksum_seconds(bytes));
         let start = Instant::now();
         let goes_on = || if start.elapsed() < computing { moved.moved(0) } else { moved.goes_on() };
         let asked = format!("{path}?cks.type={algorithm}");
-        self.ask(&["query", "checksum", &asked], REQUEST_SECONDS + computing.as_secs(), &goes_on)
+        self.ask(&["query", "checksum", &asked], u64::from(REQUEST_SECONDS) + computing.as_secs(), &goes_on)
     }
 
     fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Sums, Cut> {
         let goes_on = || moved.goes_on();
-        let mut command = self.command("xrdcp", REQUEST_SECONDS);
+        let mut command = self.command("xrdcp", REQUEST_SECONDS.into());
         // How long it will be, so that the server may look for a place, as xrdcp says it of files.
         let url = format!("{}/{path}?oss.asize={bytes}", self.server);
         command.args(["--posc", "--nopbar", "--silent", "-", &url]);
@@ -177,7 +171,7 @@ impl Way for Programs {
 
     fn read(&self, path: &str, summer: &mut Summer, moved: &dyn Moved) -> Result<(), Trouble> {
         let goes_on = || moved.goes_on();
-        let mut command = self.command("xrdcp", REQUEST_SECONDS);
+        let mut command = self.command("xrdcp", REQUEST_SECONDS.into());
         command.args(["--nopbar", "--silent", &format!("{}/{path}", self.server), "-"]);
         let mut running = Running::start(&mut command, &goes_on).map_err(|error| not_started(&error))?;
         running.close_stdin();
