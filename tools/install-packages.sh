@@ -13,6 +13,8 @@ packages=(
     fuse3           # fusermount3, for the mount and for drives that lose what was not flushed (root mounts without it)
     rsync           # a tool that the mount must be good for
     dbench          # what office programs do to a file server, on the mount
+    xrootd-server   # a destination of the mover
+    xrootd-client   # how the mover reaches it
     iproute2        # what the benchmarks say of the network
     fio             # the baseline of the drives
     iperf3          # the baseline of the network

@@ -5,6 +5,7 @@
 
 mod access;
 mod address;
+mod xrootd;
 
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub enum OpenError {
 /// # Errors
 /// What is missing on this side.
 pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, OpenError> {
-    let scheme = address.scheme();
-    Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in")))
+    match address.scheme() {
+        Scheme::XRootD => xrootd::open(address, access),
+        scheme => Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in"))),
+    }
 }

@@ -82,4 +82,9 @@ pub trait Destination: Send + Sync {
 pub trait Moved: Sync {
     /// So many bytes more. Whether it shall go on: a mover that ends waits for nobody.
     fn moved(&self, bytes: u64) -> bool;
+
+    /// Whether it shall go on. To ask for it is no progress: for those who wait while nothing moves.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }

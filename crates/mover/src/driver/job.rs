@@ -52,6 +52,10 @@ impl Moved for Watch {
     fn moved(&self, bytes: u64) -> bool {
         self.bytes.fetch_add(bytes, Relaxed);
         self.moved_ms.store(self.start.elapsed().as_millis() as u64, Relaxed);
+        self.goes_on()
+    }
+
+    fn goes_on(&self) -> bool {
         !self.control.is_stopped() && !self.given_up.load(Relaxed)
     }
 }
