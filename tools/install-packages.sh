@@ -14,6 +14,9 @@ packages=(
     rsync           # a tool that the mount must be good for
     dbench          # what office programs do to a file server, on the mount
     iproute2        # what the benchmarks say of the network
+    xrootd-server   # a destination of the mover
+    xrootd-server-plugins # its HTTP door
+    openssl         # certificates for it
     fio             # the baseline of the drives
     iperf3          # the baseline of the network
 )

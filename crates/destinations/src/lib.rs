@@ -5,6 +5,10 @@
 
 mod access;
 mod address;
+mod runtime;
+mod tls;
+mod webdav;
+mod words;
 
 use std::sync::Arc;
 
@@ -29,6 +33,8 @@ pub enum OpenError {
 /// # Errors
 /// What is missing on this side.
 pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, OpenError> {
-    let scheme = address.scheme();
-    Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in")))
+    match address.scheme() {
+        Scheme::Web => Ok(Arc::new(webdav::WebDestination::new(address, access)?)),
+        scheme => Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in"))),
+    }
 }
