@@ -6,6 +6,7 @@
 mod access;
 mod address;
 mod runtime;
+mod s3;
 mod tls;
 mod webdav;
 mod words;
@@ -34,6 +35,7 @@ pub enum OpenError {
 /// What is missing on this side.
 pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, OpenError> {
     match address.scheme() {
+        Scheme::S3 => Ok(Arc::new(s3::S3Destination::new(address, access)?)),
         Scheme::Web => Ok(Arc::new(webdav::WebDestination::new(address, access)?)),
         scheme => Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in"))),
     }

@@ -1,6 +1,8 @@
-//! What a server says, as text for people.
+//! What servers and sources say, as text for people.
 
 use std::error::Error;
+
+use forebay_mover::custody::SourceAnswer;
 
 /// So much of what a server says is told.
 const WORDS_CHARACTERS_MAX: usize = 200;
@@ -26,6 +28,11 @@ pub(crate) fn whole(error: &dyn Error) -> String {
         source = error.source();
     }
     text.replace(char::is_control, " ")
+}
+
+/// A source that gives other than it has.
+pub(crate) fn changed(bytes: u64) -> SourceAnswer {
+    SourceAnswer::Changed(format!("it had {bytes} bytes when it was checked, and gave another number when it was sent"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_mover::custody::{Answer, Failure, SourceAnswer};
+use forebay_mover::custody::{Answer, Failure};
 use forebay_mover::endpoint::{Content, Moved};
 use forebay_mover::{Summer, Sums};
 use hyper::body::Incoming;
@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::client::{Client, Course, QUIET_MAX, Reply};
 use super::upload::Upload;
+use crate::words::changed;
 
 /// A server that says neither where the bytes shall go nor that it takes them gets them after so long: it does not know `Expect`.
 const EXPECTED_WITHIN: Duration = Duration::from_secs(5);
@@ -158,9 +159,4 @@ impl Sender<'_, '_> {
         }
         Ok(Put::Refused { reply, is_untouched: false })
     }
-}
-
-/// A source that gives other than it has.
-pub(crate) fn changed(bytes: u64) -> SourceAnswer {
-    SourceAnswer::Changed(format!("it had {bytes} bytes when it was checked, and gave another number when it was sent"))
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod http_door;
+pub mod radosgw;
 pub mod stand_in;
 
 use std::sync::Arc;
