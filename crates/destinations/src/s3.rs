@@ -107,11 +107,11 @@ impl S3Destination {
         }
     }
 
-    /// Whether there was still an upload to be given up.
-    async fn abort(&self, path: &Path, upload: &String) -> Result<bool, Failure> {
+    /// Gives an upload up; one that is gone is as good.
+    async fn abort(&self, path: &Path, upload: &String) -> Result<(), Failure> {
         match self.store.abort_multipart(path, upload).await {
-            Ok(()) => Ok(true),
-            Err(error) if is_no_such_upload(&error) || is_not_found(&error) => Ok(false),
+            Ok(()) => Ok(()),
+            Err(error) if is_no_such_upload(&error) || is_not_found(&error) => Ok(()),
             Err(error) => Err(failure("give up the upload of", path.as_ref(), &error)),
         }
     }
@@ -189,17 +189,16 @@ impl S3Destination {
         let Some(sent) = &marker.sent else {
             return Err(Failure::Unknown(format!("{temporary}: not all parts of {last} are there")));
         };
-        if !may_replace && let Some(meta) = self.head(&last).await? {
-            return self.taken(&temporary, &last, &marker, sent, &meta).await;
+        // What has the ETag of this upload is this upload, completed before: it is completed once more, which changes nothing.
+        if !may_replace && self.head(&last).await?.is_some_and(|meta| !is_of(&meta, sent)) {
+            return Ok(Answer::Taken);
         }
         let parts = sent.part_etags.iter().map(|etag| PartId { content_id: etag.clone() }).collect();
         let completed = self.store.complete_multipart(&last, &marker.upload, parts).await;
         match completed {
             Ok(_) => self.remember(&last, sent),
-            Err(error) if is_no_such_upload(&error) => self.check_completed(&temporary, &last, sent).await?,
-            Err(error) if is_under_way(&error) => {
-                self.abort(&last, &marker.upload).await?;
-                self.check_completed(&temporary, &last, sent).await?;
+            Err(error) if is_no_such_upload(&error) || is_under_way(&error) => {
+                self.check_completed(&temporary, &last, sent, &error).await?;
             }
             Err(error) => return Err(failure("complete", last.as_ref(), &error)),
         }
@@ -207,29 +206,23 @@ impl S3Destination {
         Ok(Answer::Done)
     }
 
-    /// Something has the name: it is ours when an earlier completion put it there, so that there is no upload any more.
-    async fn taken(
+    /// It cannot be completed: was it before?
+    async fn check_completed(
         &self,
         temporary: &Path,
         last: &Path,
-        marker: &Marker,
         sent: &Sent,
-        meta: &ObjectMeta,
-    ) -> Result<Answer, Failure> {
-        if sent.etag.is_none() || etag_of(meta) != sent.etag.as_deref() || self.abort(last, &marker.upload).await? {
-            return Ok(Answer::Taken);
-        }
-        self.remember(last, sent);
-        self.delete(temporary).await?;
-        Ok(Answer::Done)
-    }
-
-    /// There is no such upload: was it completed before?
-    async fn check_completed(&self, temporary: &Path, last: &Path, sent: &Sent) -> Result<(), Failure> {
-        let meta = self.head(last).await?;
-        if meta.is_some_and(|meta| sent.etag.is_some() && etag_of(&meta) == sent.etag.as_deref()) {
+        error: &object_store::Error,
+    ) -> Result<(), Failure> {
+        if self.head(last).await?.is_some_and(|meta| is_of(&meta, sent)) {
             self.remember(last, sent);
             return Ok(());
+        }
+        // It must not be given up meanwhile: that might take the parts from under what is being completed.
+        if is_under_way(error) {
+            return Err(Failure::Unknown(format!(
+                "{last} is being completed, or its upload is gone: Ceph says the same of both. If it says so for hours, delete {temporary} there; then the file is sent again"
+            )));
         }
         // Nothing waits for it any more: what is there under the other name decides.
         self.delete(temporary).await?;
@@ -250,6 +243,13 @@ impl S3Destination {
         }
     }
 
+    /// Whether what has the final name may be this upload: to give it up then might take the bytes from it. One that is left instead does no harm.
+    async fn may_be_completed(&self, last: &Path, marker: &Marker) -> Result<bool, Failure> {
+        let Some(sent) = &marker.sent else { return Ok(false) };
+        let is_unknown = |meta: &ObjectMeta| sent.etag.is_none() && meta.size == sent.sums().bytes;
+        Ok(self.head(last).await?.is_some_and(|meta| is_of(&meta, sent) || is_unknown(&meta)))
+    }
+
     async fn removed(&self, name: &Name) -> Result<Answer, Failure> {
         let path = self.path_of(name)?;
         if is_temporary(name)
@@ -257,7 +257,9 @@ impl S3Destination {
         {
             let last =
                 Path::parse(&marker.key).map_err(|error| Failure::Refused(format!("{path}: no marker: {error}")))?;
-            self.abort(&last, &marker.upload).await?;
+            if !self.may_be_completed(&last, &marker).await? {
+                self.abort(&last, &marker.upload).await?;
+            }
         }
         self.delete(&path).await?;
         Ok(Answer::Done)
@@ -297,6 +299,11 @@ fn is_temporary(name: &Name) -> bool {
 
 fn etag_of(meta: &ObjectMeta) -> Option<&str> {
     meta.e_tag.as_deref().map(|etag| etag.trim_matches('"'))
+}
+
+/// Whether an object has the ETag that follows from the parts of an upload.
+fn is_of(meta: &ObjectMeta, sent: &Sent) -> bool {
+    sent.etag.is_some() && etag_of(meta) == sent.etag.as_deref()
 }
 
 /// Where, with which keys, and who may vouch for it. What fails is told, and tried again by the mover alone.

@@ -86,11 +86,16 @@ fn a_completion_of_which_nobody_heard_is_found_and_not_taken_for_anothers() {
         assert_eq!(ask(there.as_ref(), TEMPORARY), Answer::Told(None));
         assert_holds(there.as_ref(), "run/a", &bytes);
     }
+    // To take a marker away takes nothing from what was completed.
+    gateway.put(&format!("twice/pre_fix/{TEMPORARY}"), &marker);
+    assert_eq!(there.remove(&from), Answer::Done);
+    assert_eq!(gateway.get("twice/pre_fix/run/a"), bytes);
     // When the file is another's by then, it is left alone.
     gateway.put(&format!("twice/pre_fix/{TEMPORARY}"), &marker);
     gateway.put("twice/pre_fix/run/a", b"another's");
     assert_eq!(there.rename(&from, &to), Answer::Taken);
     assert_unknown(there.replace(&from, &to), &["gone"]);
+    assert_eq!(there.remove(&from), Answer::Done);
     assert_eq!(gateway.get("twice/pre_fix/run/a"), b"another's");
 }
 

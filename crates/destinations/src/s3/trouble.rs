@@ -29,7 +29,7 @@ pub(super) fn is_no_such_upload(error: &object_store::Error) -> bool {
     whole(error).contains("NoSuchUpload")
 }
 
-/// Whether it is being completed, as Ceph 16 says also of an upload that is gone: it would say so for ever.
+/// Whether it is being completed, as Ceph 16 says also, and for ever, of an upload that is gone.
 pub(super) fn is_under_way(error: &object_store::Error) -> bool {
     whole(error).contains("completion is already in progress")
 }
