@@ -14,6 +14,7 @@ use support::{
     Bytes, Counter, ask, assert_holds, assert_not_now, assert_refused, assert_unknown, destination, keep_the_contract,
     name, noise, send, send_as, sums,
 };
+use tempfile::NamedTempFile;
 
 const MEBIBYTE: usize = 1 << 20;
 const TEMPORARY: &str = "run/.forebay-1-1.part";
@@ -167,23 +168,28 @@ fn a_gateway_that_is_killed_is_away_and_what_it_was_sent_is_not_known() {
     assert_not_now(there.remove(&name(TEMPORARY)), &["away"]);
 }
 
-/// A destination at a stand-in.
-fn at(server: &StandIn) -> Arc<dyn Destination> {
-    let file = tempfile::NamedTempFile::new().expect("a file");
+/// A file with keys that a stand-in does not look at.
+fn any_keys() -> NamedTempFile {
+    let file = NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "[default]\naws_access_key_id=a\naws_secret_access_key=b\n").expect("written");
-    // It is read with each request.
-    let (_, path) = file.keep().expect("kept");
-    let endpoint = format!("http://127.0.0.1:{}", server.port);
-    destination(
-        "s3://bucket",
-        &Access { s3_endpoint: Some(endpoint), s3_credentials_file: Some(path), ..Access::default() },
-    )
+    file
+}
+
+/// A destination at a stand-in.
+fn at(server: &StandIn, keys: &NamedTempFile) -> Arc<dyn Destination> {
+    let access = Access {
+        s3_endpoint: Some(format!("http://127.0.0.1:{}", server.port)),
+        s3_credentials_file: Some(keys.path().to_owned()),
+        ..Access::default()
+    };
+    destination("s3://bucket", &access)
 }
 
 const UPLOAD: &[u8] = b"<InitiateMultipartUploadResult><Bucket>bucket</Bucket><Key>a</Key><UploadId>one</UploadId></InitiateMultipartUploadResult>";
 
 #[test]
 fn what_a_server_says_is_told_once_and_not_tried_again_behind_the_movers_back() {
+    let keys = any_keys();
     for status in [408, 409, 429, 500, 503, 507] {
         let server = StandIn::start(move |_| {
             Does::Answers(
@@ -193,19 +199,20 @@ fn what_a_server_says_is_told_once_and_not_tried_again_behind_the_movers_back() 
             )
         });
         assert_not_now(
-            send(at(&server).as_ref(), TEMPORARY, "run/a", b"a"),
+            send(at(&server, &keys).as_ref(), TEMPORARY, "run/a", b"a"),
             &[&status.to_string(), "SlowDown: not so fast"],
         );
         assert_eq!(server.asked().len(), 1, "{status}");
     }
     let server = StandIn::start(|_| answers(400, &[]));
-    assert_refused(send(at(&server).as_ref(), TEMPORARY, "run/a", b"a"), &["400", "retry"]);
+    assert_refused(send(at(&server, &keys).as_ref(), TEMPORARY, "run/a", b"a"), &["400", "retry"]);
     let server = StandIn::start(|_| Does::CutsAfter(0));
-    assert_unknown(send(at(&server).as_ref(), TEMPORARY, "run/a", b"a"), &["cut"]);
+    assert_unknown(send(at(&server, &keys).as_ref(), TEMPORARY, "run/a", b"a"), &["cut"]);
 }
 
 #[test]
 fn parts_of_which_some_have_another_checksum_are_sent_again_and_those_of_an_encrypted_bucket_are_read_back() {
+    let keys = any_keys();
     let bytes = noise(6, 17 * MEBIBYTE);
     let server = |etags: [String; 2]| {
         StandIn::start(move |asked| match asked.method.as_str() {
@@ -216,19 +223,19 @@ fn parts_of_which_some_have_another_checksum_are_sent_again_and_those_of_an_encr
         })
     };
     let encrypted = server(["\"01\"".to_owned(), "\"02\"".to_owned()]);
-    assert_eq!(send(at(&encrypted).as_ref(), TEMPORARY, "run/a", &bytes), Answer::Sent(sums(&bytes)));
+    assert_eq!(send(at(&encrypted, &keys).as_ref(), TEMPORARY, "run/a", &bytes), Answer::Sent(sums(&bytes)));
     let put = encrypted.asked_with("PUT").pop().expect("the marker");
     assert!(String::from_utf8_lossy(&put.body).contains("\"etag\":null"), "nothing follows from such ETags");
     let md5 = Md5::digest(&bytes[..16 * MEBIBYTE]);
     let first: String = md5.iter().map(|byte| format!("{byte:02x}")).collect();
     let damaged = server([format!("\"{first}\""), "\"02\"".to_owned()]);
-    assert_not_now(send(at(&damaged).as_ref(), TEMPORARY, "run/a", &bytes), &["1 of 2 parts"]);
+    assert_not_now(send(at(&damaged, &keys).as_ref(), TEMPORARY, "run/a", &bytes), &["1 of 2 parts"]);
 }
 
 #[test]
 fn addresses_and_files_that_cannot_be_used_are_told_at_once() {
     let refused = |url: &str, endpoint: Option<&str>, keys: Option<&str>| {
-        let file = tempfile::NamedTempFile::new().expect("a file");
+        let file = NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), keys.unwrap_or_default()).expect("written");
         let access = Access {
             s3_endpoint: endpoint.map(str::to_owned),
