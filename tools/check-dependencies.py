@@ -54,7 +54,9 @@ KEPT_IN = {
     "mio": ["client", "server"],
     "axum": ["server"],
     "prometheus-client": ["server"],
-    "tokio": ["server"],
+    "tokio": ["destinations", "server"],
+    "hyper": ["destinations"],
+    "object_store": ["destinations"],
     "fuser": ["mount"],
     "rusqlite": ["mover"],
 }

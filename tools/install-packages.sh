@@ -16,6 +16,14 @@ packages=(
     xrootd-server   # a destination of the mover
     xrootd-client   # how the mover reaches it
     iproute2        # what the benchmarks say of the network
+    xrootd-server   # a destination of the mover
+    xrootd-server-plugins # its HTTP door
+    openssl         # certificates for it
+    ceph-common     # S3, another destination: a Ceph in memory
+    ceph-mon        # its monitor
+    ceph-osd        # its drive
+    radosgw         # its gateway
+    curl            # what its buckets hold, by another way than ours
     fio             # the baseline of the drives
     iperf3          # the baseline of the network
 )

@@ -63,6 +63,15 @@ impl Secret {
         *read = Some((modified, secret.clone()));
         Ok(secret)
     }
+
+    /// The same, read again in any case: what was there last was not taken.
+    ///
+    /// # Errors
+    /// As of [`Secret::get`].
+    pub fn get_anew(&self) -> Result<String, OpenError> {
+        *self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+        self.get()
+    }
 }
 
 impl fmt::Debug for Secret {

@@ -5,6 +5,11 @@
 
 mod access;
 mod address;
+mod runtime;
+mod s3;
+mod tls;
+mod webdav;
+mod words;
 mod xrootd;
 
 use std::sync::Arc;
@@ -32,6 +37,7 @@ pub enum OpenError {
 pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, OpenError> {
     match address.scheme() {
         Scheme::XRootD => xrootd::open(address, access),
-        scheme => Err(OpenError::Missing(format!("{address} ({access:?}): {scheme:?} is not built in"))),
+        Scheme::S3 => Ok(Arc::new(s3::S3Destination::new(address, access)?)),
+        Scheme::Web => Ok(Arc::new(webdav::WebDestination::new(address, access)?)),
     }
 }
