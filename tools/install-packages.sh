@@ -16,7 +16,6 @@ packages=(
     xrootd-server   # a destination of the mover
     xrootd-client   # how the mover reaches it
     iproute2        # what the benchmarks say of the network
-    xrootd-server   # a destination of the mover
     xrootd-server-plugins # its HTTP door
     openssl         # certificates for it
     ceph-common     # S3, another destination: a Ceph in memory

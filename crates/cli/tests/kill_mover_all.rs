@@ -2,7 +2,7 @@
 //! and nothing besides.
 //!
 //! What is judged is what lies in the directories, and nothing that the mover says. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
-//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40, `FOREBAY_KILL_ROUNDS` another number; with 40 and more each state of a file is met by at least 10 of them.
+//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files and 10 of merged ones, `FOREBAY_KILL_ROUNDS` another number; with 40 and more each state of a file is met by at least 10 of them.
 
 mod common;
 
@@ -85,15 +85,15 @@ impl Place {
             assert!(!there.exists(), "{name} changed");
             assert_eq!(&fs::read(self.path("daq").join(format!("{name}.copied"))).expect("renamed"), bytes, "{name}");
             for (destination, copies) in &copies {
-                assert!(copies.get(name) == Some(bytes), "{name} was let go and is not whole at {destination}");
+                assert!(copies.get(name) == Some(&sum(bytes)), "{name} was let go and is not whole at {destination}");
             }
             released += 1;
         }
         released
     }
 
-    /// What is at a destination under names that last: nothing is there twice.
-    fn copies(&self, destination: &str) -> BTreeMap<String, Vec<u8>> {
+    /// What is at a destination under names that last, by length and sum: nothing is there twice.
+    fn copies(&self, destination: &str) -> BTreeMap<String, (usize, u32)> {
         let root = self.path(destination);
         let mut copies = BTreeMap::new();
         for name in if root.exists() { files_below(&root) } else { BTreeSet::new() } {
@@ -103,10 +103,10 @@ impl Place {
             }
             if self.merged {
                 for (part, bytes) in parts_of(&bytes()) {
-                    assert!(copies.insert(part.clone(), bytes).is_none(), "{part} is at {destination} twice");
+                    assert!(copies.insert(part.clone(), sum(&bytes)).is_none(), "{part} is at {destination} twice");
                 }
             } else {
-                copies.insert(name.clone(), bytes());
+                copies.insert(name.clone(), sum(&bytes()));
             }
         }
         copies
@@ -133,6 +133,10 @@ impl Place {
             .map(|(_, state)| state)
             .collect()
     }
+}
+
+fn sum(bytes: &[u8]) -> (usize, u32) {
+    (bytes.len(), forebay_types::crc32c(bytes))
 }
 
 fn parts_of(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
@@ -174,7 +178,7 @@ fn everything_is_merged_once_and_let_go_late_whenever_the_mover_dies() {
 
 fn kill_again_and_again(merged: bool) {
     let long = long_form();
-    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long { 40 } else { 10 });
+    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long && !merged { 40 } else { 10 });
     let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
     let mut place = Place { directory: scratch(), originals: BTreeMap::new(), merged };
     fs::create_dir(place.path("daq")).expect("made");

@@ -271,9 +271,10 @@ impl Reply {
     pub(super) async fn failure(mut self) -> Failure {
         let said = self.body_words().await;
         let (kind, advice): (fn(String) -> Failure, _) = match self.status().as_u16() {
+            // Tokens end, and somebody brings new ones: no file is quarantined for that.
             401 => (
-                Failure::Refused,
-                "It takes no such token. Put one that it takes into the file of --token-file, then retry",
+                Failure::NotNow,
+                "It takes no such token. Put one that it takes into the file of --token-file; it goes on by itself then",
             ),
             403 => (
                 Failure::Refused,
