@@ -3,7 +3,8 @@
 
     types <- format <- erasure, media <- engine <- store <- server
     types <- protocol <- client <- emulators, recorder, mount, cli, bench
-    types <- rawdata <- mover <- recorder, destinations <- cli
+    types <- rawdata, client <- mover <- recorder, destinations <- cli
+    xrdcl <- destinations
     types <- names <- server, cli
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the

@@ -2,6 +2,7 @@
 
 mod lease;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub struct StoreSource {
     directory: String,
     idle: Mutex<Vec<Files>>,
     lease: Lease,
-    with_kinds: bool,
+    /// Where files are merged: what is in each, by its number, so that it is looked at once.
+    kinds: Option<Mutex<BTreeMap<u64, Kind>>>,
 }
 
 impl StoreSource {
@@ -49,7 +51,8 @@ impl StoreSource {
         let directory = directory.trim_end_matches('/').to_owned();
         let files = connect(address, true, DEADLINE)?;
         let lease = Lease::take(connect(address, true, LEASE_DEADLINE)?, &files, &directory, token)?;
-        Ok(StoreSource { address: address.to_owned(), directory, idle: Mutex::new(vec![files]), lease, with_kinds })
+        let (idle, kinds) = (Mutex::new(vec![files]), with_kinds.then(Mutex::default));
+        Ok(StoreSource { address: address.to_owned(), directory, idle, lease, kinds })
     }
 
     fn path_of(&self, name: &str) -> String {
@@ -188,9 +191,14 @@ impl Source for StoreSource {
         let files = self.take_files().map_err(|error| error.to_string())?;
         let mut found = Scanned::default();
         self.walk(&files, moved, &mut found)?;
-        if self.with_kinds {
+        if let Some(kinds) = &self.kinds {
+            let mut kinds = kinds.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = std::mem::take(&mut *kinds);
             for seen in &mut found.files {
-                seen.kind = self.kind_of(&files, &seen.name);
+                // What is sealed does not change any more; what could not be looked at is looked at again.
+                let known = before.get(&seen.identity.inode).copied().filter(|kind| *kind != Kind::Unclear);
+                seen.kind = known.unwrap_or_else(|| self.kind_of(&files, &seen.name));
+                kinds.insert(seen.identity.inode, seen.kind);
                 moved.moved(0);
             }
         }
