@@ -51,11 +51,11 @@ pub struct MoveCommand {
 /// From where, where to, and how.
 #[derive(Debug, Args)]
 pub struct MoveOptions {
-    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files
+    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files [no default; this or --config is needed]
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     from: Option<String>,
 
-    /// Routes and destinations in a file, instead of --from and --to; SIGHUP has it read again
+    /// Routes and destinations in a file, instead of --from and --to; SIGHUP has it read again [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle"])]
     config: Option<PathBuf>,
 
@@ -63,7 +63,7 @@ pub struct MoveOptions {
     #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
     server: String,
 
-    /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file
+    /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file [no default; this or --config is needed]
     #[arg(long, value_name = "DIR|URL", required_unless_present = "config")]
     to: Vec<String>,
 
@@ -83,7 +83,7 @@ pub struct MoveOptions {
     #[arg(long)]
     remove: bool,
 
-    /// Merge files into larger ones of at most this size, as 5GB: events of a run behind each other, other files of a directory into an archive (tar); without it each keeps its name
+    /// Merge files into larger ones of at most this size, as 5GB: events of a run behind each other, other files of a directory into an archive (tar) [default: each keeps its name]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_bytes)]
     merge: Option<u64>,
 
@@ -91,7 +91,7 @@ pub struct MoveOptions {
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds, requires = "merge")]
     merge_wait: Duration,
 
-    /// With --merge: the names of the merged files, with {directory}, {run}, {sequence} and {extension} in it
+    /// With --merge: the names of the merged files, with {directory}, {run}, {sequence} and {extension} in it [default: {directory}/run{run}-{sequence}.{extension}]
     #[arg(long, value_name = "TEMPLATE", requires = "merge")]
     name: Option<Template>,
 
@@ -111,11 +111,11 @@ pub struct MoveOptions {
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 
-    /// The file with the bearer token for root:// and https://
+    /// The file with the bearer token for root:// and https:// [default: none]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Certificates (PEM) of who may vouch for a server, besides those of the system
+    /// Certificates (PEM) of who may vouch for a server, besides those of the system [default: none]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 
@@ -123,7 +123,7 @@ pub struct MoveOptions {
     #[arg(long, value_name = "URL")]
     s3_endpoint: Option<String>,
 
-    /// The file with the keys of S3, as `aws configure` writes it
+    /// The file with the keys of S3, as `aws configure` writes it [default: AWS_ACCESS_KEY_ID and its like]
     #[arg(long, value_name = "FILE")]
     s3_credentials_file: Option<PathBuf>,
 }
