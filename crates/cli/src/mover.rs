@@ -16,7 +16,7 @@ use forebay_mover::machine::Template;
 
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::{parse_positive_seconds, parse_seconds};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::interrupt::{Interrupt, Reload};
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
@@ -147,15 +147,24 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let reload = command.config.as_ref().map(|_| Reload::catch()).transpose()?;
     let interrupt = if reload.is_some() { Interrupt::catch_but_reload()? } else { Interrupt::catch()? };
     let mut settings = Settings::of(command)?;
+    let mut before = None;
     let mut counts = Counts::default();
     loop {
-        let (mut outcome, next) = move_by(&settings, command, output, &interrupt, reload.as_ref())?;
+        let moved = move_by(&settings, command, output, &interrupt, reload.as_ref());
+        let (mut outcome, next) = match (moved, before.take()) {
+            (Err(failure), Some(before)) if failure.exit == Exit::Usage => {
+                tracing::error!("{}. The mover goes on as before", failure.message);
+                settings = before;
+                continue;
+            }
+            (moved, _) => moved?,
+        };
         outcome.counts.add(&counts);
         counts = outcome.counts;
         match next {
             Some(next) => {
                 output.note("the configuration was read again; what was on its way goes on");
-                settings = next;
+                before = Some(std::mem::replace(&mut settings, next));
             }
             None => return tell(command, output, &outcome, start.elapsed(), &settings.journal),
         }
@@ -182,6 +191,11 @@ fn move_by(
             control.stop();
         } else if reload.is_some_and(Reload::take) {
             match Settings::of(command) {
+                Ok(next) if next.journal != settings.journal => tracing::error!(
+                    "{} is another journal than {}, and what is on its way is in this one: stop the mover to begin with another. The mover goes on as before",
+                    next.journal.display(),
+                    settings.journal.display()
+                ),
                 Ok(settings) => {
                     *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
                     control.drain();

@@ -177,6 +177,18 @@ fn what_is_damaged_holds_nothing_else_back_and_runs_are_not_mixed() {
 }
 
 #[test]
+fn what_ends_early_is_named_and_is_not_made_up_of_the_next() {
+    let place = scratch();
+    event_files(place.path(), Format::Faser, 5, 6, 2);
+    let short = place.path().join("daq/run5/part0002.raw");
+    let bytes = fs::read(&short).expect("read");
+    fs::write(&short, &bytes[..bytes.len() - 30]).expect("written");
+    let json = merge(place.path(), &["--merge", "1GB"]).expect(1).json();
+    let words = json["left"][0]["words"].as_str().expect("words");
+    assert!(words.contains("run5/part0002.raw") && words.contains("the file ends within the event"), "{json}");
+}
+
+#[test]
 fn a_template_says_what_merged_files_are_called() {
     let place = scratch();
     event_files(place.path(), Format::Faser, 1920, 3, 1);

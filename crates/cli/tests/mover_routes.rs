@@ -169,6 +169,15 @@ fn a_file_is_read_again_when_it_is_asked_for() {
     until(|| fs::read_to_string(place.path("log")).expect("read").contains("goes on as before"));
     fs::write(place.path("daq/b"), b"second").expect("written");
     until(|| place.holds("archive/b", b"second") && !place.path("daq/b").exists());
+    // What cannot be begun with is told, too.
+    fs::write(place.path("file"), b"no directory").expect("written");
+    place.configure(&one.replace("$/archive", "$/file"));
+    running.signal(Signal::HUP);
+    let told = || fs::read_to_string(place.path("log")).expect("read").matches("goes on as before").count();
+    until(|| told() == 2);
+    place.configure(&TWO_ROUTES.replace("journal.sqlite", "other.sqlite"));
+    running.signal(Signal::HUP);
+    until(|| told() == 3);
     // Another route.
     place.configure(
         &TWO_ROUTES
@@ -183,6 +192,43 @@ fn a_file_is_read_again_when_it_is_asked_for() {
     // A route that is gone still has nothing on its way: it may go.
     place.configure(one);
     place.once().expect(0);
+}
+
+#[test]
+fn two_routes_never_have_one_name_at_a_destination() {
+    let place = Place::new();
+    let config =
+        TWO_ROUTES.replace("priority = 5\n", "merge = \"1MB\"\nname = \"calibration-{sequence}.{extension}\"\n");
+    place.configure(
+        &config
+            .replace(r#"to = ["archive"]"#, r#"to = ["mirror", "archive"]"#)
+            .replace("optional = [\"mirror\"]\n", ""),
+    );
+    for number in 0..5 {
+        fs::write(place.path(&format!("daq/raw{number}")), noise(number, 1000)).expect("written");
+        fs::write(place.path(&format!("calibration/small{number}")), noise(number + 10, 1000)).expect("written");
+    }
+    let json = place.once().expect(0).json();
+    assert_eq!((&json["found"], &json["left_files"]), (&2.into(), &0.into()), "{json}");
+    let there: Vec<_> = fs::read_dir(place.path("mirror")).expect("listed").collect();
+    assert_eq!(there.len(), 2, "{there:?}");
+    // Unmerged, of one name: the second is not begun before the first is over, and then the name is taken.
+    let place = Place::new();
+    place.configure(
+        &TWO_ROUTES
+            .replace(r#"to = ["archive"]"#, r#"to = ["mirror", "archive"]"#)
+            .replace("optional = [\"mirror\"]\n", "")
+            .replace("merge = \"1MB\"\nname = \"calibration-{sequence}.{extension}\"\n", ""),
+    );
+    fs::write(place.path("daq/same"), b"of the one").expect("written");
+    fs::write(place.path("calibration/same"), b"of the other").expect("written");
+    place.once().expect(1).says("another file has its name");
+    let there = fs::read(place.path("mirror/same")).expect("it is there");
+    assert!(there == b"of the one" || there == b"of the other");
+    assert!(
+        !place.path("calibration/same.copied").exists() || place.path("daq/same").exists(),
+        "one of them is where it was"
+    );
 }
 
 #[test]

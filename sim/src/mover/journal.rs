@@ -91,7 +91,7 @@ impl Journal {
         });
         KeptForAStart {
             consignments: consignments.collect(),
-            series: self.series.iter().map(|((route, series), next)| (*route, series.clone(), *next)).collect(),
+            series: self.series.iter().map(|((_, series), next)| (series.clone(), *next)).collect(),
             next_consignment: self.rows.last_key_value().map_or(1, |(id, _)| id.0 + 1),
         }
     }

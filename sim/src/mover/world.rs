@@ -80,7 +80,7 @@ impl World {
         let faults = MoverFault::ALL.into_iter().filter(|_| random.per_mille(known)).collect();
         let settle = random.millis(0..3000);
         let merge = random.per_mille(400).then(|| Merge {
-            bytes: random.within(20..200),
+            bytes: if random.per_mille(500) { random.within(20..200) } else { random.within(2000..8000) },
             wait: random.millis(0..20_000),
             name: None,
         });

@@ -123,8 +123,17 @@ fn at_work(view: &View, state: Option<&str>) -> Result<Vec<ConsignmentView>, Fai
 fn find(view: &View, names: &[String]) -> Result<Vec<ConsignmentView>, Failure> {
     let find = |name: &String| {
         let named = view.named(name).map_err(|error| journal_failure(&error))?;
-        let at_work = named.into_iter().rev().find(|file| file.state != "released" && file.state != "withdrawn");
-        at_work.ok_or_else(|| {
+        let is_over = |file: &ConsignmentView| file.state == "released" || file.state == "withdrawn";
+        let mut at_work: Vec<ConsignmentView> = named.into_iter().filter(|file| !is_over(file)).collect();
+        if at_work.len() > 1 {
+            let routes: Vec<&str> = at_work.iter().map(|file| file.route.as_str()).collect();
+            return Err(Failure::data(format!(
+                "{} files {name:?} are on their way, by the routes {}; nothing was asked for. Wait until the others are over",
+                at_work.len(),
+                routes.join(" and ")
+            )));
+        }
+        at_work.pop().ok_or_else(|| {
             Failure::data(format!(
                 "no file {name:?} is on its way; nothing was asked for. `forebay move list` has the names of those that are"
             ))

@@ -192,13 +192,20 @@ pub fn check_paths(from: &[&Origin], to: &[&Place]) -> Result<(), Failure> {
     if let Some(place) = to.iter().find(|place| !seen.insert(place.to_string())) {
         return Err(twice(place));
     }
-    let stores = from.iter().filter(|origin| origin.directory().is_none());
-    let mut seen: Vec<String> = Vec::new();
-    for store in stores.map(|store| store.to_string()) {
-        if seen.contains(&store) {
-            return Err(twice(&store));
+    for (at, one) in from.iter().enumerate() {
+        for other in from.iter().take(at) {
+            let (Origin::Store { server, path }, Origin::Store { server: other_server, path: other_path }) =
+                (one, other)
+            else {
+                continue;
+            };
+            let lies_in = |path: &str, other: &str| format!("{path}/").starts_with(&format!("{other}/"));
+            if server == other_server && (lies_in(path, other_path) || lies_in(other_path, path)) {
+                return Err(Failure::usage(format!(
+                    "{one} and {other} are the same, or one lies in the other; nothing was moved. What is there would be moved twice: give other directories"
+                )));
+            }
         }
-        seen.push(store);
     }
     let origins = from.iter().filter_map(|origin| origin.directory());
     let all: Vec<&Path> = origins.chain(to.iter().filter_map(|place| place.directory())).collect();

@@ -272,7 +272,15 @@ impl Consignment {
                 changes.extend(self.doubt(now, policy));
             }
             // When some of it is somewhere already, a person said that it shall be tried again with what is there now.
-            (Some(SourceStep::Check), SourceAnswer::Changed(words)) => self.withdraw(words, now),
+            (Some(SourceStep::Check), SourceAnswer::Changed(mut words)) => {
+                if self.deliveries.iter().any(|delivery| !delivery.may_be_withdrawn()) {
+                    words += &format!(
+                        ". What is there now is moved anew, and {} stays at the destinations as it is: where it was merged, take it away there, or its content is there twice",
+                        self.name
+                    );
+                }
+                self.withdraw(words, now);
+            }
             (_, SourceAnswer::Changed(words)) => self.changed(words, now),
             (_, SourceAnswer::Damaged(words)) => self.quarantine(words),
         }

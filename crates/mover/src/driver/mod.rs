@@ -291,11 +291,7 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
     if let Some((route, files)) = missing.pop_first() {
         return Err(MoverError::RouteMissing { journal: path(), route, files });
     }
-    for (route, series, next) in at_work.series {
-        if let Some(index) = config.routes.iter().position(|known| known.config.name == route) {
-            kept.series.push((RouteIndex(index), series, next));
-        }
-    }
+    kept.series = at_work.series.into_iter().map(|(_, series, next)| (series, next)).collect();
     let machine = MoverConfig {
         routes: config.routes.iter().map(|route| route.config.clone()).collect(),
         destinations: config.targets.iter().map(|target| target.config.clone()).collect(),
@@ -343,7 +339,10 @@ impl Driver<'_> {
                     self.counts.released += 1;
                     self.counts.released_bytes += transition.bytes.unwrap_or(0) as u64;
                 }
-                "withdrawn" => self.counts.withdrawn += 1,
+                "withdrawn" => {
+                    self.counts.withdrawn += 1;
+                    tracing::warn!("{} is withdrawn: {}", transition.name, transition.words);
+                }
                 after => tracing::debug!("{}: {after} ({of}) {}", transition.name, transition.words),
             }
         }

@@ -73,7 +73,7 @@ pub enum JournalError {
     /// A row says what no mover wrote.
     #[error(
         "the mover's journal {} is damaged: {what}. Nothing was released because of it. Keep the file, and start with a new one (--journal): what is at the \
-         destinations already is recognised by its checksum and not sent again", .path.display()
+         destinations already is recognised by its checksum and not sent again, but for what was merged and not yet released: that would be there twice", .path.display()
     )]
     Damaged {
         /// Its path.

@@ -137,8 +137,23 @@ impl DirectorySource {
         if error.kind() == io::ErrorKind::NotFound { SourceAnswer::Changed(words) } else { SourceAnswer::NotNow(words) }
     }
 
+    /// That the path still leads to the directory that was opened: what is not in another one is not gone.
+    fn check_root(&self) -> Result<(), String> {
+        let place = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let (opened, now) = (self.root.metadata().map(place), fs::metadata(&self.path).map(place));
+        match (opened, now) {
+            (Ok(opened), Ok(now)) if opened == now => Ok(()),
+            (_, Err(error)) | (Err(error), _) => Err(format!("look at {}: {error}", self.path.display())),
+            _ => Err(format!(
+                "another directory has the path {} since the mover was started (something was mounted there, or is no longer?); start it again when the right one is there",
+                self.path.display()
+            )),
+        }
+    }
+
     fn look(&self, part: &Part) -> Result<Look, SourceAnswer> {
         let name = part.name.as_str();
+        self.check_root().map_err(SourceAnswer::NotNow)?;
         let metadata = match fs::symlink_metadata(self.path_of(name)) {
             // Whoever took it away since took what was proven.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Gone),
@@ -225,6 +240,7 @@ fn is_left_alone(file: &str) -> bool {
 
 impl Source for DirectorySource {
     fn scan(&self, moved: &dyn Moved) -> Result<Scanned, String> {
+        self.check_root()?;
         let (mut found, mut left_alone) = (Vec::new(), Vec::new());
         let now = SystemTime::now();
         let walk = WalkDir::new(&self.path).min_depth(1).follow_links(false).into_iter();
@@ -314,7 +330,13 @@ impl Source for DirectorySource {
             }
         }
         // Times can be set: what was changed somehow and looks as it did is read once more.
-        if is_touched && left.len() == parts.len() {
+        if is_touched && left.len() < parts.len() {
+            return SourceAnswer::Changed(format!(
+                "some of what {} was merged with is gone, and some was changed since: nobody can say whether that is what was proven, and it was not let go",
+                parts[0].name
+            ));
+        }
+        if is_touched {
             match still_whole() {
                 SourceAnswer::Whole(_) => {}
                 answer => return answer,

@@ -52,8 +52,26 @@ struct Fields<'a> {
 
 impl Template {
     fn fill(&self, fields: &Fields) -> String {
-        let filled = self.0.replace("{directory}", fields.directory).replace("{run}", fields.run);
-        let filled = filled.replace("{extension}", fields.extension).replace("{sequence}", fields.sequence);
+        let known = [
+            ("{directory}", fields.directory),
+            ("{run}", fields.run),
+            ("{sequence}", fields.sequence),
+            ("{extension}", fields.extension),
+        ];
+        let (mut filled, mut rest) = (String::new(), self.0.as_str());
+        // In one go: a directory may be called like a field.
+        while let Some(next) = rest.chars().next() {
+            match known.iter().find(|(field, _)| rest.starts_with(field)) {
+                Some((field, with)) => {
+                    filled.push_str(with);
+                    rest = &rest[field.len()..];
+                }
+                None => {
+                    filled.push(next);
+                    rest = &rest[next.len_utf8()..];
+                }
+            }
+        }
         // What is empty leaves no part of a name empty.
         let parts: Vec<&str> = filled.split('/').filter(|part| !part.is_empty()).collect();
         parts.join("/")
@@ -76,8 +94,13 @@ impl FromStr for Template {
         if let Err(error) = filled.parse::<Name>() {
             return refuse(error.to_string());
         }
-        if filled.split('/').any(|part| part.starts_with('.')) {
+        let at_the_top = template.fill(&Fields { directory: "", run: "1", sequence: "1", extension: "e" });
+        let mut parts = filled.split('/').chain(at_the_top.split('/'));
+        if parts.any(|part| part.starts_with('.')) {
             return refuse("a name that begins with a dot is hidden".to_owned());
+        }
+        if [".copied", ".part", ".tmp", ".lock"].iter().any(|ending| filled.ends_with(ending)) {
+            return refuse("a file with that ending is left alone wherever it is moved on from".to_owned());
         }
         Ok(template)
     }
@@ -132,23 +155,29 @@ pub(super) struct Merging {
     once: bool,
     /// Since when there is something of a group that does not make a file yet.
     waiting: BTreeMap<Group, Time>,
-    /// The names of a series differ in their numbers; this is the first that none has.
-    series: BTreeMap<String, u64>,
+}
+
+/// The names of a series differ in their numbers; this is the first that none has. Over all routes: two of them may lead to one place.
+#[derive(Debug, Default)]
+pub(super) struct Series(BTreeMap<String, u64>);
+
+impl Series {
+    /// What the journal has.
+    pub(super) fn go_on_with(&mut self, series: String, next: u64) {
+        if !planted(Planted::SeriesForgotten) {
+            let known = self.0.entry(series).or_default();
+            *known = next.max(*known);
+        }
+    }
 }
 
 impl Merging {
     pub(super) fn new(merge: Merge, once: bool) -> Merging {
-        Merging { merge, once, waiting: BTreeMap::new(), series: BTreeMap::new() }
-    }
-
-    pub(super) fn go_on_with(&mut self, series: String, next: u64) {
-        if !planted(Planted::SeriesForgotten) {
-            self.series.insert(series, next);
-        }
+        Merging { merge, once, waiting: BTreeMap::new() }
     }
 
     /// What becomes consignments, of all that is complete and in none.
-    pub(super) fn merge(&mut self, complete: Vec<(Part, Kind)>, now: Time) -> Vec<Planned> {
+    pub(super) fn merge(&mut self, complete: Vec<(Part, Kind)>, series: &mut Series, now: Time) -> Vec<Planned> {
         let (mut groups, mut planned): (BTreeMap<Group, Vec<Part>>, _) = (BTreeMap::new(), Vec::new());
         for (part, kind) in complete {
             match Group::of(&part, kind) {
@@ -161,9 +190,9 @@ impl Merging {
             parts.sort_by(|a, b| a.name.cmp(&b.name));
             let since = before.get(&group).copied().unwrap_or(now);
             let waits_no_longer = self.once || now.since(since) >= self.merge.wait;
-            for (parts, is_full) in split(parts, self.merge.bytes) {
+            for (parts, is_full) in split(parts, group.form, self.merge.bytes) {
                 if is_full || waits_no_longer {
-                    planned.extend(self.plan(&group, parts));
+                    planned.extend(self.plan(&group, parts, series));
                 } else {
                     self.waiting.insert(group.clone(), since);
                 }
@@ -172,26 +201,27 @@ impl Merging {
         planned
     }
 
-    fn plan(&mut self, group: &Group, parts: Vec<Part>) -> Vec<Planned> {
+    fn plan(&self, group: &Group, parts: Vec<Part>, numbers: &mut Series) -> Vec<Planned> {
         let template = self.merge.name.clone().unwrap_or_else(|| group.usual_template());
         let series = group.fill(&template, "{sequence}");
-        let next = self.series.get(&series).copied().unwrap_or(1);
+        let next = numbers.0.get(&series).copied().unwrap_or(1);
         // Where a merged file's name is too long, its parts' names are not.
         let Ok(name) = group.fill(&template, &format!("{next:05}")).parse::<Name>() else {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
-        self.series.insert(series.clone(), next + 1);
+        numbers.0.insert(series.clone(), next + 1);
         let recipe = Arc::new(Recipe { form: group.form, parts });
         vec![Planned { name, recipe, series: Some((series, next + 1)) }]
     }
 }
 
 /// Files of at most so many bytes, in order, and whether another part would make each larger: the last one may not be full yet.
-fn split(parts: Vec<Part>, bytes_max: u64) -> Vec<(Vec<Part>, bool)> {
+fn split(parts: Vec<Part>, form: Form, bytes_max: u64) -> Vec<(Vec<Part>, bool)> {
     let mut files: Vec<(Vec<Part>, bool)> = Vec::new();
     let mut bytes = 0u64;
     for part in parts {
-        let with = bytes.saturating_add(part.identity.bytes);
+        let of_part = form.bytes_of(&part);
+        let with = bytes.saturating_add(of_part);
         match files.last_mut() {
             Some((file, _)) if with <= bytes_max && file.len() < PARTS_MAX => {
                 file.push(part);
@@ -201,7 +231,7 @@ fn split(parts: Vec<Part>, bytes_max: u64) -> Vec<(Vec<Part>, bool)> {
                 if let Some((_, is_full)) = last {
                     *is_full = true;
                 }
-                bytes = part.identity.bytes;
+                bytes = of_part;
                 files.push((vec![part], false));
             }
         }
@@ -249,7 +279,7 @@ mod tests {
             (part("x.mdf", 10), events(7)),
             (part("broken.raw", 10), Kind::Unclear),
         ];
-        let planned = merging(60, true).merge(complete, Time(0));
+        let planned = merging(60, true).merge(complete, &mut Series::default(), Time(0));
         let (concatenated, tar) = (Form::Concatenated, Form::Tar);
         let expected = [
             ("broken.raw", concatenated, vec!["broken.raw"]),
@@ -267,19 +297,19 @@ mod tests {
 
     #[test]
     fn what_is_not_full_waits_and_numbers_go_on() {
-        let mut merging = merging(100, false);
-        merging.go_on_with("files-{sequence}.tar".to_owned(), 42);
+        let (mut merging, mut series) = (merging(2000, false), Series::default());
+        series.go_on_with("files-{sequence}.tar".to_owned(), 42);
         let small = || vec![(part("a", 60), Kind::File)];
         let at = |seconds: u64| Time(seconds * 1_000_000_000);
-        assert!(merging.merge(small(), at(10)).is_empty());
-        assert!(merging.merge(small(), at(69)).is_empty());
-        assert_eq!(merging.merge(small(), at(70))[0].name.as_str(), "files-00042.tar");
+        assert!(merging.merge(small(), &mut series, at(10)).is_empty());
+        assert!(merging.merge(small(), &mut series, at(69)).is_empty());
+        assert_eq!(merging.merge(small(), &mut series, at(70))[0].name.as_str(), "files-00042.tar");
         // Planned: the wait for what comes begins anew.
         let next = || vec![(part("b", 60), Kind::File)];
-        assert!(merging.merge(Vec::new(), at(71)).is_empty());
-        assert!(merging.merge(next(), at(72)).is_empty());
+        assert!(merging.merge(Vec::new(), &mut series, at(71)).is_empty());
+        assert!(merging.merge(next(), &mut series, at(72)).is_empty());
         let full = vec![(part("b", 60), Kind::File), (part("c", 60), Kind::File)];
-        let planned = merging.merge(full, at(73));
+        let planned = merging.merge(full, &mut series, at(73));
         assert_eq!(names(&planned), [("files-00043.tar".to_owned(), Form::Tar, vec!["b"])], "c waits");
     }
 
@@ -291,11 +321,14 @@ mod tests {
             ("{sequence}-{day}", "in braces"),
             ("../{sequence}", "leads elsewhere"),
             (".{sequence}", "hidden"),
+            ("{directory}.{sequence}", "hidden"),
+            ("{sequence}.copied", "left alone"),
             ("{sequence}\n", "control"),
         ] {
             let error = template(text).expect_err(text);
             assert!(error.contains(words), "{error}");
         }
+        let mut series = Series::default();
         let mut merging = Merging::new(
             Merge {
                 bytes: 1,
@@ -304,16 +337,18 @@ mod tests {
             },
             true,
         );
+        let like_a_field = merging.merge(vec![(part("{sequence}/b", 5), Kind::File)], &mut series, Time(0));
+        assert_eq!(like_a_field[0].name.as_str(), "tape/none/{sequence}/00001.tar");
         let complete = vec![
             (part("a.raw", 5), Kind::Events { run: RunId(1920), form: Form::Besiii }),
             (part("d/b", 5), Kind::File),
         ];
-        let planned = merging.merge(complete, Time(0));
+        let planned = merging.merge(complete, &mut series, Time(0));
         assert_eq!((planned[0].name.as_str(), planned[0].recipe.form), ("tape/001920/00001.raw", Form::Besiii));
         assert_eq!(planned[1].name.as_str(), "tape/none/d/00001.tar");
         // Where the merged name is too long, parts keep theirs.
         let long = ["d".repeat(250).as_str(); 15].join("/") + "/" + &"e".repeat(220) + "/f";
-        let planned = merging.merge(vec![(part(&long, 5), Kind::File)], Time(0));
+        let planned = merging.merge(vec![(part(&long, 5), Kind::File)], &mut series, Time(0));
         assert_eq!(planned[0].name.as_str(), long);
         assert_eq!(planned[0].recipe.form, Form::Concatenated);
     }

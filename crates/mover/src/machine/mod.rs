@@ -22,6 +22,7 @@ use crate::recipe::Recipe;
 use crate::sums::Sums;
 
 use flow::{Flow, Key, Weight};
+use merge::Series;
 pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
 use plan::{Plan, Planned};
@@ -186,7 +187,7 @@ pub struct Kept {
     /// The consignments that are not over.
     pub consignments: Vec<(RouteIndex, Consignment)>,
     /// The series of names, and the first number that none of each has.
-    pub series: Vec<(RouteIndex, String, u64)>,
+    pub series: Vec<(String, u64)>,
     /// The first number that no consignment had.
     pub next_consignment: u64,
 }
@@ -197,6 +198,9 @@ pub struct Mover {
     config: MoverConfig,
     plans: Vec<Plan>,
     consignments: BTreeMap<ConsignmentId, (RouteIndex, Consignment)>,
+    /// What has which name at which destination: never two.
+    names: BTreeMap<(String, Name), ConsignmentId>,
+    series: Series,
     flow: Flow,
     running: BTreeMap<JobId, Running>,
     records: Vec<Record>,
@@ -217,13 +221,15 @@ impl Mover {
             flow: Flow::new(&config),
             config,
             consignments: BTreeMap::new(),
+            names: BTreeMap::new(),
+            series: Series::default(),
             running: BTreeMap::new(),
             records: Vec::new(),
             next_consignment,
             next_job: 0,
         };
-        for (route, series, next) in series {
-            mover.plans[route.0].go_on_with(series, next);
+        for (series, next) in series {
+            mover.series.go_on_with(series, next);
         }
         for (route, mut consignment) in kept {
             let changes = consignment.start(now, &mover.config.routes[route.0].policy);
@@ -233,7 +239,7 @@ impl Mover {
             if !consignment.stage().is_over() {
                 mover.plans[route.0].take(&consignment.recipe.parts);
             }
-            mover.consignments.insert(id, (route, consignment));
+            mover.insert(id, route, consignment);
             mover.settle(id, now);
         }
         mover
@@ -359,7 +365,7 @@ impl Mover {
             match plan.failing_since {
                 Some(since) if now.since(since) >= self.config.patience => end.failing += 1,
                 Some(_) => return None,
-                None if !self.scans_are_over(plan) => return None,
+                None if !plan.has_all_but_blocked() => return None,
                 None => {}
             }
         }
@@ -375,6 +381,12 @@ impl Mover {
                 return None;
             }
         }
+        let blocked: usize = self.plans.iter().map(|plan| plan.blocked.len()).sum();
+        // Whoever has the name is over, and the next look plans them; or needs a person first.
+        if blocked > 0 && end.quarantined + end.held + end.failing == 0 {
+            return None;
+        }
+        end.failing += blocked;
         Some(end)
     }
 
@@ -394,13 +406,19 @@ impl Mover {
         plan.scanning = false;
         // A large source is not looked at all the time.
         plan.scan_at = now + config.scan_every.max(now.since(plan.scan_began) * 10);
-        let planned = plan.scanned(scanned, now);
+        let planned = plan.scanned(scanned, &mut self.series, now);
         let destinations: Vec<(String, bool)> = config
             .destinations
             .iter()
             .map(|(destination, required)| (self.config.destinations[destination.0].address.clone(), *required))
             .collect();
+        self.plans[route.0].blocked.clear();
         for Planned { name, recipe, series } in planned {
+            // What has the name at one of them now is over first: then it is there, and is not ours to replace.
+            if destinations.iter().any(|(to, _)| self.names.contains_key(&(to.clone(), name.clone()))) {
+                self.plans[route.0].blocked.extend(recipe.parts.iter().map(|part| part.name.clone()));
+                continue;
+            }
             let id = ConsignmentId(self.next_consignment);
             self.next_consignment += 1;
             self.plans[route.0].take(&recipe.parts);
@@ -413,9 +431,16 @@ impl Mover {
                 deliveries: destinations.clone(),
             });
             let deliveries = destinations.iter().map(|(address, required)| Delivery::new(address, *required)).collect();
-            self.consignments.insert(id, (route, Consignment::new(id, name, recipe, deliveries)));
+            self.insert(id, route, Consignment::new(id, name, recipe, deliveries));
             self.settle(id, now);
         }
+    }
+
+    fn insert(&mut self, id: ConsignmentId, route: RouteIndex, consignment: Consignment) {
+        for delivery in &consignment.deliveries {
+            self.names.insert((delivery.destination.clone(), consignment.name.clone()), id);
+        }
+        self.consignments.insert(id, (route, consignment));
     }
 
     fn changed(&mut self, id: ConsignmentId, changes: Vec<Change>, now: Time) {
@@ -449,7 +474,13 @@ impl Mover {
         }
         if self.consignments[&id].1.is_over() && !self.flow.runs(id) {
             self.flow.forget(id);
-            self.consignments.remove(&id);
+            let (_, consignment) = self.consignments.remove(&id).expect("it is there");
+            for delivery in consignment.deliveries {
+                let key = (delivery.destination, consignment.name.clone());
+                if self.names.get(&key) == Some(&id) {
+                    self.names.remove(&key);
+                }
+            }
         }
     }
 

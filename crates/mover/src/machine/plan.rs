@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_types::{RunId, Time};
 
-use super::merge::{Merge, Merging};
+use super::merge::{Merge, Merging, Series};
 use crate::custody::{Part, PartIdentity};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
@@ -107,6 +107,8 @@ pub(super) struct Plan {
     growing: BTreeMap<Name, Growing>,
     /// What became free while somebody looks.
     over_meanwhile: BTreeSet<Name>,
+    /// Of what the last look found: whose name another consignment has, at one of the destinations.
+    pub(super) blocked: BTreeSet<Name>,
     /// What the first look found and is in no consignment; nothing before it.
     wanted: Option<BTreeSet<Name>>,
 }
@@ -124,14 +126,8 @@ impl Plan {
             taken: BTreeSet::new(),
             growing: BTreeMap::new(),
             over_meanwhile: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             wanted: None,
-        }
-    }
-
-    /// The first number that no name of a series has.
-    pub(super) fn go_on_with(&mut self, series: String, next: u64) {
-        if let Some(merging) = &mut self.merging {
-            merging.go_on_with(series, next);
         }
     }
 
@@ -167,8 +163,13 @@ impl Plan {
         self.wanted.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
+    /// The same, but for what waits for another of its name to be over.
+    pub(super) fn has_all_but_blocked(&self) -> bool {
+        self.wanted.as_ref().is_some_and(|wanted| wanted.is_subset(&self.blocked))
+    }
+
     /// What a look found; what of it becomes consignments, the oldest first, and no more than so many are on their way.
-    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, now: Time) -> Vec<Planned> {
+    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, series: &mut Series, now: Time) -> Vec<Planned> {
         let over = std::mem::take(&mut self.over_meanwhile);
         let Ok(Scanned { files: mut seen, left_alone }) = scanned else {
             self.failing_since.get_or_insert(now);
@@ -202,7 +203,7 @@ impl Plan {
         }
         complete.truncate(ON_THEIR_WAY_MAX.saturating_sub(self.taken.len()));
         match &mut self.merging {
-            Some(merging) => merging.merge(complete, now),
+            Some(merging) => merging.merge(complete, series, now),
             None => complete.into_iter().map(|(part, _)| Planned::as_it_is(part)).collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use forebay_rawdata::{EventReader, Format, InputError};
 
-use super::{Form, Recipe, open};
+use super::{EventFile, Form, Recipe, open};
 use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, Moved, Source};
 use crate::name::Name;
@@ -15,7 +15,14 @@ pub(crate) const DETECTED_BYTES: usize = 12;
 
 /// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to. `moved` is told of all that was read.
 pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceAnswer {
-    let content = open(source, recipe);
+    // Each part by itself: what one lacks at its end must not be made up of the next.
+    let content: Box<dyn Content> = match format_of_first(source, recipe) {
+        Ok(Some(format)) if recipe.form == Form::Concatenated && recipe.parts.len() > 1 => {
+            Box::new(EventFile::new(source, recipe, format))
+        }
+        Ok(_) => open(source, recipe),
+        Err(answer) => return answer,
+    };
     let mut reader = Summed { content, summer: Summer::default(), moved, failed: None, given_bytes: 0 };
     let damage = inspect(recipe, &mut reader);
     while damage.is_none() && reader.refill().is_ok_and(|there| there) {}
@@ -24,6 +31,17 @@ pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceA
         (None, Some(damage)) => SourceAnswer::Damaged(damage),
         (None, None) => SourceAnswer::Whole(reader.summer.sums()),
     }
+}
+
+fn format_of_first(source: &dyn Source, recipe: &Recipe) -> Result<Option<Format>, SourceAnswer> {
+    let mut content = source.open(&recipe.parts[0])?;
+    let mut first = Vec::new();
+    while first.len() < DETECTED_BYTES
+        && let Some(block) = content.next_block()?
+    {
+        first.extend_from_slice(&block[..block.len().min(DETECTED_BYTES)]);
+    }
+    Ok(format_of(&recipe.parts[0].name, &first))
 }
 
 /// What is wrong with the events.

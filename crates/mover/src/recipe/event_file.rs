@@ -11,7 +11,7 @@ use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, Source};
 
 /// The events of all parts between the head of the first one and a tail that counts them all; one event at a time.
-pub(super) struct EventFile<'a> {
+pub(crate) struct EventFile<'a> {
     source: &'a dyn Source,
     recipe: &'a Recipe,
     format: Format,
@@ -30,7 +30,7 @@ pub(super) struct EventFile<'a> {
 type Failed = Rc<RefCell<Option<SourceAnswer>>>;
 
 impl<'a> EventFile<'a> {
-    pub(super) fn new(source: &'a dyn Source, recipe: &'a Recipe, format: Format) -> EventFile<'a> {
+    pub(crate) fn new(source: &'a dyn Source, recipe: &'a Recipe, format: Format) -> EventFile<'a> {
         EventFile {
             source,
             recipe,

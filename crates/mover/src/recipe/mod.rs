@@ -13,7 +13,7 @@ use crate::endpoint::{Content, Source};
 
 pub use check::check;
 pub(crate) use check::{DETECTED_BYTES, format_of};
-use event_file::EventFile;
+pub(crate) use event_file::EventFile;
 use merged::Merged;
 
 /// How parts become one file.
@@ -37,6 +37,20 @@ impl Form {
             Form::Concatenated => "concatenated",
             Form::Tar => "tar",
             Form::Besiii => "besiii",
+        }
+    }
+
+    /// What a part adds to the whole, bytes; of an archive at most, but for the two records at its end.
+    pub fn bytes_of(self, part: &Part) -> u64 {
+        let bytes = part.identity.bytes;
+        match self {
+            Form::Concatenated | Form::Besiii => bytes,
+            // A record before it, and two and more where its name does not fit that.
+            Form::Tar => {
+                let name = part.name.as_str().len() as u64;
+                let of_name = if name > 99 { 512 + (name + 1).next_multiple_of(512) } else { 0 };
+                bytes.saturating_add(511) / 512 * 512 + 512 + of_name
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_client::ClientError;
 use forebay_client::files::{FileError, Files, Owner};
-use forebay_types::SetAttributes;
+use forebay_types::{NodeKind, SetAttributes};
 
 /// The last part of the link's name.
 const NAME: &str = ".forebay-move";
@@ -64,9 +64,16 @@ impl Lease {
     /// Takes the lease of a directory; one of the same token is of a mover that was killed. Another one's is waited for until it is over.
     pub(super) fn take(renewer: Files, files: &Files, directory: &str, token: u64) -> Result<Lease, LeaseError> {
         let link = format!("{directory}/{NAME}");
-        let target = format!("{token:016x}, process {}", std::process::id());
+        // Its own number, so that no lease is taken for another one of the same mover.
+        let number = getrandom::u64().map_err(|error| ClientError::System {
+            address: directory.to_owned(),
+            source: std::io::Error::other(format!("no random numbers: {error}")),
+        })?;
+        let whom = format!("{token:016x}, process {},", std::process::id());
+        let target = format!("{whom} {number:016x}");
         if let Some((whose, seen)) = look(files, &link)? {
-            if whose.split(',').next() != target.split(',').next() {
+            let is_alive_here = whose.starts_with(&whom);
+            if is_alive_here || whose.split(',').next() != target.split(',').next() {
                 wait_until_over(files, directory, &link, &(whose, seen))?;
             }
             match files.remove(&link) {
@@ -133,13 +140,21 @@ impl State {
     fn renew(&self, files: &Files) {
         match look(files, &self.link) {
             Ok(Some((target, _))) if target == self.target => {
+                self.is_lost.store(false, Relaxed);
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
                 let set = SetAttributes { written_unix_ns: Some(now), ..SetAttributes::default() };
                 if files.set_link(&self.link, &set).is_ok() {
                     *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 }
             }
-            Ok(_) => self.is_lost.store(true, Relaxed),
+            // Somebody took the link away: nobody else has it.
+            Ok(None) => {
+                let owner = Owner { mode: 0o777, owner: 0, group: 0 };
+                let made = files.symlink(self.target.as_bytes(), &self.link, &owner).is_ok();
+                self.is_lost.store(!made, Relaxed);
+            }
+            // Until that one is over.
+            Ok(Some(_)) => self.is_lost.store(true, Relaxed),
             // The server is away: others cannot take it, either.
             Err(_) => {}
         }
@@ -155,6 +170,7 @@ impl State {
 /// Whose lease there is, and when it was renewed last.
 fn look(files: &Files, link: &str) -> Result<Option<(String, i64)>, FileError> {
     match files.lookup_link(link) {
+        Ok(node) if node.view.kind != NodeKind::Link => Err(FileError::Exists { path: link.to_owned() }),
         Ok(node) => {
             let whose = String::from_utf8_lossy(&node.view.target).into_owned();
             Ok(Some((whose, node.view.attributes.written_unix_ns)))
