@@ -269,6 +269,10 @@ fn tell(
                 "{} files are held by somebody, and were not released; `forebay move go-on` lets them go on",
                 end.held
             ))),
+            (0, 0) if end.blocked > 0 => Some(Failure::data(format!(
+                "{} files wait for another one of their name at one of their destinations; `forebay move list` has it",
+                end.blocked
+            ))),
             (0, 0) => None,
             (0, failing) => Some(Failure::retry(format!(
                 "{failing} files or sources could not be reached for {} s; nothing of them was released. Look at what is said above, then start again",

@@ -1,7 +1,8 @@
 //! Tokens, keys and certificates: always in files, read again when these change, never shown.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::SystemTime;
@@ -56,7 +57,10 @@ impl Secret {
         if let Some((_, secret)) = read.as_ref().filter(|(at, _)| *at == modified) {
             return Ok(secret.clone());
         }
-        let secret = fs::read_to_string(&self.path).map_err(|error| failed(error.to_string()))?.trim().to_owned();
+        let mut secret = String::new();
+        let file = File::open(&self.path).map(|file| file.take(SECRET_BYTES_MAX));
+        file.and_then(|mut file| file.read_to_string(&mut secret)).map_err(|error| failed(error.to_string()))?;
+        let secret = secret.trim().to_owned();
         if secret.is_empty() {
             return Err(failed("it is empty".to_owned()));
         }

@@ -20,7 +20,27 @@ pub trait Content {
     /// # Errors
     /// Why the source does not give it.
     fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer> {
-        Ok(self.refill()?.then(|| self.block()))
+        if self.refill()? { Ok(Some((*self).block())) } else { Ok(None) }
+    }
+}
+
+impl<C: Content + ?Sized> Content for Box<C> {
+    fn refill(&mut self) -> Result<bool, SourceAnswer> {
+        (**self).refill()
+    }
+
+    fn block(&self) -> &[u8] {
+        (**self).block()
+    }
+}
+
+impl<C: Content + ?Sized> Content for &mut C {
+    fn refill(&mut self) -> Result<bool, SourceAnswer> {
+        (**self).refill()
+    }
+
+    fn block(&self) -> &[u8] {
+        (**self).block()
     }
 }
 

@@ -21,6 +21,8 @@ forebay_types::planted_mistakes!(
     PlannedAnew = "planned-anew",
     /// A start gives the numbers of merged files' names from 1 on again.
     SeriesForgotten = "series-forgotten",
+    /// What has its name somewhere already is moved anew without a look whether that is gone.
+    WithdrawnUnasked = "withdrawn-unasked",
     /// Events of several runs go into one file.
     RunsMixed = "runs-mixed",
 );

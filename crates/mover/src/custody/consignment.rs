@@ -102,6 +102,8 @@ pub struct Consignment {
     let_go: bool,
     content: Option<Sums>,
     words: String,
+    /// It is to be withdrawn when nothing of it is anywhere under its name.
+    withdrawing: bool,
     due: Time,
     failures: u32,
     failing_since: Option<Time>,
@@ -135,6 +137,7 @@ impl Consignment {
             let_go,
             content,
             words,
+            withdrawing: false,
             due: Time(0),
             failures: 0,
             failing_since: None,
@@ -227,7 +230,8 @@ impl Consignment {
     /// When something is to be done at a destination.
     pub fn delivery_due(&self, place: usize) -> Option<Time> {
         let goes_on = matches!(self.stage, Stage::Delivering | Stage::Proven) || self.stage.is_over();
-        (!self.held && goes_on).then(|| self.deliveries[place].due()).flatten()
+        let is_asked = self.withdrawing && self.deliveries[place].asks_gone();
+        (!self.held && (goes_on || is_asked)).then(|| self.deliveries[place].due()).flatten()
     }
 
     /// What is to be done at a destination. The journal's `token` is in every temporary name, so that no two movers have one.
@@ -271,15 +275,17 @@ impl Consignment {
                 self.words = words;
                 changes.extend(self.doubt(now, policy));
             }
-            // When some of it is somewhere already, a person said that it shall be tried again with what is there now.
-            (Some(SourceStep::Check), SourceAnswer::Changed(mut words)) => {
-                if self.deliveries.iter().any(|delivery| !delivery.may_be_withdrawn()) {
-                    words += &format!(
-                        ". What is there now is moved anew, and {} stays at the destinations as it is: where it was merged, take it away there, or its content is there twice",
-                        self.name
-                    );
+            // When some of it is somewhere already, a person said that it shall be tried again with what is there now. Moved anew, it may get another name: so what has this
+            // one must be gone first.
+            (Some(SourceStep::Check), SourceAnswer::Changed(words)) => {
+                self.changed(words, now);
+                if planted(Planted::WithdrawnUnasked) {
+                    self.withdraw(self.words.clone(), now);
                 }
-                self.withdraw(words, now);
+                self.withdrawing = self.stage == Stage::Quarantined;
+                if self.withdrawing {
+                    self.deliveries.iter_mut().for_each(|delivery| delivery.ask_gone(now));
+                }
             }
             (_, SourceAnswer::Changed(words)) => self.changed(words, now),
             (_, SourceAnswer::Damaged(words)) => self.quarantine(words),
@@ -319,9 +325,28 @@ impl Consignment {
             answer => delivery.answer(answer, self.content.as_ref(), now, policy, salt),
         }
         let mut changes: Vec<Change> = self.delivery_change(place, from, None).into_iter().collect();
+        changes.extend(self.asked_gone(now));
         changes.extend(self.conclude(now, policy));
         changes.extend(self.staged(stage));
         changes
+    }
+
+    /// Withdraws it when nothing has its name any more; else a person is told what to do.
+    fn asked_gone(&mut self, now: Time) -> Option<Change> {
+        if !self.withdrawing || self.deliveries.iter().any(Delivery::asks_gone) {
+            return None;
+        }
+        self.withdrawing = false;
+        if self.deliveries.iter().all(Delivery::may_be_withdrawn) {
+            let words = std::mem::take(&mut self.words);
+            self.withdraw(words, now);
+            return None;
+        }
+        self.words += &format!(
+            ". What is there now can be moved when {} is taken away from the destinations: it would be there twice else. Look at what it holds, take it away, then retry",
+            self.name
+        );
+        Some(self.change(self.stage))
     }
 
     /// What waits to be let go is proven once more when that was too long ago.
@@ -380,6 +405,7 @@ impl Consignment {
             return Vec::new();
         }
         (self.stage, self.held, self.let_go, self.due) = (Stage::Proven, false, true, now);
+        self.withdrawing = false;
         self.words = format!("released by a person: {why}");
         self.staged(from).into_iter().collect()
     }
@@ -390,7 +416,7 @@ impl Consignment {
         if from.is_over() {
             return Vec::new();
         }
-        self.let_go = false;
+        (self.let_go, self.withdrawing) = (false, false);
         let stuck = self.deliveries.iter().any(|delivery| delivery.state() == DeliveryState::Quarantined);
         if self.stage == Stage::Quarantined || (self.stage == Stage::Delivering && stuck) {
             // It may have changed since it was checked.

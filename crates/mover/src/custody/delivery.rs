@@ -96,12 +96,28 @@ enum Phase {
         perhaps: bool,
     },
     AskAgain,
+    /// Whether what is there by the final name was taken away: before that it may not be moved anew under another one.
+    AskGone,
     /// Take away what is left over, the newest first.
     Sweep,
     /// Wait, then look again.
     Retry,
     /// Nothing, or nothing until a person says so.
     Rest,
+}
+
+impl Phase {
+    /// What a delivery goes on with of which no more is known than its state.
+    fn after(state: DeliveryState) -> Phase {
+        match state {
+            DeliveryState::Found => Phase::Look,
+            DeliveryState::Sending => Phase::Clean,
+            DeliveryState::Arrived => Phase::AskTemporary,
+            DeliveryState::Verified => Phase::AskAgain,
+            DeliveryState::Proven => Phase::Rest,
+            DeliveryState::Quarantined => Phase::Retry,
+        }
+    }
 }
 
 /// A file's way to one destination, as a machine.
@@ -137,14 +153,7 @@ impl Delivery {
 
     /// Goes on with what the journal kept. Nobody knows what became of a step that was under way: so nothing is done before it was looked at.
     pub fn kept(destination: &str, required: bool, kept: Kept) -> Delivery {
-        let phase = match kept.state {
-            DeliveryState::Found => Phase::Look,
-            DeliveryState::Sending => Phase::Clean,
-            DeliveryState::Arrived => Phase::AskTemporary,
-            DeliveryState::Verified => Phase::AskAgain,
-            DeliveryState::Proven => Phase::Rest,
-            DeliveryState::Quarantined => Phase::Retry,
-        };
+        let phase = Phase::after(kept.state);
         Delivery {
             destination: destination.to_owned(),
             required,
@@ -193,6 +202,18 @@ impl Delivery {
         matches!(self.kept.state, DeliveryState::Found | DeliveryState::Sending) && !self.kept.ours
     }
 
+    /// What is in it is to be moved anew, under another name perhaps: is it still there by this one?
+    pub(super) fn ask_gone(&mut self, now: Time) {
+        if !self.may_be_withdrawn() {
+            (self.phase, self.due) = (Phase::AskGone, now);
+        }
+    }
+
+    /// Whether that is not known yet.
+    pub(super) fn asks_gone(&self) -> bool {
+        self.phase == Phase::AskGone
+    }
+
     /// Its consignment is given up or over: all that is left to do is to take away what is not needed.
     pub(super) fn only_sweep(&mut self, now: Time) {
         self.is_over = true;
@@ -208,7 +229,9 @@ impl Delivery {
         let temporary = |attempt| (names.temporary)(attempt);
         let last = || names.last.clone();
         Some(match self.phase {
-            Phase::Look | Phase::AskFinal { .. } | Phase::AskAgain | Phase::Retry => Step::Ask { name: last() },
+            Phase::Look | Phase::AskFinal { .. } | Phase::AskAgain | Phase::AskGone | Phase::Retry => {
+                Step::Ask { name: last() }
+            }
             Phase::Clean => Step::Remove { name: temporary(self.kept.partial.unwrap_or(self.kept.attempts)) },
             Phase::Send => Step::Send { temporary: temporary(self.kept.attempts), last: last() },
             Phase::AskTemporary => Step::Ask { name: temporary(self.kept.attempts) },
@@ -244,6 +267,10 @@ impl Delivery {
             (Phase::Sweep, Failure::Refused(words)) => {
                 self.swept();
                 self.kept.words = format!("a file that is not needed could not be taken away: {words}");
+            }
+            (Phase::AskGone, Failure::Refused(words)) => {
+                self.kept.words = words;
+                self.phase = Phase::after(self.kept.state);
             }
             (_, Failure::Refused(words)) => self.strike(words, now, policy, salt),
             (phase, Failure::NotNow(words) | Failure::Unknown(words)) => {
@@ -299,6 +326,13 @@ impl Delivery {
             }
             (Phase::Rename, Answer::Taken) => self.phase = Phase::AskFinal { perhaps: false },
             (Phase::AskFinal { perhaps }, Answer::Told(told)) => self.asked(perhaps, told, content, now, policy, salt),
+            (Phase::AskGone, Answer::Told(told)) => {
+                match told {
+                    None => (self.kept.state, self.kept.ours) = (DeliveryState::Found, false),
+                    Some(told) => self.kept.words = format!("it is there still: {told}"),
+                }
+                self.phase = Phase::after(self.kept.state);
+            }
             (Phase::AskAgain, Answer::Told(told)) => self.asked_again(told, content, now, policy, salt),
             (phase, answer) => panic!("{answer:?} is no answer to what {phase:?} asks for"),
         }

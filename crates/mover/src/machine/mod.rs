@@ -170,6 +170,8 @@ pub struct End {
     pub held: usize,
     /// Files that are left alone though they hold data: their names cannot be given at a destination.
     pub left_alone: usize,
+    /// Files that wait for another one of their name, at one of their destinations, to be over.
+    pub blocked: usize,
     /// Those that were given up for now, and routes whose source gave no answer.
     pub failing: usize,
 }
@@ -386,7 +388,7 @@ impl Mover {
         if blocked > 0 && end.quarantined + end.held + end.failing == 0 {
             return None;
         }
-        end.failing += blocked;
+        end.blocked = blocked;
         Some(end)
     }
 

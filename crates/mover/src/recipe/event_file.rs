@@ -1,36 +1,32 @@
 //! Files of a format that has something before, between and behind its events, as one such file.
 
-use std::cell::RefCell;
-use std::io::{self, Read};
-use std::rc::Rc;
-
 use forebay_rawdata::{Container, EventReader, Format};
+use forebay_types::RunId;
 
 use super::Recipe;
+use super::reader::{ContentReader, Failed};
 use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, Source};
 
-/// The events of all parts between the head of the first one and a tail that counts them all; one event at a time.
-pub(crate) struct EventFile<'a> {
+/// The events of all parts between the head of the first one and a tail that counts them all; one event at a time. Each is checked as it is read, and all are of one run.
+pub(super) struct EventFile<'a> {
     source: &'a dyn Source,
     recipe: &'a Recipe,
     format: Format,
     /// The part that is read, and those behind it.
     part: usize,
-    reader: Option<(EventReader<PartReader<'a>>, Failed)>,
+    reader: Option<(EventReader<ContentReader<Box<dyn Content + 'a>>>, Failed)>,
     /// What is around the events: that of the first part.
     container: Option<Container>,
+    run: Option<RunId>,
     events: u64,
     event_bytes: u64,
     block: Vec<u8>,
     is_over: bool,
 }
 
-/// Why a part could not be read: the readers of events wrap errors.
-type Failed = Rc<RefCell<Option<SourceAnswer>>>;
-
 impl<'a> EventFile<'a> {
-    pub(crate) fn new(source: &'a dyn Source, recipe: &'a Recipe, format: Format) -> EventFile<'a> {
+    pub(super) fn new(source: &'a dyn Source, recipe: &'a Recipe, format: Format) -> EventFile<'a> {
         EventFile {
             source,
             recipe,
@@ -38,6 +34,7 @@ impl<'a> EventFile<'a> {
             part: 0,
             reader: None,
             container: None,
+            run: None,
             events: 0,
             event_bytes: 0,
             block: Vec::new(),
@@ -51,13 +48,20 @@ impl<'a> EventFile<'a> {
             let (reader, failed) = match &mut self.reader {
                 Some(reader) => reader,
                 none => {
-                    let failed = Failed::default();
-                    let content = self.source.open(part)?;
-                    let bytes = PartReader { content, given_bytes: 0, failed: Rc::clone(&failed) };
+                    let bytes = ContentReader::new(self.source.open(part)?);
+                    let failed = bytes.failed();
                     none.insert((EventReader::new(self.format, bytes), failed))
                 }
             };
             match reader.next() {
+                Some(Ok(event)) if *self.run.get_or_insert(event.key.run) != event.key.run => {
+                    return Err(SourceAnswer::Damaged(format!(
+                        "{} has an event of run {} behind some of run {}, and a file never mixes runs. Take it out of here, then retry",
+                        part.name,
+                        event.key.run,
+                        self.run.expect("it was set")
+                    )));
+                }
                 Some(Ok(event)) => {
                     if self.container.is_none() {
                         self.container = Some(reader.container().cloned().unwrap_or(Container::Plain));
@@ -102,34 +106,5 @@ impl Content for EventFile<'_> {
 
     fn block(&self) -> &[u8] {
         &self.block
-    }
-}
-
-/// The bytes of a part, as readers of events want them.
-struct PartReader<'a> {
-    content: Box<dyn Content + 'a>,
-    /// Of the block.
-    given_bytes: usize,
-    failed: Failed,
-}
-
-impl Read for PartReader<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while self.given_bytes == self.content.block().len() {
-            self.given_bytes = 0;
-            match self.content.refill() {
-                Ok(true) => {}
-                Ok(false) => return Ok(0),
-                Err(answer) => {
-                    *self.failed.borrow_mut() = Some(answer);
-                    return Err(io::ErrorKind::Other.into());
-                }
-            }
-        }
-        let rest = &self.content.block()[self.given_bytes..];
-        let bytes = into.len().min(rest.len());
-        into[..bytes].copy_from_slice(&rest[..bytes]);
-        self.given_bytes += bytes;
-        Ok(bytes)
     }
 }

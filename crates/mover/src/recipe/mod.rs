@@ -3,6 +3,7 @@
 mod check;
 mod event_file;
 mod merged;
+mod reader;
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::endpoint::{Content, Source};
 
 pub use check::check;
 pub(crate) use check::{DETECTED_BYTES, format_of};
-pub(crate) use event_file::EventFile;
+use event_file::EventFile;
 use merged::Merged;
 
 /// How parts become one file.
