@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::running::{Running, until};
 use common::{Ran, damaged_file, faser_file, forebay, noise, scratch};
 use forebay_rawdata::{Container, Format};
 use forebay_types::RunId;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 struct Place(TempDir);
@@ -55,32 +55,7 @@ impl Place {
 
     /// One that runs until it is told to end.
     fn start(&self, more: &[&str]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        command.args(self.arguments(more)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Running(command.spawn().expect("it starts"))
-    }
-}
-
-struct Running(Child);
-
-impl Running {
-    fn terminate(mut self) -> Option<i32> {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).expect("it runs");
-        self.0.wait().expect("it ends").code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Waits until something is so.
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::sleep(Duration::from_millis(20));
+        Running::start(self.arguments(more), Stdio::null())
     }
 }
 

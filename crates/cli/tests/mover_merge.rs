@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use common::running::files_below;
 use common::{Ran, forebay, noise, scratch};
 use forebay_rawdata::{Container, EventReader, Format, Generator};
 use forebay_types::{EventId, RunId};
@@ -22,17 +23,6 @@ fn merge(place: &Path, more: &[&str]) -> Ran {
     let arguments =
         ["move", "--from", &from, "--to", &to, "--journal", &journal, "--once", "--recheck-after", "0.1", "--json"];
     forebay([&arguments, more].concat())
-}
-
-fn files_of(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    for entry in walkdir::WalkDir::new(directory).into_iter().map(|entry| entry.expect("read")) {
-        if entry.file_type().is_file() {
-            let name = entry.path().strip_prefix(directory).expect("below").to_str().expect("text").to_owned();
-            files.insert(name, fs::read(entry.path()).expect("read"));
-        }
-    }
-    files
 }
 
 /// Files of `events` events each, numbered through.
@@ -54,7 +44,7 @@ fn events_of_a_run_lie_behind_each_other_in_order_and_nothing_is_in_two_files() 
     let mdf = event_files(place.path(), Format::Mdf, 7, 5, 1);
     let json = merge(place.path(), &["--merge", "500kB"]).expect(0).json();
     assert_eq!(json["left_files"], 0, "{json}");
-    let there = files_of(&place.path().join("archive"));
+    let there = files_below(&place.path().join("archive"));
     for (run, format, expected) in [(1920, Format::Faser, faser), (7, Format::Mdf, mdf)] {
         let prefix = format!("run{run}/run{run:06}-");
         let merged: Vec<(&String, &Vec<u8>)> = there.iter().filter(|(name, _)| name.starts_with(&prefix)).collect();
@@ -69,12 +59,12 @@ fn events_of_a_run_lie_behind_each_other_in_order_and_nothing_is_in_two_files() 
             assert!(EventReader::new(format, bytes.as_slice()).all(|event| event.is_ok()), "{name}");
         }
     }
-    let left = files_of(&place.path().join("daq"));
+    let left = files_below(&place.path().join("daq"));
     assert!(left.keys().all(|name| name.ends_with(".copied")) && left.len() == 35, "{:?}", left.keys());
     // What comes later gets the next numbers, by another start too.
     let later = event_files(place.path(), Format::Faser, 1920, 1, 1);
     merge(place.path(), &["--merge", "500kB"]).expect(0);
-    let after = files_of(&place.path().join("archive"));
+    let after = files_below(&place.path().join("archive"));
     let new: Vec<&String> = after.keys().filter(|name| !there.contains_key(*name)).collect();
     assert_eq!(new.len(), 1, "{new:?}");
     assert!(after[new[0]] == later && after.iter().filter(|(name, _)| *name != new[0]).eq(there.iter()));
@@ -101,7 +91,7 @@ fn what_is_around_events_is_there_once() {
     }
     let json = merge(place.path(), &["--merge", "1GB"]).expect(0).json();
     assert_eq!(json["left_files"], 0, "{json}");
-    let there = files_of(&place.path().join("archive"));
+    let there = files_below(&place.path().join("archive"));
     let (name, merged) = there.first_key_value().expect("one");
     assert_eq!((name.as_str(), there.len()), ("run091668-00001.raw", 1));
     let events = EventReader::new(Format::Besiii, merged.as_slice()).map(|event| event.expect("sound").bytes);
@@ -131,7 +121,7 @@ fn other_files_go_into_archives_that_tar_reads() {
     }
     let json = merge(place.path(), &["--merge", "10kB", "--remove"]).expect(0).json();
     assert_eq!(json["left_files"], 0, "{json}");
-    let there = files_of(&place.path().join("archive"));
+    let there = files_below(&place.path().join("archive"));
     assert!(there.len() > 6 && there.keys().all(|name| name.ends_with(".tar")), "{:?}", there.keys());
     let out = place.path().join("out");
     fs::create_dir(&out).expect("made");
@@ -140,8 +130,8 @@ fn other_files_go_into_archives_that_tar_reads() {
         let ran = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&out).status().expect("tar runs");
         assert!(ran.success(), "{name}");
     }
-    assert!(files_of(&out) == expected);
-    assert!(files_of(&place.path().join("daq")).is_empty());
+    assert!(files_below(&out) == expected);
+    assert!(files_below(&place.path().join("daq")).is_empty());
 }
 
 #[test]
@@ -152,7 +142,7 @@ fn what_is_damaged_holds_nothing_else_back_and_runs_are_not_mixed() {
     write(&place.path().join("daq/run5/part0009.raw"), &[&whole[..44], [0; 5000].as_slice()].concat());
     let json = merge(place.path(), &["--merge", "1GB"]).expect(1).json();
     assert_eq!((&json["left_files"], &json["left"][0]["name"]), (&1.into(), &"run5/part0009.raw".into()), "{json}");
-    assert!(files_of(&place.path().join("archive"))["run5/run000005-00001.raw"] == whole);
+    assert!(files_below(&place.path().join("archive"))["run5/run000005-00001.raw"] == whole);
     fs::remove_file(place.path().join("daq/run5/part0009.raw")).expect("removed");
     let mut other = Generator::new(Format::Faser, 1, RunId(6)).next_event().bytes;
     let mut mixed = Generator::new(Format::Faser, 1, RunId(5)).starting_at(EventId(100)).next_event().bytes;
@@ -173,7 +163,7 @@ fn what_is_damaged_holds_nothing_else_back_and_runs_are_not_mixed() {
     forebay(["move", "retry", "--all", "--journal", &journal]).expect(0);
     let json = merge(place.path(), &["--merge", "1GB"]).expect(0).json();
     assert_eq!(json["left_files"], 0, "{json}");
-    assert!(files_of(&place.path().join("archive"))["run5/run000005-00003.raw"] == fine);
+    assert!(files_below(&place.path().join("archive"))["run5/run000005-00003.raw"] == fine);
 }
 
 #[test]

@@ -4,11 +4,10 @@ mod common;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
+use common::running::{Running, until};
 use common::{Ran, forebay, noise, scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 struct Place(TempDir);
@@ -131,36 +130,13 @@ fn what_cannot_be_is_said_with_its_key() {
     place.once().expect(2).says("read the configuration");
 }
 
-struct Running(Child);
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("it runs");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_file_is_read_again_when_it_is_asked_for() {
     let place = Place::new();
     let one = TWO_ROUTES.split("[route.calibration]").next().expect("a part");
     place.configure(&one.replace("recheck-after-s", "settle-s = 0.1\nrecheck-after-s"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let stderr = fs::File::create(place.path("log")).expect("made");
-    command.args(place.arguments(&[])).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-    let mut running = Running(command.spawn().expect("it starts"));
+    let running = Running::start(place.arguments(&[]), stderr.into());
     fs::write(place.path("daq/a"), b"first").expect("written");
     until(|| place.holds("archive/a", b"first") && !place.path("daq/a").exists());
     // What cannot be is told, and it goes on as before.
@@ -187,8 +163,7 @@ fn a_file_is_read_again_when_it_is_asked_for() {
     running.signal(Signal::HUP);
     fs::write(place.path("calibration/c"), b"third").expect("written");
     until(|| place.path("mirror/calibration-00001.tar").exists() && !place.path("calibration/c").exists());
-    running.signal(Signal::TERM);
-    assert_eq!(running.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(running.terminate(), Some(0));
     // A route that is gone still has nothing on its way: it may go.
     place.configure(one);
     place.once().expect(0);

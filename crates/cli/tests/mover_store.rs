@@ -3,10 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 
+use common::running::{Running, files_below, until};
 use common::{Drives, Ran, Server, forebay, noise, scratch};
 use forebay_client::ClientConfig;
 use forebay_client::files::{Files, Owner, WriteOptions};
@@ -46,18 +46,7 @@ impl Buffer {
     }
 
     fn start(&self, journal: &str) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        command.args(self.arguments(journal, &["--recheck-after", "0.1"])).stdin(Stdio::null());
-        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
-    }
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Running::start(self.arguments(journal, &["--recheck-after", "0.1"]), Stdio::null())
     }
 }
 
@@ -67,13 +56,6 @@ fn put(files: &Files, path: &str, bytes: &[u8], seal: bool) {
     let mut file = files.create(path, &WriteOptions { seal, ..WriteOptions::default() }).expect("made");
     file.write(bytes).expect("written");
     file.close().expect("closed");
-}
-
-fn files_below(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let walk = walkdir::WalkDir::new(directory).into_iter().map(|entry| entry.expect("read"));
-    let files = walk.filter(|entry| entry.file_type().is_file());
-    let name = |path: &Path| path.strip_prefix(directory).expect("below").to_str().expect("text").to_owned();
-    files.map(|entry| (name(entry.path()), fs::read(entry.path()).expect("read"))).collect()
 }
 
 #[test]
@@ -126,30 +108,23 @@ fn a_second_mover_is_refused_and_one_that_was_killed_goes_on() {
     put(&files, "/daq/a", b"one", true);
     let mut first = buffer.start("journal.sqlite");
     let archived = |name: &str, buffer: &Buffer| buffer.path("archive").join(name).exists();
-    while !archived("a", &buffer) {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until(|| archived("a", &buffer));
     // Another journal, so another mover.
     let second = forebay(buffer.arguments("other.sqlite", &["--once"]));
     second.expect(3).says("another mover has /daq");
-    first.0.kill().expect("killed");
-    first.0.wait().expect("dead");
+    first.kill();
     // With the same journal it goes on at once; and it survives a restart of the server.
     put(&files, "/daq/b", b"two", true);
     buffer.once(&[]).expect(0);
     assert!(archived("b", &buffer));
     let third = buffer.start("journal.sqlite");
     // It is there when it has its lease.
-    while files.lookup_link("/daq/.forebay-move").is_err() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until(|| files.lookup_link("/daq/.forebay-move").is_ok());
     let paths = buffer.drives.paths.clone();
     buffer.server.send_kill();
     buffer.server.replace_killed(&[], &paths);
     put(&buffer.files(), "/daq/c", b"three", true);
-    while !archived("c", &buffer) || buffer.files().stat("/daq/c").is_ok() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until(|| archived("c", &buffer) && buffer.files().stat("/daq/c").is_err());
     drop(third);
 }
 

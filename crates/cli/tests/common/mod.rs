@@ -3,6 +3,7 @@
 
 pub mod load;
 pub mod mounted;
+pub mod running;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};

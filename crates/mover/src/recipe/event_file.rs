@@ -15,7 +15,7 @@ pub(super) struct EventFile<'a> {
     format: Format,
     /// The part that is read, and those behind it.
     part: usize,
-    reader: Option<(EventReader<ContentReader<Box<dyn Content + 'a>>>, Failed)>,
+    reader: Option<(EventReader<PartReader<'a>>, Failed)>,
     /// What is around the events: that of the first part.
     container: Option<Container>,
     run: Option<RunId>,
@@ -24,6 +24,8 @@ pub(super) struct EventFile<'a> {
     block: Vec<u8>,
     is_over: bool,
 }
+
+type PartReader<'a> = ContentReader<Box<dyn Content + 'a>>;
 
 impl<'a> EventFile<'a> {
     pub(super) fn new(source: &'a dyn Source, recipe: &'a Recipe, format: Format) -> EventFile<'a> {
