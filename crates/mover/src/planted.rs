@@ -23,6 +23,8 @@ forebay_types::planted_mistakes!(
     SeriesForgotten = "series-forgotten",
     /// What has its name somewhere already is moved anew without a look whether that is gone.
     WithdrawnUnasked = "withdrawn-unasked",
+    /// Two routes give one name to two files at a destination.
+    NameGivenTwice = "name-given-twice",
     /// Events of several runs go into one file.
     RunsMixed = "runs-mixed",
 );

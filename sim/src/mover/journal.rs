@@ -26,21 +26,24 @@ struct Row {
 pub(super) struct Journal {
     rows: BTreeMap<ConsignmentId, Row>,
     series: BTreeMap<(RouteIndex, String), u64>,
-    names: BTreeSet<(RouteIndex, Name)>,
+    names: BTreeSet<Name>,
 }
 
 impl Journal {
     pub(super) fn write(&mut self, record: &Record) {
         match record {
             Record::Planned { id, route, name, recipe, series, deliveries } => {
-                let twice =
-                    |row: &Row| !row.stage.is_over() && row.recipe.parts.iter().any(|part| recipe.parts.contains(part));
+                // Files of two sources may look the same.
+                let twice = |row: &Row| {
+                    let has = |row: &Row| row.recipe.parts.iter().any(|part| recipe.parts.contains(part));
+                    !row.stage.is_over() && row.route == *route && has(row)
+                };
                 assert!(!self.rows.values().any(twice), "{name} is in two consignments");
                 let runs: BTreeSet<Kind> = recipe.parts.iter().map(|part| kind_of(&part.name)).collect();
                 assert!(runs.len() == 1, "{name} is made of {runs:?}");
                 assert!(recipe.parts.is_sorted_by(|a, b| a.name < b.name), "{name} is out of order");
                 if let Some((series, next)) = series {
-                    assert!(self.names.insert((*route, name.clone())), "{name} is given twice");
+                    assert!(self.names.insert(name.clone()), "{name} is given twice");
                     self.series.insert((*route, series.clone()), *next);
                 }
                 let deliveries =

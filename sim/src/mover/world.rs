@@ -31,8 +31,8 @@ const RELEASED_AFTER: Duration = Duration::from_secs(15);
 
 /// What the world does by itself.
 enum Event {
-    Appears(Name),
-    Written(Name),
+    Appears(usize, Name),
+    Written(usize, Name),
     Away(usize),
     /// Somebody puts a file where one of ours is to be; with the same bytes.
     Foreign(usize, Name, bool),
@@ -44,6 +44,7 @@ enum Event {
 }
 
 struct Running {
+    route: usize,
     task: Task,
     done_at: Time,
 }
@@ -52,7 +53,8 @@ pub(super) struct World {
     now: Time,
     random: Random,
     told: bool,
-    source: Source,
+    /// Of each route.
+    sources: Vec<Source>,
     destinations: Vec<Destination>,
     required: Vec<bool>,
     journal: Journal,
@@ -84,13 +86,14 @@ impl World {
             wait: random.millis(0..20_000),
             name: None,
         });
+        let routes = if random.per_mille(300) { 2 } else { 1 };
         let (journal, now) = (Journal::default(), Time(1_000_000_000));
         let mut world = World {
             now,
-            mover: start(&journal, &required, settle, merge.clone(), now),
+            mover: start(&journal, &required, routes, settle, merge.clone(), now),
             random,
             told,
-            source: Source::default(),
+            sources: (0..routes).map(|_| Source::default()).collect(),
             destinations: (0..destinations).map(|_| Destination::default()).collect(),
             required,
             journal,
@@ -117,15 +120,21 @@ impl World {
             let extension = if number % 2 == 0 { ".raw" } else { "" };
             let name: Name = format!("{directory}file{number}{extension}").parse().expect("a name");
             let at = self.random.millis(0..until * 2 / 3);
-            self.at(at, Event::Appears(name.clone()));
+            let route = self.random.below(self.sources.len() as u64) as usize;
+            if self.sources.len() > 1 && self.random.per_mille(400) {
+                // Of the same name, from elsewhere, to the same destinations.
+                let after = self.random.millis(0..20_000);
+                self.at(at + after, Event::Appears(1 - route, name.clone()));
+            }
+            self.at(at, Event::Appears(route, name.clone()));
             if self.random.per_mille(200) {
                 // A later file of the same name.
                 let after = self.random.millis(20_000..60_000);
-                self.at(at + after, Event::Appears(name.clone()));
+                self.at(at + after, Event::Appears(route, name.clone()));
             }
             if self.random.per_mille(250) {
                 let after = self.random.millis(0..30_000);
-                self.at(at + after, Event::Written(name.clone()));
+                self.at(at + after, Event::Written(route, name.clone()));
             }
             for to in 0..self.destinations.len() {
                 if self.random.per_mille(80) {
@@ -209,16 +218,20 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        self.events.is_empty() && self.source.files.is_empty() && self.mover.consignments().next().is_none()
+        self.events.is_empty()
+            && self.sources.iter().all(|source| source.files.is_empty())
+            && self.mover.consignments().next().is_none()
     }
 
     /// Does what he is told to: what is in the way goes, what is damaged is made anew, and all is tried again.
     fn person(&mut self) {
         let stuck: Vec<_> = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person()).collect();
-        let stuck: Vec<(ConsignmentId, Name, Arc<Recipe>)> =
-            stuck.into_iter().map(|(_, stuck)| (stuck.id, stuck.name.clone(), Arc::clone(&stuck.recipe))).collect();
-        for (id, name, recipe) in stuck {
-            let made = self.source.make(&recipe).ok();
+        let stuck: Vec<(usize, ConsignmentId, Name, Arc<Recipe>)> = stuck
+            .into_iter()
+            .map(|(route, stuck)| (route.0, stuck.id, stuck.name.clone(), Arc::clone(&stuck.recipe)))
+            .collect();
+        for (route, id, name, recipe) in stuck {
+            let made = self.sources[route].make(&recipe).ok();
             // Who tries again without doing what he was told to must do no harm.
             let does_it = self.random.per_mille(600);
             for destination in self.destinations.iter_mut().filter(|_| does_it) {
@@ -228,10 +241,11 @@ impl World {
                 }
             }
             for part in &recipe.parts {
-                if let Some(Original { bytes, identity, damaged, .. }) = self.source.files.get(&part.name).cloned()
+                if let Some(Original { bytes, identity, damaged, .. }) =
+                    self.sources[route].files.get(&part.name).cloned()
                     && (damaged || identity != part.identity)
                 {
-                    self.source.add(part.name.clone(), bytes, true, false, self.now);
+                    self.sources[route].add(part.name.clone(), bytes, true, false, self.now);
                 }
             }
             self.tell(|| format!("a person looks after {name}"));
@@ -247,7 +261,7 @@ impl World {
         while let Some(job) = self.mover.next_job(self.now) {
             self.tell(|| format!("begin {:?}", job.task));
             let done_at = self.now + self.random.micros(100..300_000);
-            self.running.insert(job.id, Running { task: job.task, done_at });
+            self.running.insert(job.id, Running { route: job.route.0, task: job.task, done_at });
         }
         let jobs = self.running.iter().map(|(id, running)| (running.done_at, *id)).min();
         let event = self.events.first_key_value().map(|(at, _)| *at);
@@ -259,8 +273,8 @@ impl World {
             return self.happens(event);
         }
         if let Some((_, id)) = jobs.filter(|(at, _)| *at <= self.now) {
-            let Running { task, .. } = self.running.remove(&id).expect("it runs");
-            let done = self.done(&task);
+            let Running { route, task, .. } = self.running.remove(&id).expect("it runs");
+            let done = self.done(route, &task);
             self.tell(|| format!("done {task:?}: {done:?}"));
             self.mover.done(id, done, self.now);
         }
@@ -297,12 +311,12 @@ impl World {
     fn kill(&mut self) {
         self.tell(|| "killed".to_owned());
         // What ran is done, or half done, or not.
-        for (_, Running { task, .. }) in std::mem::take(&mut self.running) {
+        for (_, Running { route, task, .. }) in std::mem::take(&mut self.running) {
             let Task::Destination { consignment, destination, step, recipe, .. } = task else { continue };
             match self.random.below(3) {
-                0 => drop(self.does(destination.0, consignment, &step, &recipe)),
+                0 => drop(self.does(route, destination.0, consignment, &step, &recipe)),
                 1 => {
-                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.source.make(&recipe)) {
+                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.sources[route].make(&recipe)) {
                         let half = original[..original.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
@@ -311,27 +325,28 @@ impl World {
             }
         }
         self.now = self.now + self.random.millis(1..5000);
-        self.mover = start(&self.journal, &self.required, self.settle, self.merge.clone(), self.now);
+        self.mover =
+            start(&self.journal, &self.required, self.sources.len(), self.settle, self.merge.clone(), self.now);
         self.totals.starts += 1;
     }
 
     fn happens(&mut self, event: Event) {
         match event {
-            Event::Appears(name) if self.source.files.contains_key(&name) => {
+            Event::Appears(route, name) if self.sources[route].files.contains_key(&name) => {
                 let after = self.random.millis(1000..20_000);
-                self.at(after, Event::Appears(name));
+                self.at(after, Event::Appears(route, name));
             }
-            Event::Appears(name) => {
+            Event::Appears(route, name) => {
                 let bytes: Vec<u8> = (0..self.random.within(0..60)).map(|_| self.random.next() as u8).collect();
                 let damaged = self.fires(MoverFault::SourceDamaged, 60);
                 let announced = self.random.per_mille(500);
                 self.tell(|| format!("{name} appears"));
-                self.source.add(name, bytes, announced, damaged, self.now);
+                self.sources[route].add(name, bytes, announced, damaged, self.now);
             }
-            Event::Written(name) => {
-                if self.source.files.contains_key(&name) && self.fires(MoverFault::SourceWritten, 1000) {
+            Event::Written(route, name) => {
+                if self.sources[route].files.contains_key(&name) && self.fires(MoverFault::SourceWritten, 1000) {
                     self.tell(|| format!("{name} is written"));
-                    self.source.write(&name, self.now);
+                    self.sources[route].write(&name, self.now);
                 }
             }
             Event::Away(to) => {
@@ -362,8 +377,8 @@ impl World {
 
     fn foreign(&mut self, to: usize, name: Name, twin: bool) {
         let fault = if twin { MoverFault::ForeignTwin } else { MoverFault::Foreign };
-        let other = vec![99; self.source.files.get(&name).map_or(5, |file| file.bytes.len())];
-        let bytes = self.source.files.get(&name).filter(|_| twin).map_or(other, |file| file.bytes.clone());
+        let other = vec![99; self.sources[0].files.get(&name).map_or(5, |file| file.bytes.len())];
+        let bytes = self.sources[0].files.get(&name).filter(|_| twin).map_or(other, |file| file.bytes.clone());
         if self.destinations[to].is_free(&name) && self.fires(fault, 1000) {
             self.tell(|| format!("somebody puts {name} at {to}"));
             self.spoiled.insert((to, name.clone()), fault);
@@ -371,34 +386,34 @@ impl World {
         }
     }
 
-    fn done(&mut self, task: &Task) -> Done {
+    fn done(&mut self, route: usize, task: &Task) -> Done {
         self.totals.steps += 1;
         match task {
-            Task::Scan => Done::Scanned(Ok(self.source.scan(self.now))),
+            Task::Scan => Done::Scanned(Ok(self.sources[route].scan(self.now))),
             Task::Source { step, recipe, consignment, .. } => {
-                Done::Source(self.source_does(*consignment, *step, recipe))
+                Done::Source(self.source_does(route, *consignment, *step, recipe))
             }
             Task::Destination { consignment, destination, step, recipe, .. } => {
-                let answer = self.destination_does(*consignment, *destination, step, recipe);
+                let answer = self.destination_does(route, *consignment, *destination, step, recipe);
                 Done::Destination(answer)
             }
         }
     }
 
-    fn source_does(&mut self, id: ConsignmentId, step: SourceStep, recipe: &Recipe) -> SourceAnswer {
+    fn source_does(&mut self, route: usize, id: ConsignmentId, step: SourceStep, recipe: &Recipe) -> SourceAnswer {
         if self.fires(MoverFault::SourceUnreadable, 40) {
             self.totals.meet(MoverFault::SourceUnreadable);
             return SourceAnswer::NotNow("cannot be read".to_owned());
         }
         match step {
-            SourceStep::Check => self.check(recipe),
-            SourceStep::Release => self.release(id, recipe),
+            SourceStep::Check => self.check(route, recipe),
+            SourceStep::Release => self.release(route, id, recipe),
         }
     }
 
-    fn check(&mut self, recipe: &Recipe) -> SourceAnswer {
-        let made = self.source.make(recipe);
-        let is_damaged = |part: &Part| self.source.find(part).is_ok_and(|original| original.damaged);
+    fn check(&mut self, route: usize, recipe: &Recipe) -> SourceAnswer {
+        let made = self.sources[route].make(recipe);
+        let is_damaged = |part: &Part| self.sources[route].find(part).is_ok_and(|original| original.damaged);
         match made {
             Ok(_) if recipe.parts.iter().any(is_damaged) => {
                 self.totals.meet(MoverFault::SourceDamaged);
@@ -413,18 +428,18 @@ impl World {
     }
 
     /// All parts are looked at before any is let go.
-    fn release(&mut self, id: ConsignmentId, recipe: &Recipe) -> SourceAnswer {
+    fn release(&mut self, route: usize, id: ConsignmentId, recipe: &Recipe) -> SourceAnswer {
         let of_ours = |part: &&Part| {
-            self.source.files.get(&part.name).is_some_and(|file| file.identity.inode == part.identity.inode)
+            self.sources[route].files.get(&part.name).is_some_and(|file| file.identity.inode == part.identity.inode)
         };
         let left: Vec<&Part> = recipe.parts.iter().filter(of_ours).collect();
         for part in &left {
-            if let Err(changed) = self.source.find(part) {
+            if let Err(changed) = self.sources[route].find(part) {
                 return changed;
             }
         }
         let name = self.names[&id].clone();
-        if let Ok(made) = self.source.make(recipe) {
+        if let Ok(made) = self.sources[route].make(recipe) {
             for (to, destination) in self.destinations.iter().enumerate() {
                 let since = self.now - (PROOF_LASTS + RELEASED_AFTER);
                 assert!(
@@ -440,7 +455,7 @@ impl World {
             left.len()
         };
         for part in &left[..stops_at] {
-            self.source.files.remove(&part.name);
+            self.sources[route].files.remove(&part.name);
             self.totals.released += 1;
         }
         if stops_at < left.len() {
@@ -453,9 +468,9 @@ impl World {
         }
     }
 
-    fn does(&mut self, to: usize, id: ConsignmentId, step: &Step, recipe: &Recipe) -> Answer {
+    fn does(&mut self, route: usize, to: usize, id: ConsignmentId, step: &Step, recipe: &Recipe) -> Answer {
         let content = if matches!(step, Step::Send { .. }) {
-            match self.source.make(recipe) {
+            match self.sources[route].make(recipe) {
                 Ok(bytes) => Some(bytes),
                 Err(changed) => {
                     self.totals.meet(MoverFault::SourceWritten);
@@ -468,7 +483,14 @@ impl World {
         self.destinations[to].does(id, step, content.as_deref(), RECHECK_AFTER, self.now)
     }
 
-    fn destination_does(&mut self, id: ConsignmentId, to: DestinationIndex, step: &Step, recipe: &Recipe) -> Answer {
+    fn destination_does(
+        &mut self,
+        route: usize,
+        id: ConsignmentId,
+        to: DestinationIndex,
+        step: &Step,
+        recipe: &Recipe,
+    ) -> Answer {
         let to = to.0;
         if self.now < self.destinations[to].away_until {
             self.totals.meet(MoverFault::Away);
@@ -485,17 +507,17 @@ impl World {
         if self.fires(MoverFault::NoAnswer, 40) {
             self.totals.meet(MoverFault::NoAnswer);
             if self.random.per_mille(500) {
-                self.does(to, id, step, recipe);
+                self.does(route, to, id, step, recipe);
             }
             return Answer::Failed(Failure::Unknown("no answer".to_owned()));
         }
         if !matches!(step, Step::Ask { .. }) && self.fires(MoverFault::DoneLate, 30) {
-            let bytes = self.source.make(recipe).unwrap_or_default();
+            let bytes = self.sources[route].make(recipe).unwrap_or_default();
             let after = self.random.millis(1..30_000);
             self.at(after, Event::Late(to, id, step.clone(), bytes));
             return Answer::Failed(Failure::Unknown("it hangs".to_owned()));
         }
-        let answer = self.does(to, id, step, recipe);
+        let answer = self.does(route, to, id, step, recipe);
         self.lies(to, step, answer)
     }
 
@@ -545,7 +567,14 @@ impl World {
     }
 }
 
-fn start(journal: &Journal, required: &[bool], settle: Duration, merge: Option<Merge>, now: Time) -> Mover {
+fn start(
+    journal: &Journal,
+    required: &[bool],
+    routes: usize,
+    settle: Duration,
+    merge: Option<Merge>,
+    now: Time,
+) -> Mover {
     let destination = |to| DestinationConfig { address: format!("destination {to}"), streams_max: 2 };
     let policy = Policy {
         recheck_after: RECHECK_AFTER,
@@ -554,18 +583,18 @@ fn start(journal: &Journal, required: &[bool], settle: Duration, merge: Option<M
         backoff_min: Duration::from_millis(200),
         backoff_max: Duration::from_secs(10),
     };
-    let route = RouteConfig {
-        name: "route".to_owned(),
+    let route = |number| RouteConfig {
+        name: format!("route {number}"),
         destinations: required.iter().enumerate().map(|(to, required)| (DestinationIndex(to), *required)).collect(),
         policy,
         settle,
-        merge,
+        merge: merge.clone(),
         scan_every: Duration::from_secs(1),
         priority: 0,
         streams_max: 3,
     };
     let config = MoverConfig {
-        routes: vec![route],
+        routes: (0..routes).map(route).collect(),
         destinations: (0..required.len()).map(destination).collect(),
         streams_max: 4,
         once: false,

@@ -18,6 +18,7 @@ use crate::custody::{
     Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Policy, SourceAnswer, SourceStep, Stage, Step,
 };
 use crate::name::Name;
+use crate::planted::{Planted, planted};
 use crate::recipe::Recipe;
 use crate::sums::Sums;
 
@@ -417,7 +418,8 @@ impl Mover {
         self.plans[route.0].blocked.clear();
         for Planned { name, recipe, series } in planned {
             // What has the name at one of them now is over first: then it is there, and is not ours to replace.
-            if destinations.iter().any(|(to, _)| self.names.contains_key(&(to.clone(), name.clone()))) {
+            let is_taken = |(to, _): &(String, bool)| self.names.contains_key(&(to.clone(), name.clone()));
+            if destinations.iter().any(is_taken) && !planted(Planted::NameGivenTwice) {
                 self.plans[route.0].blocked.extend(recipe.parts.iter().map(|part| part.name.clone()));
                 continue;
             }
