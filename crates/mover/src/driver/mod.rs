@@ -93,7 +93,7 @@ pub enum MoverError {
     /// The journal has files on their way to a destination to which their route does not lead any more.
     #[error(
         "the journal {journal} has files on their way by route {route} to {destination}, {name} for one, and the route does not lead there any more. Nothing was moved or released. \
-         Start it with that destination until these are over, or use another journal (--journal): what is at the other destinations is not sent again"
+         Start it with that destination until these are over, or use another journal (--journal): what is at the other destinations is not sent again then, but for what is merged"
     )]
     DestinationMissing {
         /// The journal.
