@@ -2,7 +2,8 @@
 //! and nothing besides.
 //!
 //! What is judged is what lies in the directories, and nothing that the mover says. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
-//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files and 10 of merged ones, `FOREBAY_KILL_ROUNDS` another number; with 40 and more each state of a file is met by at least 10 of them.
+//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files and 10 of merged ones, `FOREBAY_KILL_ROUNDS` another number. Where 40 and more of single files are wanted, it goes on until each
+//! state of a file was met by at least 10 of them, and fails when five times as many do not come to that.
 
 mod common;
 
@@ -20,6 +21,9 @@ use serde_json::Value;
 
 /// Files that are there when none is left.
 const FILES: u64 = 20;
+
+/// Those that each file comes through.
+const STATES: [&str; 6] = ["found", "sending", "arrived", "verified", "proven", "released"];
 
 struct Place {
     directory: tempfile::TempDir,
@@ -183,9 +187,12 @@ fn kill_again_and_again(merged: bool) {
     let mut place = Place { directory: scratch(), originals: BTreeMap::new(), merged };
     fs::create_dir(place.path("daq")).expect("made");
     place.fill(&mut random);
-    let mut met: BTreeMap<String, u64> = BTreeMap::new();
+    // Few files are made of many: they are less often in each state.
+    let often = if kills_wanted >= 40 && !merged { 10 } else { 0 };
+    let mut met: BTreeMap<String, u64> = STATES.iter().map(|state| ((*state).to_owned(), 0)).collect();
     let (mut kills, mut endings) = (0, 0);
-    while kills < kills_wanted {
+    while kills < kills_wanted || met.values().any(|times| *times < often) {
+        assert!(kills < 5 * kills_wanted, "a state was not met by {often} of {kills} kills: {met:?}");
         let after = Duration::from_micros(1_000 + random.below(160_000));
         if place.run(Some(after)) {
             endings += 1;
@@ -209,11 +216,4 @@ fn kill_again_and_again(merged: bool) {
         assert!(hidden.is_empty(), "{hidden:?} lie about at {destination}");
     }
     println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", names.len());
-    let states = ["found", "sending", "arrived", "verified", "proven", "released"];
-    // Few files are made of many: they are less often in each state.
-    let often = if kills_wanted >= 40 && !merged { 10 } else { 0 };
-    for state in states {
-        let times = met.get(state).copied().unwrap_or(0);
-        assert!(times >= often, "{state} was met by {times} of {kills} kills: {met:?}");
-    }
 }
