@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use forebay_client::spread::{ListAccepted, ReadEvents, Round, Telling, release_of};
 use forebay_client::{AcceptedPage, Answer, Class, FetchedEvent, SessionEvent};
+use forebay_mover::events::assemble;
+use forebay_recorder::FileName;
 use forebay_recorder::journal::Line;
-use forebay_recorder::machine::{Machine, MachineConfig, ReadBack, Reply, Step};
-use forebay_recorder::{FileName, assemble};
+use forebay_recorder::machine::{Fetched, Machine, MachineConfig, ReadBack, Reply, Step};
 use forebay_types::{EventKey, StreamName, Time};
 
 use crate::destination::Destination;
@@ -394,7 +395,7 @@ impl OfStream {
         for (event, before) in read.iter().zip(before) {
             check_event(event, before, model);
             let assembled = assemble(event);
-            fetched.push(assembled.fetched());
+            fetched.push(Fetched::from(&assembled));
             self.fetched.push(assembled.into_bytes());
         }
         Reply::Fetched(fetched)

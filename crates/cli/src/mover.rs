@@ -28,6 +28,8 @@ Examples:
       moves what is there now, waits for its proof, and ends
   forebay move --from forebay:/run17 --to root://eos.example.org//eos/run17 --merge 5GB
       moves sealed files of the store, merged, and takes their names away once they are proven
+  forebay move --from stream:physics --to root://eos.example.org//eos/raw
+      moves the accepted events of a stream, in files of 5 GB, and lets the store forget them once they are proven
   forebay move --from /data/daq --to /mnt/archive --to /mnt/second --remove
       moves what comes, to both, and removes it once both have proven that they hold it
 
@@ -51,8 +53,8 @@ pub struct MoveCommand {
 /// From where, where to, and how.
 #[derive(Debug, Args)]
 pub struct MoveOptions {
-    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files [no default; this or --config is needed]
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files; stream:NAME: the accepted events of a stream [no default; this or --config is needed]
+    #[arg(long, value_name = "DIR|stream:NAME", required_unless_present = "config")]
     from: Option<String>,
 
     /// Routes and destinations in a file, instead of --from and --to; SIGHUP has it read again [default: none]
@@ -83,16 +85,20 @@ pub struct MoveOptions {
     #[arg(long)]
     remove: bool,
 
-    /// Merge files into larger ones of at most this size, as 5GB: events of a run behind each other, other files of a directory into an archive (tar) [default: each keeps its name]
+    /// Merge files into larger ones of at most this size, as 5GB: events of a run behind each other, other files of a directory into an archive (tar) [default: each keeps its name; of a stream 5GB]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_bytes)]
     merge: Option<u64>,
 
-    /// With --merge: what does not come to that size in so many seconds is merged as it is [with --once at once]
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds, requires = "merge")]
-    merge_wait: Duration,
+    /// With --merge or a stream: what does not come to that size in so many seconds is moved as it is [default: 600, with --once at once]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    merge_wait: Option<Duration>,
 
-    /// With --merge: the names of the merged files, with {directory}, {run}, {sequence} and {extension} in it [default: {directory}/run{run}-{sequence}.{extension}]
-    #[arg(long, value_name = "TEMPLATE", requires = "merge")]
+    /// Of a stream: wait so many seconds at most for an undecided event, so that events are in order
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    order_wait: Duration,
+
+    /// With --merge or a stream: the names of the files, with {directory} (the stream), {run}, {sequence} and {extension} in it [default: {directory}/run{run}-{sequence}.{extension}]
+    #[arg(long, value_name = "TEMPLATE")]
     name: Option<Template>,
 
     /// Files that are read or sent at once

@@ -1,6 +1,12 @@
 //! What a source and a destination must be able to do. They decide nothing: each answer is what happened, in their own words.
 
+use std::sync::Arc;
+
+use forebay_client::AcceptedPage;
+use forebay_types::EventKey;
+
 use crate::custody::{Answer, Part, SourceAnswer};
+use crate::events::{Events, Examined};
 use crate::machine::Scanned;
 use crate::name::Name;
 
@@ -64,6 +70,36 @@ pub trait Source: Send + Sync {
 
     /// Where a file lies on this machine: its file system and its number there. Nothing for what lies elsewhere.
     fn place_of(&self, part: &Part) -> Option<(u64, u64)>;
+}
+
+/// Where accepted events come from. Every call may be made at the same time as others, and may be made again after it was cut off.
+pub trait EventSource: Send + Sync {
+    /// Accepted events that were not released, ascending, behind `after`, at most `max`.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn accepted(&self, after: Option<EventKey>, max: u32) -> Result<AcceptedPage, String>;
+
+    /// Reads events and puts each together; the answers are in their order.
+    ///
+    /// # Errors
+    /// Why none of them was read.
+    fn examine(&self, events: &[EventKey], moved: &dyn Moved) -> Result<Vec<Examined>, String>;
+
+    /// The bytes of a file of events.
+    fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a>;
+
+    /// Lets the events go. Done twice it is as done once.
+    fn release(&self, events: &Events, moved: &dyn Moved) -> SourceAnswer;
+}
+
+/// What a route begins with.
+#[derive(Clone)]
+pub enum Origin {
+    /// Files.
+    Files(Arc<dyn Source>),
+    /// Accepted events.
+    Events(Arc<dyn EventSource>),
 }
 
 /// What is sent.

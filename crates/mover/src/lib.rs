@@ -7,6 +7,7 @@ pub mod audit;
 pub mod custody;
 pub mod driver;
 pub mod endpoint;
+pub mod events;
 pub mod journal;
 pub mod local;
 pub mod machine;

@@ -27,4 +27,8 @@ forebay_types::planted_mistakes!(
     NameGivenTwice = "name-given-twice",
     /// Events of several runs go into one file.
     RunsMixed = "runs-mixed",
+    /// A list of accepted events that was asked for before some of them were let go is believed.
+    StaleListBelieved = "stale-list-believed",
+    /// An event goes into the file that is open, whichever of its kind it is.
+    KindsMixed = "kinds-mixed",
 );

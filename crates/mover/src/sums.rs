@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_types::{Adler32, Crc32c};
+use forebay_types::{Adler32, Crc32c, crc32c_of_both};
 
 /// The size and checksums of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +18,39 @@ pub struct Sums {
 impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes, adler32 {:08x}, crc32c {:08x}", self.bytes, self.adler32, self.crc32c)
+    }
+}
+
+/// What Adler-32 counts up to.
+const ADLER: u64 = 65_521;
+
+impl Sums {
+    /// Of no bytes.
+    pub const NOTHING: Sums = Sums { bytes: 0, adler32: 1, crc32c: 0 };
+
+    /// Those of these bytes.
+    pub fn of(bytes: &[u8]) -> Sums {
+        let mut summer = Summer::default();
+        summer.update(bytes);
+        summer.sums()
+    }
+
+    /// The sums of what has these and then `more`.
+    ///
+    /// The first sum of an Adler-32 is one more than that of all bytes, the second that of all first sums (RFC 1950): behind the first bytes each of the others
+    /// adds what the first came to, but for the one that it began with.
+    #[must_use]
+    pub fn then(&self, more: &Sums) -> Sums {
+        let halves = |sum: u32| (u64::from(sum & 0xFFFF), u64::from(sum >> 16));
+        let ((first, second), (more_first, more_second)) = (halves(self.adler32), halves(more.adler32));
+        let without_one = (first + ADLER - 1) % ADLER;
+        let first = (without_one + more_first) % ADLER;
+        let second = (second + more_second + without_one * (more.bytes % ADLER)) % ADLER;
+        Sums {
+            bytes: self.bytes + more.bytes,
+            adler32: (second << 16 | first) as u32,
+            crc32c: crc32c_of_both(self.crc32c, more.crc32c, more.bytes),
+        }
     }
 }
 
@@ -79,5 +112,22 @@ impl fmt::Display for Told {
             write!(f, ", crc32c {crc32c:08x}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_both_are_those_of_one_behind_the_other() {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let bytes: Vec<u8> = (0..random.usize(..200_000)).map(|_| random.u8(..) | 0xF0).collect();
+            let (first, second) = bytes.split_at(random.usize(..=bytes.len()));
+            assert_eq!(Sums::of(first).then(&Sums::of(second)), Sums::of(&bytes), "seed {seed}");
+            assert_eq!(Sums::NOTHING.then(&Sums::of(&bytes)), Sums::of(&bytes));
+        }
+        assert_eq!(Sums::of(&[]), Sums::NOTHING);
     }
 }

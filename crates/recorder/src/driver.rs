@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use forebay_mover::events::EventKind;
 use forebay_types::{EventKey, SourceId, StreamName, Time};
 
-use crate::assemble::{Assembled, AssembledEvent, assemble};
 use crate::config::{Counters, Mode, RecorderConfig, RecorderControl, RecorderProgress, ShippedFile};
 use crate::directory::StreamDirectory;
 use crate::error::RecorderError;
 use crate::machine::{Fetched, Machine, MachineConfig, Notice, ReadBack, Reply, Step};
-use crate::names::Kind;
 use crate::read_back::ReadMode;
 use crate::sidecar::Sidecar;
 use crate::store::{AcceptedStore, StoreError};
+use forebay_mover::events::{Assembled, AssembledEvent, assemble};
 
 /// The longest sleep before the control is looked at again.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -194,7 +194,7 @@ impl<S: AcceptedStore> Hands<'_, S> {
         {
             self.recorder.progress.losses.add(|| losses(key, event));
         }
-        let fetched = event.fetched();
+        let fetched = Fetched::from(&event);
         self.fetched.push(event.into_bytes());
         fetched
     }
@@ -265,7 +265,7 @@ impl<S: AcceptedStore> Hands<'_, S> {
         count(|counters| &counters.files, 1);
         count(|counters| &counters.events_incomplete, sidecar.incomplete);
         count(|counters| &counters.fragments_lost, lost);
-        if sidecar.file_name().kind == Kind::Parts {
+        if sidecar.file_name().kind == EventKind::Parts {
             count(|counters| &counters.events_in_parts, sidecar.events);
         }
         tracing::info!(%stream, file = sidecar.file, events = sidecar.events, bytes = sidecar.size, "shipped");

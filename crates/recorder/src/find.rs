@@ -17,8 +17,8 @@ use serde::Serialize;
 
 use crate::journal::{self, JOURNAL_BYTES_MAX, Ledger};
 use crate::names::{FileName, JOURNAL_NAME};
-use crate::parts::PartsReader;
 use crate::sidecar::{SIDECAR_BYTES_MAX, Sidecar};
+use forebay_mover::events::parts::PartsReader;
 
 /// How far the file of an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -196,7 +196,7 @@ fn place(path: &Path, file: FileName, number: u64) -> Option<EventPlace> {
             };
             let (key, parts) = events.next()?.ok()?;
             let fragments = parts.iter().map(|part| (part.source, part.outcome, part.bytes.as_slice()));
-            let event = crate::parts::encode(key, fragments);
+            let event = forebay_mover::events::parts::encode(key, fragments);
             Some(EventPlace { offset_bytes: before, bytes: events.offset() - before, crc32c: crc32c(&event) })
         }
     }

@@ -18,14 +18,13 @@
 //! - Killed at any point and started again, each accepted event ends up in exactly one announced file of
 //!   each of its streams, also when announced files are moved away in the meantime.
 //! - No accepted event is skipped: one without some of its sources is marked incomplete, one that cannot
-//!   be put together is kept in [`parts`].
+//!   be put together is kept as its [`parts`].
 //!
 //! What it does not do: ship files anywhere. And it trusts its journal: a directory with files and without a
 //! journal is refused, and files that are not in the journal are left alone.
 //!
 //! [`machine`] decides, without clock, files or sockets; `driver` does what it says.
 
-mod assemble;
 mod config;
 mod digest;
 mod directory;
@@ -35,20 +34,19 @@ mod find;
 pub mod journal;
 pub mod machine;
 mod names;
-pub mod parts;
 mod planted;
 mod read_back;
 mod recorder;
 mod sidecar;
 mod store;
 
-pub use assemble::{Assembled, AssembledEvent, assemble};
 pub use config::{Counters, Counts, FileHook, Mode, RecorderConfig, RecorderControl, RecorderProgress, ShippedFile};
 pub use digest::{Digest, Digester};
 pub use directory::DirectoryError;
 pub use error::RecorderError;
 pub use find::{EventInFile, EventPlace, FileState, FoundInFiles, find_event};
-pub use names::{Entry, FileName, JOURNAL_NAME, Kind, NotAFileName};
+pub use forebay_mover::events::parts;
+pub use names::{Entry, FileName, JOURNAL_NAME, NotAFileName};
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};
 pub use read_back::{ReadMode, read_back_bytes};

@@ -3,79 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use forebay_rawdata::{Container, Format};
+use forebay_mover::events::EventKind;
+use forebay_rawdata::Container;
 use forebay_types::RunId;
 
 /// The journal of a stream's directory.
 pub const JOURNAL_NAME: &str = ".forebay-record.journal";
-
-/// What a file holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// FASER raw events, one after the other.
-    Faser,
-    /// LHCb MDF events, one after the other.
-    Mdf,
-    /// BESIII raw events, with a file header, separators and a tail.
-    Besiii,
-    /// Events that cannot be put together (their frame is lost, say): the fragments that are there, each
-    /// as it is. See [`crate::parts`].
-    Parts,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 4] = [Kind::Faser, Kind::Mdf, Kind::Besiii, Kind::Parts];
-
-    /// The kind of files of whole events of this format.
-    pub const fn of(format: Format) -> Kind {
-        match format {
-            Format::Faser => Kind::Faser,
-            Format::Mdf => Kind::Mdf,
-            Format::Besiii => Kind::Besiii,
-        }
-    }
-
-    /// The format of the events, when they are events of a format.
-    pub const fn format(self) -> Option<Format> {
-        match self {
-            Kind::Faser => Some(Format::Faser),
-            Kind::Mdf => Some(Format::Mdf),
-            Kind::Besiii => Some(Format::Besiii),
-            Kind::Parts => None,
-        }
-    }
-
-    /// How the name of such a file ends.
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Kind::Faser => Format::Faser.extension(),
-            Kind::Mdf => Format::Mdf.extension(),
-            Kind::Besiii => Format::Besiii.extension(),
-            Kind::Parts => "parts",
-        }
-    }
-
-    /// Bytes that a file of this kind holds before each event.
-    pub(crate) fn before_event_bytes(self, run: RunId) -> u64 {
-        FileName { run, sequence: 0, kind: self }.container().before_event_bytes()
-    }
-
-    /// The word in the sidecar.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Faser => Format::Faser.name(),
-            Kind::Mdf => Format::Mdf.name(),
-            Kind::Besiii => Format::Besiii.name(),
-            Kind::Parts => "parts",
-        }
-    }
-
-    /// The kind with this word in the sidecar.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
 
 /// The name of a stream file: `run<8 digits>_<6 digits>.<extension>`. The second number counts the files
 /// of the run in the stream, whatever their kind; it is never used again.
@@ -86,13 +19,13 @@ pub struct FileName {
     /// Which file of the run and stream.
     pub sequence: u32,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: EventKind,
 }
 
 impl FileName {
     /// What the file holds besides its events.
     pub fn container(&self) -> Container {
-        self.kind.format().map_or(Container::Plain, |format| Container::new(format, self.run, self.sequence))
+        self.kind.container(self.run, self.sequence)
     }
 
     /// The name while the file is written, before it is complete.
@@ -140,7 +73,7 @@ impl FromStr for FileName {
 
 fn parse(text: &str) -> Option<FileName> {
     let (stem, extension) = text.strip_prefix("run")?.split_once('.')?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.extension() == extension)?;
+    let kind = EventKind::ALL.into_iter().find(|kind| kind.extension() == extension)?;
     let (run, sequence) = stem.split_once('_')?;
     let name = FileName { run: RunId(run.parse().ok()?), sequence: sequence.parse().ok()?, kind };
     // One name for one file: no sign, no other number of zeros.
@@ -201,10 +134,12 @@ mod tests {
 
     #[test]
     fn names_read_back_and_have_the_promised_shape() {
-        let file = FileName { run: RunId(1920), sequence: 3, kind: Kind::Faser };
+        let file = FileName { run: RunId(1920), sequence: 3, kind: EventKind::Faser };
         assert_eq!(file.to_string(), "run00001920_000003.raw");
-        let largest = FileName { run: RunId(u32::MAX), sequence: u32::MAX, kind: Kind::Parts };
-        for file in [file, largest, FileName { kind: Kind::Mdf, ..file }, FileName { kind: Kind::Besiii, ..file }] {
+        let largest = FileName { run: RunId(u32::MAX), sequence: u32::MAX, kind: EventKind::Parts };
+        for file in
+            [file, largest, FileName { kind: EventKind::Mdf, ..file }, FileName { kind: EventKind::Besiii, ..file }]
+        {
             assert_eq!(file.to_string().parse(), Ok(file));
             assert_eq!(Entry::classify(&file.to_string()), Entry::Data(file));
             assert_eq!(Entry::classify(&file.part()), Entry::Part(file));

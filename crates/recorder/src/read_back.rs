@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
+use forebay_mover::events::EventKind;
+use forebay_mover::events::parts::PartsReader;
 pub use forebay_mover::local::ReadMode;
 use forebay_mover::local::Uncached;
 use forebay_rawdata::EventReader;
@@ -10,12 +12,10 @@ use rustix::fs::{Mode, openat};
 
 use crate::digest::{Digest, Digester};
 use crate::machine::ReadBack;
-use crate::names::Kind;
-use crate::parts::PartsReader;
 
 /// Reads the file `name` of `kind` whole, checks each event, and says what is there. An error is one of the
 /// operating system and says nothing of the file; bytes that are no events are none.
-pub(crate) fn read_back(directory: impl AsFd, name: &str, kind: Kind) -> (io::Result<ReadBack>, ReadMode) {
+pub(crate) fn read_back(directory: impl AsFd, name: &str, kind: EventKind) -> (io::Result<ReadBack>, ReadMode) {
     let attempt = |mode| match attempt(&directory, name, kind, mode) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ReadBack::Missing),
         found => found,
@@ -28,14 +28,14 @@ pub(crate) fn read_back(directory: impl AsFd, name: &str, kind: Kind) -> (io::Re
     }
 }
 
-fn attempt(directory: impl AsFd, name: &str, kind: Kind, mode: ReadMode) -> io::Result<ReadBack> {
+fn attempt(directory: impl AsFd, name: &str, kind: EventKind, mode: ReadMode) -> io::Result<ReadBack> {
     let mut reader = Digested::open(directory, name, mode)?;
     let (events, problem) = count_events(kind, &mut reader);
     Ok(judged(reader.finish()?, events, problem))
 }
 
 /// How many events a file of `kind` has, and what is wrong with it, if anything is.
-fn count_events(kind: Kind, reader: impl Read) -> (u64, Option<String>) {
+fn count_events(kind: EventKind, reader: impl Read) -> (u64, Option<String>) {
     let mut events = 0;
     let mut problem = None;
     match kind.format() {
@@ -68,7 +68,7 @@ fn judged(digest: Digest, events: u64, problem: Option<String>) -> ReadBack {
 }
 
 /// What the bytes of a file of `kind` come to: the answer to [`crate::machine::Step::ReadBack`] of whoever holds them in memory.
-pub fn read_back_bytes(kind: Kind, bytes: &[u8]) -> ReadBack {
+pub fn read_back_bytes(kind: EventKind, bytes: &[u8]) -> ReadBack {
     let (events, problem) = count_events(kind, bytes);
     let mut digester = Digester::default();
     digester.update(bytes);
@@ -155,7 +155,7 @@ mod tests {
             let mut digester = Digester::default();
             digester.update(&bytes);
             let handle = File::open(directory.path()).expect("opened");
-            let (found, _) = read_back(handle, "file", Kind::Faser);
+            let (found, _) = read_back(handle, "file", EventKind::Faser);
             assert_eq!(found.expect("read"), ReadBack::File { digest: digester.digest(), events: events as u64 });
         }
     }
@@ -170,12 +170,12 @@ mod tests {
         let mut digester = Digester::default();
         digester.update(&bytes);
         let handle = File::open(directory.path()).expect("opened");
-        let (Ok(ReadBack::Unreadable { message }), _) = read_back(&handle, "file", Kind::Faser) else {
+        let (Ok(ReadBack::Unreadable { message }), _) = read_back(&handle, "file", EventKind::Faser) else {
             panic!("it is damaged");
         };
         assert!(message.contains(&digester.digest().to_string()), "{message}");
         assert!(message.contains("event at byte 0"), "{message}");
         assert!(!message.contains("copy it again"), "advice for files that are handed in: {message}");
-        assert_eq!(read_back(&handle, "none", Kind::Faser).0.expect("looked for"), ReadBack::Missing);
+        assert_eq!(read_back(&handle, "none", EventKind::Faser).0.expect("looked for"), ReadBack::Missing);
     }
 }

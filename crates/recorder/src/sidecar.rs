@@ -1,10 +1,11 @@
 //! The `.json` beside a file: what the file holds, for whoever takes it on.
 
+use forebay_mover::events::EventKind;
 use forebay_types::{EventId, EventKey, RunId, StoreUuid, StreamName};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::names::{FileName, Kind};
+use crate::names::FileName;
 
 /// The largest sidecar that is read, in bytes.
 pub const SIDECAR_BYTES_MAX: u64 = 256 << 20;
@@ -94,7 +95,7 @@ impl Sidecar {
         if name.run != self.run {
             return field("run", name.run.to_string(), self.run.to_string());
         }
-        if Kind::from_name(&self.format) != Some(name.kind) {
+        if EventKind::from_name(&self.format) != Some(name.kind) {
             return field("format", name.kind.name().into(), self.format.clone());
         }
         if parse_hex(&self.adler32, 8).is_none() {

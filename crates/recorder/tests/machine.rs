@@ -5,7 +5,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_recorder::Kind;
+use forebay_mover::events::EventKind;
 use forebay_recorder::journal::Line;
 use forebay_recorder::machine::{Found, Machine, MachineConfig, MachineError, Notice, StartError, Step};
 use forebay_types::{DecideOutcome, EventKey, StoreUuid};
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use world::{Accepted, World, config};
 
 fn accepted(run: u32, event: u64) -> Accepted {
-    let kind = if event % 11 == 5 { Kind::Parts } else { Kind::Mdf };
+    let kind = if event % 11 == 5 { EventKind::Parts } else { EventKind::Mdf };
     Accepted { key: EventKey::new(run, event), kind, bytes: 30 + event % 50, incomplete: event % 7 == 3 }
 }
 
@@ -33,7 +33,7 @@ fn without_trouble_files_are_full_and_in_order() {
     assert_eq!(world.live(config(), usize::MAX), Some(Ok(())));
     world.check_exactly_once(&events);
     let mdf: Vec<_> =
-        world.announced().into_iter().filter(|(file, _)| (file.run.0, file.kind) == (5, Kind::Mdf)).collect();
+        world.announced().into_iter().filter(|(file, _)| (file.run.0, file.kind) == (5, EventKind::Mdf)).collect();
     assert!(mdf.windows(2).all(|pair| pair[0].1.last() < pair[1].1.first()), "the files of a run follow each other");
     assert!(mdf.len() > 3 && mdf.len() < 10, "{} files", mdf.len());
     let shipped: u64 =

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Stage};
+use forebay_mover::events::Events;
 use forebay_mover::machine::{Kept as KeptForAStart, Kind, Record, RouteIndex};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Sums};
+use forebay_types::EventKey;
 
 use super::places::kind_of;
 
@@ -35,13 +37,15 @@ impl Journal {
             Record::Planned { id, route, name, recipe, series, deliveries } => {
                 // Files of two sources may look the same.
                 let twice = |row: &Row| {
-                    let has = |row: &Row| row.recipe.parts.iter().any(|part| recipe.parts.contains(part));
-                    !row.stage.is_over() && row.route == *route && has(row)
+                    let has = |row: &Row| share(&row.recipe, recipe);
+                    // An event comes about once; of a file's name another file may come later.
+                    let counts = !row.stage.is_over() || row.stage == Stage::Released && recipe.events().is_some();
+                    counts && row.route == *route && has(row)
                 };
-                assert!(!self.rows.values().any(twice), "{name} is in two consignments");
-                let runs: BTreeSet<Kind> = recipe.parts.iter().map(|part| kind_of(&part.name)).collect();
-                assert!(runs.len() == 1, "{name} is made of {runs:?}");
-                assert!(recipe.parts.is_sorted_by(|a, b| a.name < b.name), "{name} is out of order");
+                assert!(!self.rows.values().any(twice), "what is in {name} is in two consignments");
+                let runs: BTreeSet<Kind> = recipe.parts().iter().map(|part| kind_of(&part.name)).collect();
+                assert!(runs.len() == usize::from(recipe.events().is_none()), "{name} is made of {runs:?}");
+                assert!(recipe.parts().is_sorted_by(|a, b| a.name < b.name), "{name} is out of order");
                 if let Some((series, next)) = series {
                     assert!(self.names.insert(name.clone()), "{name} is given twice");
                     self.series.insert((*route, series.clone()), *next);
@@ -97,5 +101,14 @@ impl Journal {
             series: self.series.iter().map(|((_, series), next)| (series.clone(), *next)).collect(),
             next_consignment: self.rows.last_key_value().map_or(1, |(id, _)| id.0 + 1),
         }
+    }
+}
+
+/// Whether something is in both.
+fn share(one: &Recipe, other: &Recipe) -> bool {
+    let has = |events: &Events, key: EventKey| events.keys().any(|event| event == key);
+    match (one.events(), other.events()) {
+        (Some(one), Some(other)) => one.keys().any(|key| has(other, key)),
+        _ => one.parts().iter().any(|part| other.parts().contains(part)),
     }
 }

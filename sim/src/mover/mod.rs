@@ -1,13 +1,14 @@
-//! The mover's machines in a world of their own: sources whose files change, destinations that lie, and kills between any two steps.
+//! The mover's machines in a world of their own: sources whose files and events change, destinations that lie, and kills between any two steps.
 //!
 //! What must hold, whatever happens:
 //! - a file is released only while every required destination has told, twice and far enough apart, that it holds its bytes, and had them all that time;
 //! - no file that somebody else put anywhere is touched;
-//! - no file is in two consignments at once, and none is released twice;
+//! - no file or event is in two consignments at once, and none is released twice;
 //! - when nothing goes wrong any more, and a person did what he was told to, every file is released, and nothing lies about.
 
 mod journal;
 mod places;
+mod stream;
 mod world;
 
 use std::collections::BTreeMap;
@@ -52,13 +53,19 @@ pub enum MoverFault {
     SourceUnreadable,
     /// The source's file is damaged.
     SourceDamaged,
-    /// The source lets some files go that were merged, and the others not yet.
+    /// The source lets some of the files or events go that a file was made of, and the others not yet.
     HalfReleased,
+    /// An accepted event loses some of what it is made of.
+    EventLost,
+    /// An accepted event is deleted.
+    EventDeleted,
+    /// An accepted event cannot be read for now.
+    EventUnavailable,
 }
 
 impl MoverFault {
     /// All of them.
-    pub const ALL: [MoverFault; 17] = [
+    pub const ALL: [MoverFault; 20] = [
         MoverFault::Kill,
         MoverFault::KillBeforeCommit,
         MoverFault::Away,
@@ -76,6 +83,9 @@ impl MoverFault {
         MoverFault::SourceUnreadable,
         MoverFault::SourceDamaged,
         MoverFault::HalfReleased,
+        MoverFault::EventLost,
+        MoverFault::EventDeleted,
+        MoverFault::EventUnavailable,
     ];
 }
 

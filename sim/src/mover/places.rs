@@ -6,14 +6,10 @@ use std::time::Duration;
 use forebay_mover::custody::{Answer, ConsignmentId, Part, PartIdentity, SourceAnswer, Step};
 use forebay_mover::machine::{Kind, Scanned, Seen};
 use forebay_mover::recipe::{Form, Recipe};
-use forebay_mover::{Name, Summer, Sums, Told};
+use forebay_mover::{Name, Sums, Told};
 use forebay_types::{RunId, Time};
 
-pub(super) fn sums(bytes: &[u8]) -> Sums {
-    let mut summer = Summer::default();
-    summer.update(bytes);
-    summer.sums()
-}
+use super::stream::Stream;
 
 /// A file of the source.
 #[derive(Clone, Debug)]
@@ -96,8 +92,9 @@ impl Destination {
         }
     }
 
-    pub(super) fn is_proven(&self, name: &Name, bytes: &[u8], since: Time) -> bool {
-        self.proven.get(&(name.clone(), bytes.to_vec())).is_some_and(|at| *at >= since)
+    pub(super) fn is_proven(&self, name: &Name, content: &Sums, since: Time) -> bool {
+        let of_name = self.proven.range((name.clone(), Vec::new())..).take_while(|((of, _), _)| of == name);
+        of_name.filter(|((_, bytes), _)| Sums::of(bytes) == *content).any(|(_, at)| *at >= since)
     }
 
     pub(super) fn temporaries(&self) -> impl Iterator<Item = &Name> {
@@ -133,12 +130,12 @@ impl Destination {
                 if now.since(first) >= recheck_after {
                     self.proven.insert((name.clone(), copy.bytes.clone()), now);
                 }
-                sums(&copy.bytes).into()
+                Sums::of(&copy.bytes).into()
             })),
             Step::Send { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
                 self.of(temporary, id);
-                let answer = Answer::Sent(sums(&bytes));
+                let answer = Answer::Sent(Sums::of(&bytes));
                 self.put(temporary, bytes, Owner::Mover(id));
                 answer
             }
@@ -176,6 +173,8 @@ pub(super) fn half(told: Told, adler: bool) -> Told {
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) files: BTreeMap<Name, Original>,
+    /// Of a route of events, what it has instead.
+    pub(super) stream: Stream,
     inodes: u64,
 }
 
@@ -215,8 +214,11 @@ impl Source {
     }
 
     /// All bytes that a recipe makes, if its parts are still what was found; nothing else tells one form from the other here.
-    pub(super) fn make(&self, recipe: &Recipe) -> Result<Vec<u8>, SourceAnswer> {
-        let found: Result<Vec<&Original>, SourceAnswer> = recipe.parts.iter().map(|part| self.find(part)).collect();
+    pub(super) fn make(&self, recipe: &Recipe, now: Time) -> Result<Vec<u8>, SourceAnswer> {
+        if let Some(events) = recipe.events() {
+            return self.stream.make(events, now);
+        }
+        let found: Result<Vec<&Original>, SourceAnswer> = recipe.parts().iter().map(|part| self.find(part)).collect();
         Ok(found?.into_iter().flat_map(|original| original.bytes.iter().copied()).collect())
     }
 

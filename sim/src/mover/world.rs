@@ -1,21 +1,24 @@
 //! The world of a mover: one seed, virtual time.
 
+mod events;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_mover::Name;
+use forebay_client::AcceptedPage;
 use forebay_mover::custody::{Answer, ConsignmentId, Part, Policy, SourceAnswer, SourceStep, Step};
 use forebay_mover::machine::{
-    DestinationConfig, DestinationIndex, Done, JobId, Merge, Mover, MoverConfig, Record, RouteConfig, Task,
+    DestinationConfig, DestinationIndex, Done, JobId, Merge, Mover, MoverConfig, Record, RouteConfig, StreamConfig,
+    Task,
 };
 use forebay_mover::recipe::Recipe;
-use forebay_types::Time;
+use forebay_mover::{Name, Sums};
+use forebay_types::{EventKey, Time};
 
 use super::journal::Journal;
-use super::places::{Destination, Original, Owner, Source, sums};
+use super::places::{Destination, Original, Owner, Source};
 use super::{MoverFault, MoverTotals};
 use crate::random::Random;
 
@@ -36,6 +39,10 @@ enum Event {
     Appears(usize, Name),
     Written(usize, Name),
     Away(usize),
+    /// An event is put together, is decided, is spoiled.
+    Put(usize, EventKey),
+    Decided(usize, EventKey),
+    Spoiled(usize, EventKey, MoverFault),
     /// Somebody puts a file where one of ours is to be; with the same bytes.
     Foreign(usize, Name, bool),
     /// A destination loses what it has under a name, or it rots.
@@ -49,6 +56,8 @@ struct Running {
     route: usize,
     task: Task,
     done_at: Time,
+    /// What was accepted when it was asked for, if that is what is told.
+    page: Option<AcceptedPage>,
 }
 
 pub(super) struct World {
@@ -70,6 +79,8 @@ pub(super) struct World {
     kill_now: bool,
     settle: Duration,
     merge: Option<Merge>,
+    /// The last route is one of events.
+    stream: Option<(StreamConfig, Merge)>,
     names: BTreeMap<ConsignmentId, Name>,
     totals: MoverTotals,
 }
@@ -88,11 +99,19 @@ impl World {
             wait: random.millis(0..20_000),
             name: None,
         });
+        let stream = random.per_mille(400).then(|| {
+            let bytes = if random.per_mille(700) { random.within(20..400) } else { random.within(2000..8000) };
+            let order_wait = random.millis(0..10_000);
+            (
+                StreamConfig { stream: "physics".parse().expect("a name"), order_wait },
+                Merge { bytes, wait: random.millis(0..20_000), name: None },
+            )
+        });
         let routes = if random.per_mille(300) { 2 } else { 1 };
         let (journal, now) = (Journal::default(), Time(1_000_000_000));
         let mut world = World {
             now,
-            mover: start(&journal, &required, routes, settle, merge.clone(), now),
+            mover: start(&journal, &required, routes, stream.as_ref(), settle, merge.clone(), now),
             random,
             told,
             sources: (0..routes).map(|_| Source::default()).collect(),
@@ -108,6 +127,7 @@ impl World {
             kill_now: false,
             settle,
             merge,
+            stream,
             names: BTreeMap::new(),
             totals: MoverTotals { starts: 1, ..MoverTotals::default() },
         };
@@ -122,8 +142,8 @@ impl World {
             let extension = if number % 2 == 0 { ".raw" } else { "" };
             let name: Name = format!("{directory}file{number}{extension}").parse().expect("a name");
             let at = self.random.millis(0..until * 2 / 3);
-            let route = self.random.below(self.sources.len() as u64) as usize;
-            if self.sources.len() > 1 && self.random.per_mille(400) {
+            let Some(route) = self.route_of_files() else { break };
+            if self.stream.is_none() && self.sources.len() > 1 && self.random.per_mille(400) {
                 // Of the same name, from elsewhere, to the same destinations.
                 let after = self.random.millis(0..20_000);
                 self.at(at + after, Event::Appears(1 - route, name.clone()));
@@ -150,6 +170,9 @@ impl World {
                     self.at(when, Event::Foreign(to, name, twin));
                 }
             }
+        }
+        if self.stream.is_some() {
+            self.plan_events(until);
         }
         for to in 0..self.destinations.len() {
             for _ in 0..self.random.below(4) {
@@ -221,7 +244,7 @@ impl World {
 
     fn is_over(&self) -> bool {
         self.events.is_empty()
-            && self.sources.iter().all(|source| source.files.is_empty())
+            && self.sources.iter().all(|source| source.files.is_empty() && source.stream.is_empty())
             && self.mover.consignments().next().is_none()
     }
 
@@ -233,7 +256,7 @@ impl World {
             .map(|(route, stuck)| (route.0, stuck.id, stuck.name.clone(), Arc::clone(&stuck.recipe)))
             .collect();
         for (route, id, name, recipe) in stuck {
-            let made = self.sources[route].make(&recipe).ok();
+            let made = self.sources[route].make(&recipe, self.now).ok();
             // Who tries again without doing what he was told to must do no harm.
             let does_it = self.random.per_mille(600);
             for destination in self.destinations.iter_mut().filter(|_| does_it) {
@@ -242,7 +265,7 @@ impl World {
                     destination.clear(&name);
                 }
             }
-            for part in &recipe.parts {
+            for part in recipe.parts() {
                 if let Some(Original { bytes, identity, damaged, .. }) =
                     self.sources[route].files.get(&part.name).cloned()
                     && (damaged || identity != part.identity)
@@ -263,7 +286,12 @@ impl World {
         while let Some(job) = self.mover.next_job(self.now) {
             self.tell(|| format!("begin {:?}", job.task));
             let done_at = self.now + self.random.micros(100..300_000);
-            self.running.insert(job.id, Running { route: job.route.0, task: job.task, done_at });
+            let route = job.route.0;
+            let page = match &job.task {
+                Task::List { after, .. } if self.random.per_mille(500) => Some(self.page(route, *after)),
+                _ => None,
+            };
+            self.running.insert(job.id, Running { route, task: job.task, done_at, page });
         }
         let jobs = self.running.iter().map(|(id, running)| (running.done_at, *id)).min();
         let event = self.events.first_key_value().map(|(at, _)| *at);
@@ -275,8 +303,8 @@ impl World {
             return self.happens(event);
         }
         if let Some((_, id)) = jobs.filter(|(at, _)| *at <= self.now) {
-            let Running { route, task, .. } = self.running.remove(&id).expect("it runs");
-            let done = self.done(route, &task);
+            let Running { route, task, page, .. } = self.running.remove(&id).expect("it runs");
+            let done = self.done(route, &task, page);
             self.tell(|| format!("done {task:?}: {done:?}"));
             self.mover.done(id, done, self.now);
         }
@@ -318,7 +346,9 @@ impl World {
             match self.random.below(3) {
                 0 => drop(self.does(route, destination.0, consignment, &step, &recipe)),
                 1 => {
-                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.sources[route].make(&recipe)) {
+                    if let (Step::Send { temporary, .. }, Ok(original)) =
+                        (&step, self.sources[route].make(&recipe, self.now))
+                    {
                         let half = original[..original.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
@@ -327,8 +357,8 @@ impl World {
             }
         }
         self.now = self.now + self.random.millis(1..5000);
-        self.mover =
-            start(&self.journal, &self.required, self.sources.len(), self.settle, self.merge.clone(), self.now);
+        let (routes, stream) = (self.sources.len(), self.stream.as_ref());
+        self.mover = start(&self.journal, &self.required, routes, stream, self.settle, self.merge.clone(), self.now);
         self.totals.starts += 1;
     }
 
@@ -351,6 +381,7 @@ impl World {
                     self.sources[route].write(&name, self.now);
                 }
             }
+            Event::Put(..) | Event::Decided(..) | Event::Spoiled(..) => self.happens_to_an_event(&event),
             Event::Away(to) => {
                 if self.fires(MoverFault::Away, 1000) {
                     self.destinations[to].away_until = self.now + self.random.millis(100..25_000);
@@ -388,12 +419,13 @@ impl World {
         }
     }
 
-    fn done(&mut self, route: usize, task: &Task) -> Done {
+    fn done(&mut self, route: usize, task: &Task, page: Option<AcceptedPage>) -> Done {
         self.totals.steps += 1;
         match task {
             Task::Scan => Done::Scanned(Ok(self.sources[route].scan(self.now))),
-            Task::Source { step, recipe, consignment, .. } => {
-                Done::Source(self.source_does(route, *consignment, *step, recipe))
+            Task::List { .. } | Task::Examine { .. } => self.look_at_events(route, task, page),
+            Task::Source { step, recipe, consignment, content } => {
+                Done::Source(self.source_does(route, *consignment, *step, recipe, *content))
             }
             Task::Destination { consignment, destination, step, recipe, .. } => {
                 let answer = self.destination_does(route, *consignment, *destination, step, recipe);
@@ -402,46 +434,65 @@ impl World {
         }
     }
 
-    fn source_does(&mut self, route: usize, id: ConsignmentId, step: SourceStep, recipe: &Recipe) -> SourceAnswer {
+    fn source_does(
+        &mut self,
+        route: usize,
+        id: ConsignmentId,
+        step: SourceStep,
+        recipe: &Recipe,
+        content: Option<Sums>,
+    ) -> SourceAnswer {
         if self.fires(MoverFault::SourceUnreadable, 40) {
             self.totals.meet(MoverFault::SourceUnreadable);
             return SourceAnswer::NotNow("cannot be read".to_owned());
         }
         match step {
             SourceStep::Check => self.check(route, recipe),
-            SourceStep::Release => self.release(route, id, recipe),
+            SourceStep::Release => self.release(route, id, recipe, content),
         }
     }
 
     fn check(&mut self, route: usize, recipe: &Recipe) -> SourceAnswer {
-        let made = self.sources[route].make(recipe);
+        let made = self.sources[route].make(recipe, self.now);
         let is_damaged = |part: &Part| self.sources[route].find(part).is_ok_and(|original| original.damaged);
         match made {
-            Ok(_) if recipe.parts.iter().any(is_damaged) => {
+            Ok(_) if recipe.parts().iter().any(is_damaged) => {
                 self.totals.meet(MoverFault::SourceDamaged);
                 SourceAnswer::Damaged("damaged".to_owned())
             }
-            Ok(bytes) => SourceAnswer::Whole(sums(&bytes)),
+            Ok(bytes) => SourceAnswer::Whole(Sums::of(&bytes)),
             Err(changed) => {
-                self.totals.meet(MoverFault::SourceWritten);
+                self.met_changed(recipe, &changed);
                 changed
             }
         }
     }
 
+    fn met_changed(&mut self, recipe: &Recipe, answer: &SourceAnswer) {
+        let unavailable = matches!(answer, SourceAnswer::NotNow(_));
+        self.totals.meet(match recipe.events() {
+            Some(_) if unavailable => MoverFault::EventUnavailable,
+            Some(_) => MoverFault::EventLost,
+            None => MoverFault::SourceWritten,
+        });
+    }
+
     /// All parts are looked at before any is let go.
-    fn release(&mut self, route: usize, id: ConsignmentId, recipe: &Recipe) -> SourceAnswer {
+    fn release(&mut self, route: usize, id: ConsignmentId, recipe: &Recipe, content: Option<Sums>) -> SourceAnswer {
         let of_ours = |part: &&Part| {
             self.sources[route].files.get(&part.name).is_some_and(|file| file.identity.inode == part.identity.inode)
         };
-        let left: Vec<&Part> = recipe.parts.iter().filter(of_ours).collect();
+        let left: Vec<&Part> = recipe.parts().iter().filter(of_ours).collect();
         for part in &left {
             if let Err(changed) = self.sources[route].find(part) {
                 return changed;
             }
         }
         let name = self.names[&id].clone();
-        if let Ok(made) = self.sources[route].make(recipe) {
+        let left: Vec<Part> = left.into_iter().cloned().collect();
+        // What events lost since they were sent is at the destinations.
+        let made = self.sources[route].make(recipe, self.now).map(|made| Sums::of(&made)).ok();
+        if let Some(made) = recipe.events().map_or(made, |_| content) {
             for (to, destination) in self.destinations.iter().enumerate() {
                 let since = self.now - (PROOF_LASTS + RELEASED_AFTER);
                 assert!(
@@ -450,20 +501,21 @@ impl World {
                 );
             }
         }
+        let keys: Vec<EventKey> = recipe.events().into_iter().flat_map(|events| events.keys()).collect();
+        let count = left.len().max(keys.len());
         // Killed, or hindered, between two of them.
-        let stops_at = if left.len() > 1 && self.fires(MoverFault::HalfReleased, 200) {
-            self.random.below(left.len() as u64) as usize
+        let stops_at = if count > 1 && self.fires(MoverFault::HalfReleased, 200) {
+            self.random.below(count as u64) as usize
         } else {
-            left.len()
+            count
         };
-        for part in &left[..stops_at] {
+        self.totals.released += self.sources[route].stream.release(keys.into_iter().take(stops_at));
+        for part in left.iter().take(stops_at) {
             self.sources[route].files.remove(&part.name);
             self.totals.released += 1;
         }
-        if stops_at < left.len() {
+        if stops_at < count {
             self.totals.meet(MoverFault::HalfReleased);
-        }
-        if stops_at < left.len() {
             SourceAnswer::NotNow("half of it is let go".to_owned())
         } else {
             SourceAnswer::Released
@@ -472,10 +524,10 @@ impl World {
 
     fn does(&mut self, route: usize, to: usize, id: ConsignmentId, step: &Step, recipe: &Recipe) -> Answer {
         let content = if matches!(step, Step::Send { .. }) {
-            match self.sources[route].make(recipe) {
+            match self.sources[route].make(recipe, self.now) {
                 Ok(bytes) => Some(bytes),
                 Err(changed) => {
-                    self.totals.meet(MoverFault::SourceWritten);
+                    self.met_changed(recipe, &changed);
                     return Answer::Source(changed);
                 }
             }
@@ -490,6 +542,7 @@ fn start(
     journal: &Journal,
     required: &[bool],
     routes: usize,
+    stream: Option<&(StreamConfig, Merge)>,
     settle: Duration,
     merge: Option<Merge>,
     now: Time,
@@ -507,7 +560,8 @@ fn start(
         destinations: required.iter().enumerate().map(|(to, required)| (DestinationIndex(to), *required)).collect(),
         policy,
         settle,
-        merge: merge.clone(),
+        merge: stream.filter(|_| number + 1 == routes).map(|(_, merge)| merge.clone()).or(merge.clone()),
+        events: stream.filter(|_| number + 1 == routes).map(|(stream, _)| stream.clone()),
         scan_every: Duration::from_secs(1),
         priority: 0,
         streams_max: 3,

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_destinations::Access;
-use forebay_mover::machine::{Merge, Template};
+use forebay_mover::machine::Template;
 use serde::Deserialize;
 
 use super::MoveOptions;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, RouteSettings, Settings, settle};
+use super::settings::{DestinationSettings, Merging, RouteSettings, Settings, settle};
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::parse_seconds;
 use crate::failure::Failure;
@@ -59,6 +59,7 @@ struct RouteFile {
     recheck_after_s: Option<f64>,
     merge: Option<String>,
     merge_wait_s: Option<f64>,
+    order_wait_s: Option<f64>,
     name: Option<String>,
     #[serde(default)]
     priority: i32,
@@ -144,22 +145,28 @@ fn settings_of(
     };
     let from = Origin::parse(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
     if route.remove && from.directory().is_none() {
-        return Err(wrong(format!("{}: files of a store are always removed when they are proven", here("remove"))));
+        return Err(wrong(format!("{}: what is in a store is always removed when it is proven", here("remove"))));
     }
-    if route.merge.is_none() && (route.name.is_some() || route.merge_wait_s.is_some()) {
+    let is_stream = from.stream().is_some();
+    if route.merge.is_none() && !is_stream && (route.name.is_some() || route.merge_wait_s.is_some()) {
         return Err(wrong(format!("{} is missing: merge-wait-s and name are for what is merged", here("merge"))));
+    }
+    if route.order_wait_s.is_some() && !is_stream {
+        return Err(wrong(format!("{} is for accepted events (from = \"stream:NAME\")", here("order-wait-s"))));
     }
     let bytes = route.merge.as_ref().map(|size| parse_bytes(size)).transpose();
     let bytes = bytes.map_err(|why| wrong(format!("{}: {why}", here("merge"))))?;
     let template = route.name.as_ref().map(|name| name.parse::<Template>()).transpose();
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
-    let wait = seconds("merge-wait-s", route.merge_wait_s, Duration::from_secs(600))?;
+    let wait = route.merge_wait_s.map(|_| seconds("merge-wait-s", route.merge_wait_s, Duration::ZERO)).transpose()?;
+    let merge = Merging { bytes, wait, name: template }.of(&from);
     Ok(RouteSettings {
         name: name.to_owned(),
         from,
         remove: route.remove,
         to,
-        merge: bytes.map(|bytes| Merge { bytes, wait, name: template }),
+        merge: merge.map_err(|why| wrong(format!("{}: {why}", here("name"))))?,
+        order_wait: seconds("order-wait-s", route.order_wait_s, command.order_wait)?,
         settle: seconds("settle-s", route.settle_s, settle(command))?,
         recheck_after: seconds("recheck-after-s", route.recheck_after_s, command.recheck_after)?,
         priority: route.priority,

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use forebay_mover::journal::{Action, ConsignmentView, View};
+use forebay_mover::journal::{Action, ConsignmentView, EventsView, View};
+use forebay_types::EventKey;
 
 use super::{journal_failure, plain};
 use crate::failure::Failure;
@@ -35,7 +36,7 @@ pub enum LookCommand {
     Show {
         #[command(flatten)]
         journal: JournalOption,
-        /// Its name at the destinations, or at the source
+        /// Its name at the destinations or at the source, or an event that is in it, as RUN/EVENT
         name: String,
     },
     /// Try again what is quarantined
@@ -194,6 +195,9 @@ fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
     if files.is_empty() {
         files = view.made_of(name).map_err(|error| journal_failure(&error))?;
     }
+    if let (true, Ok(event)) = (files.is_empty(), name.parse::<EventKey>()) {
+        files = view.with_event(event).map_err(|error| journal_failure(&error))?;
+    }
     if files.is_empty() {
         return Err(Failure::data(format!(
             "the journal knows no file {name:?}. It may not have been found yet, or was moved more than 30 days ago: the audit log beside the journal has it then"
@@ -204,7 +208,13 @@ fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
         let steps = view.transitions(file.id).map_err(|error| journal_failure(&error))?;
         let sum = file.adler32.as_deref().map_or(String::new(), |sum| format!(", adler32 {sum}"));
         output.line(&format!("{}: {}, {} bytes{sum}", file.name, file.state, file.bytes));
-        let merged = if file.parts == 1 { String::new() } else { format!(", of {} files", file.parts) };
+        let merged = match &file.events {
+            Some(EventsView { run, events, first, last }) => {
+                format!(", {} events of run {run}, {first} to {last}", human_count(*events as u64))
+            }
+            None if file.parts == 1 => String::new(),
+            None => format!(", of {} files", file.parts),
+        };
         output.line(&format!("  by {}{merged}", file.route));
         for delivery in &file.deliveries {
             let words = if delivery.words.is_empty() { String::new() } else { format!(": {}", plain(&delivery.words)) };

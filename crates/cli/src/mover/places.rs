@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_destinations::{Access, Address};
-use forebay_mover::endpoint::Destination;
+use forebay_mover::endpoint::{self, Destination};
+use forebay_mover::events::StreamSource;
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
 use forebay_mover::store::{LeaseError, StoreSource};
+use forebay_types::StreamName;
 
 use crate::failure::Failure;
 use crate::file::path::{STORE_PREFIX, in_store};
@@ -23,7 +25,12 @@ pub enum Origin {
     Directory(PathBuf),
     /// A directory of a store.
     Store { server: String, path: String },
+    /// Accepted events of a store.
+    Stream { server: String, stream: StreamName },
 }
+
+/// What is before the name of a stream.
+const STREAM_PREFIX: &str = "stream:";
 
 impl Origin {
     /// What a text means, with the server of a store.
@@ -31,6 +38,10 @@ impl Origin {
     /// # Errors
     /// A directory that is not there, or a path of no store.
     pub fn parse(text: &str, server: &str) -> Result<Origin, Failure> {
+        if let Some(name) = text.strip_prefix(STREAM_PREFIX) {
+            let stream = name.parse().map_err(|error| Failure::usage(format!("{error}; nothing was moved")))?;
+            return Ok(Origin::Stream { server: server.to_owned(), stream });
+        }
         match in_store(text.as_bytes()) {
             Some(Ok(_)) => {
                 let path = text[STORE_PREFIX.len()..].trim_end_matches('/').to_owned();
@@ -52,7 +63,15 @@ impl Origin {
     pub fn directory(&self) -> Option<&Path> {
         match self {
             Origin::Directory(path) => Some(path),
-            Origin::Store { .. } => None,
+            Origin::Store { .. } | Origin::Stream { .. } => None,
+        }
+    }
+
+    /// The stream, if it is one.
+    pub fn stream(&self) -> Option<&StreamName> {
+        match self {
+            Origin::Stream { stream, .. } => Some(stream),
+            Origin::Directory(_) | Origin::Store { .. } => None,
         }
     }
 
@@ -77,16 +96,26 @@ impl Origin {
         Ok(Some(if with_kinds { source.with_kinds() } else { source }))
     }
 
-    /// Leases a directory of a store, by the token of the journal.
+    /// Leases a directory of a store, or a stream, by the token of the journal.
     ///
     /// # Errors
     /// No server, no such directory, or another mover that has it.
     ///
     /// # Panics
     /// For a directory of this machine.
-    pub fn lease(&self, token: u64, with_kinds: bool) -> Result<StoreSource, Failure> {
-        let Origin::Store { server, path } = self else { panic!("{self} is no directory of a store") };
-        StoreSource::open(server, path, token, with_kinds).map_err(|error| match &error {
+    pub fn lease(&self, token: u64, with_kinds: bool) -> Result<endpoint::Origin, Failure> {
+        let leased = match self {
+            Origin::Directory(_) => panic!("{self} is of no store"),
+            Origin::Store { server, path } => StoreSource::open(server, path, token, with_kinds)
+                .map(|source| endpoint::Origin::Files(Arc::new(source))),
+            Origin::Stream { server, stream } => {
+                StreamSource::open(server, stream, token).map(|source| endpoint::Origin::Events(Arc::new(source)))
+            }
+        };
+        leased.map_err(|error| match &error {
+            LeaseError::Client(error) if !error.is_retryable() => {
+                Failure::usage(format!("{self}: {error}; nothing was moved"))
+            }
             LeaseError::Client(_) => Failure::retry(format!("{error}; nothing was moved")),
             LeaseError::Taken { .. } => Failure::retry(&error),
             LeaseError::File(_) => Failure::usage(format!("{self}: {error}")),
@@ -99,6 +128,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Directory(path) => path.display().fmt(f),
             Origin::Store { server, path } => write!(f, "forebay:{path} ({server})"),
+            Origin::Stream { server, stream } => write!(f, "stream:{stream} ({server})"),
         }
     }
 }
@@ -194,6 +224,11 @@ pub fn check_paths(from: &[&Origin], to: &[&Place]) -> Result<(), Failure> {
     }
     for (at, one) in from.iter().enumerate() {
         for other in from.iter().take(at) {
+            if matches!(one, Origin::Stream { .. }) && one == other {
+                return Err(Failure::usage(format!(
+                    "{one} is moved by two routes; nothing was moved. Give one route both destinations: an event is let go when all of them have it"
+                )));
+            }
             let (Origin::Store { server, path }, Origin::Store { server: other_server, path: other_path }) =
                 (one, other)
             else {

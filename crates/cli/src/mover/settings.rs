@@ -8,15 +8,18 @@ use std::time::Duration;
 use forebay_destinations::Access;
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
-use forebay_mover::endpoint::{Destination, Source};
+use forebay_mover::endpoint::{self, Destination};
 use forebay_mover::journal::Journal;
 use forebay_mover::local::DirectorySource;
-use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig};
+use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
 use forebay_types::crc32c;
 
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
 use super::{MoveOptions, file};
 use crate::failure::Failure;
+
+/// Files of events are of this size where nothing else is said: what tapes like.
+const STREAM_FILE_BYTES: u64 = 5_000_000_000;
 
 /// A route.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub struct RouteSettings {
     pub to: Vec<(usize, bool)>,
     /// Whether files are merged.
     pub merge: Option<Merge>,
+    /// Of accepted events: one that is not decided holds those behind it back for so long at most.
+    pub order_wait: Duration,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
     /// The time between the first and the second proof.
@@ -39,6 +44,40 @@ pub struct RouteSettings {
     pub priority: i32,
     /// Files that are read or sent at once.
     pub streams: usize,
+}
+
+/// What is said of how files are merged.
+pub struct Merging {
+    /// Their size.
+    pub bytes: Option<u64>,
+    /// How long they wait to come to it.
+    pub wait: Option<Duration>,
+    /// Their names.
+    pub name: Option<Template>,
+}
+
+impl Merging {
+    /// How files become larger ones, if they do: events always.
+    ///
+    /// # Errors
+    /// What cannot be, in words.
+    pub fn of(self, from: &Origin) -> Result<Option<Merge>, String> {
+        let Merging { bytes, wait, name } = self;
+        let wait_or = wait.unwrap_or(Duration::from_secs(600));
+        let Some(stream) = from.stream() else {
+            if bytes.is_none() && (wait.is_some() || name.is_some()) {
+                return Err("how files are merged is said, and not that they are (--merge SIZE)".to_owned());
+            }
+            return Ok(bytes.map(|bytes| Merge { bytes, wait: wait_or, name }));
+        };
+        let config = StreamConfig { stream: stream.clone(), order_wait: Duration::ZERO };
+        if let Some(name) = name.as_ref().filter(|name| !config.can_be_named(name)) {
+            return Err(format!(
+                "names by {name} become too long for files of stream {stream}; give a shorter template"
+            ));
+        }
+        Ok(Some(Merge { bytes: bytes.unwrap_or(STREAM_FILE_BYTES), wait: wait_or, name }))
+    }
 }
 
 /// A destination.
@@ -90,9 +129,11 @@ impl Settings {
         let from = Origin::parse(command.from.as_deref().unwrap_or_default(), &command.server)?;
         if command.remove && from.directory().is_none() {
             return Err(Failure::usage(
-                "files of a store are always removed when they are proven: leave --remove out; nothing was moved",
+                "what is in a store is always removed when it is proven: leave --remove out; nothing was moved",
             ));
         }
+        let merge = Merging { bytes: command.merge, wait: command.merge_wait, name: command.name.clone() };
+        let merge = merge.of(&from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
         let streams = usize::from(command.streams);
         let access = Access {
             token_file: command.token_file.clone(),
@@ -112,7 +153,8 @@ impl Settings {
             from,
             remove: command.remove,
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
-            merge: command.merge.map(|bytes| Merge { bytes, wait: command.merge_wait, name: command.name.clone() }),
+            merge,
+            order_wait: command.order_wait,
             settle: command.settle.unwrap_or(settle(command)),
             recheck_after: command.recheck_after,
             priority: 0,
@@ -170,11 +212,11 @@ impl Settings {
         let Opened { sources, destinations } = opened;
         let mut routes = Vec::new();
         for (settings, directory) in self.routes.iter().zip(sources) {
-            let source: Arc<dyn Source> = match directory {
-                Some(directory) => Arc::new(directory),
-                None => Arc::new(settings.from.lease(journal.token(), settings.merge.is_some())?),
+            let origin = match directory {
+                Some(directory) => endpoint::Origin::Files(Arc::new(directory)),
+                None => settings.from.lease(journal.token(), settings.merge.is_some())?,
             };
-            routes.push(Route { config: route_config(settings), source });
+            routes.push(Route { config: route_config(settings), origin });
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
             config: DestinationConfig { address: settings.place.to_string(), streams_max: settings.streams },
@@ -198,6 +240,10 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
+        events: settings
+            .from
+            .stream()
+            .map(|stream| StreamConfig { stream: stream.clone(), order_wait: settings.order_wait }),
         scan_every: Duration::from_secs(1),
         priority: settings.priority,
         streams_max: settings.streams,

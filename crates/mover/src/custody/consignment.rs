@@ -255,6 +255,18 @@ impl Consignment {
         if !matches!(answer, SourceAnswer::NotNow(_)) {
             (self.failures, self.failing_since) = (0, None);
         }
+        let answer = match (step, answer) {
+            // It looks as it did, and is not: a destination may have what it was.
+            (Some(SourceStep::Check), SourceAnswer::Whole(sums))
+                if self.content.is_some_and(|before| before != sums) =>
+            {
+                let before = self.content.expect("it was looked at");
+                SourceAnswer::Changed(format!(
+                    "it comes to {sums} now, and came to {before} when it was checked before"
+                ))
+            }
+            (_, answer) => answer,
+        };
         match (step, answer) {
             (Some(SourceStep::Check), SourceAnswer::Whole(sums)) => {
                 self.content = Some(sums);
@@ -282,9 +294,8 @@ impl Consignment {
                 if planted(Planted::WithdrawnUnasked) {
                     self.withdraw(self.words.clone(), now);
                 }
-                self.withdrawing = self.stage == Stage::Quarantined;
-                if self.withdrawing {
-                    self.deliveries.iter_mut().for_each(|delivery| delivery.ask_gone(now));
+                if self.stage == Stage::Quarantined {
+                    self.ask_gone(now);
                 }
             }
             (_, SourceAnswer::Changed(words)) => self.changed(words, now),
@@ -435,10 +446,18 @@ impl Consignment {
 
     /// It is not any more what was found.
     fn changed(&mut self, words: String, now: Time) {
-        if !self.deliveries.iter().all(Delivery::may_be_withdrawn) {
-            return self.quarantine(words);
+        if self.deliveries.iter().all(Delivery::may_be_withdrawn) {
+            return self.withdraw(words, now);
         }
-        self.withdraw(words, now);
+        self.quarantine(words);
+        if self.deliveries.iter().all(Delivery::is_nowhere) {
+            self.ask_gone(now);
+        }
+    }
+
+    fn ask_gone(&mut self, now: Time) {
+        self.withdrawing = true;
+        self.deliveries.iter_mut().for_each(|delivery| delivery.ask_gone(now));
     }
 
     fn withdraw(&mut self, words: String, now: Time) {

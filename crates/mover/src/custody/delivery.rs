@@ -134,6 +134,8 @@ pub struct Delivery {
     proven_at: Option<Time>,
     /// Its consignment is released or withdrawn: nothing is left to be done but to sweep.
     is_over: bool,
+    /// Its consignment is to be withdrawn, if nothing has its name there any more.
+    leaving: bool,
     /// In a row, of those that say nothing of the file, and since when.
     failures: u32,
     failing_since: Option<Time>,
@@ -162,6 +164,7 @@ impl Delivery {
             due: Time(0),
             proven_at: None,
             is_over: false,
+            leaving: false,
             failures: 0,
             failing_since: None,
         }
@@ -197,26 +200,34 @@ impl Delivery {
         self.kept.partial.is_none() && self.kept.left.is_empty()
     }
 
-    /// Whether nothing was done that cannot be taken back.
-    pub(super) fn may_be_withdrawn(&self) -> bool {
+    /// Whether no file of ours is known to have its name there.
+    pub(super) fn is_nowhere(&self) -> bool {
         matches!(self.kept.state, DeliveryState::Found | DeliveryState::Sending) && !self.kept.ours
     }
 
-    /// What is in it is to be moved anew, under another name perhaps: is it still there by this one?
+    /// Whether nothing was done that cannot be taken back. What is left over came whole once: its renaming may have been begun, and be done late.
+    pub(super) fn may_be_withdrawn(&self) -> bool {
+        self.is_nowhere() && self.kept.left.is_empty()
+    }
+
+    /// What is in it is to be moved anew, under another name perhaps: is it still there by this one? What is left over goes first, so that nothing gets that name later.
     pub(super) fn ask_gone(&mut self, now: Time) {
         if !self.may_be_withdrawn() {
-            (self.phase, self.due) = (Phase::AskGone, now);
+            self.kept.left.extend(self.kept.partial.take());
+            let is_swept = self.kept.left.is_empty();
+            (self.leaving, self.due) = (true, now);
+            self.phase = if is_swept { Phase::AskGone } else { Phase::Sweep };
         }
     }
 
     /// Whether that is not known yet.
     pub(super) fn asks_gone(&self) -> bool {
-        self.phase == Phase::AskGone
+        self.leaving
     }
 
     /// Its consignment is given up or over: all that is left to do is to take away what is not needed.
     pub(super) fn only_sweep(&mut self, now: Time) {
-        self.is_over = true;
+        (self.is_over, self.leaving) = (true, false);
         self.kept.left.extend(self.kept.partial.take());
         (self.phase, self.due) = (Phase::Sweep, now);
         if self.kept.left.is_empty() {
@@ -270,6 +281,7 @@ impl Delivery {
             }
             (Phase::AskGone, Failure::Refused(words)) => {
                 self.kept.words = words;
+                self.leaving = false;
                 self.phase = Phase::after(self.kept.state);
             }
             (_, Failure::Refused(words)) => self.strike(words, now, policy, salt),
@@ -329,9 +341,18 @@ impl Delivery {
             (Phase::AskGone, Answer::Told(told)) => {
                 match told {
                     None => (self.kept.state, self.kept.ours) = (DeliveryState::Found, false),
-                    Some(told) => self.kept.words = format!("it is there still: {told}"),
+                    Some(told) => {
+                        self.kept.words = format!("it is there still: {told}");
+                        if self.is_nowhere() {
+                            self.kept.state = DeliveryState::Quarantined;
+                        }
+                    }
                 }
+                self.leaving = false;
                 self.phase = Phase::after(self.kept.state);
+                if self.kept.state == DeliveryState::Quarantined {
+                    self.phase = Phase::Rest;
+                }
             }
             (Phase::AskAgain, Answer::Told(told)) => self.asked_again(told, content, now, policy, salt),
             (phase, answer) => panic!("{answer:?} is no answer to what {phase:?} asks for"),
@@ -437,7 +458,11 @@ impl Delivery {
     fn swept(&mut self) {
         self.kept.left.pop();
         if self.kept.left.is_empty() {
-            self.phase = if self.is_over { Phase::Rest } else { Phase::AskFinal { perhaps: false } };
+            self.phase = match (self.is_over, self.leaving) {
+                (true, _) => Phase::Rest,
+                (false, true) => Phase::AskGone,
+                (false, false) => Phase::AskFinal { perhaps: false },
+            };
         }
     }
 
@@ -481,6 +506,7 @@ impl Delivery {
 
     /// A person says that it shall be tried again.
     pub(super) fn retry(&mut self, now: Time) {
+        self.leaving = false;
         if self.kept.state == DeliveryState::Quarantined {
             self.kept.strikes = 0;
             (self.phase, self.due) = (Phase::Retry, now);

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::Control;
 use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
-use crate::endpoint::{Destination, Moved, Sending, Source};
+use crate::endpoint::{Destination, EventSource, Moved, Origin, Sending, Source};
 use crate::machine::{Done, Task};
 use crate::name::Name;
-use crate::recipe::{Recipe, check, open};
+use crate::recipe::{Ingredients, Recipe, check, open};
 use crate::sums::Sums;
 
 /// How far a job is, for whoever looks for those that hang.
@@ -60,16 +60,21 @@ impl Moved for Watch {
     }
 }
 
-pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Destination>, moved: &dyn Moved) -> Done {
+pub(super) fn run(task: &Task, origin: &Origin, destination: Option<&dyn Destination>, moved: &dyn Moved) -> Done {
     match (task, destination) {
-        (Task::Scan, _) => Done::Scanned(source.scan(moved)),
-        (Task::Source { step: SourceStep::Check, recipe, .. }, _) => Done::Source(check(source, recipe, moved)),
+        (Task::Scan, _) => Done::Scanned(files_of(origin).scan(moved)),
+        (Task::List { after, max }, _) => Done::Listed(events_of(origin).accepted(*after, *max)),
+        (Task::Examine { events }, _) => Done::Examined(events_of(origin).examine(events, moved)),
+        (Task::Source { step: SourceStep::Check, recipe, .. }, _) => Done::Source(check(origin, recipe, moved)),
         (Task::Source { step: SourceStep::Release, recipe, content, .. }, _) => {
-            let still_whole = || still_whole(source, recipe, content.as_ref(), moved);
-            Done::Source(source.release(&recipe.parts, &still_whole))
+            let still_whole = || still_whole(origin, recipe, content.as_ref(), moved);
+            Done::Source(match &recipe.of {
+                Ingredients::Files(parts) => files_of(origin).release(parts, &still_whole),
+                Ingredients::Events(events) => events_of(origin).release(events, moved),
+            })
         }
         (Task::Destination { step, recipe, content, .. }, Some(destination)) => Done::Destination(match step {
-            Step::Ask { name } if is_the_source(source, &recipe.parts, destination, name) => {
+            Step::Ask { name } if is_the_source(origin, recipe.parts(), destination, name) => {
                 Answer::Failed(Failure::Refused(format!(
                     "{name} is there the very file of the source, by a link or a mount: no copy of it. Give a destination that is another place, then retry"
                 )))
@@ -80,16 +85,30 @@ pub(super) fn run(task: &Task, source: &dyn Source, destination: Option<&dyn Des
             Step::Remove { name } => destination.remove(name),
             Step::Send { temporary, last } => {
                 let bytes = content.expect("it was checked before it is sent").bytes;
-                destination.send(&Sending { temporary, last, bytes }, open(source, recipe).as_mut(), moved)
+                destination.send(&Sending { temporary, last, bytes }, open(origin, recipe).as_mut(), moved)
             }
         }),
         (Task::Destination { .. }, None) => unreachable!("a job at a destination has one"),
     }
 }
 
+fn files_of(origin: &Origin) -> &dyn Source {
+    match origin {
+        Origin::Files(source) => source.as_ref(),
+        Origin::Events(_) => unreachable!("the machine knows which routes have files"),
+    }
+}
+
+fn events_of(origin: &Origin) -> &dyn EventSource {
+    match origin {
+        Origin::Events(source) => source.as_ref(),
+        Origin::Files(_) => unreachable!("the machine knows which routes have events"),
+    }
+}
+
 /// Whether what is there comes to what was proven.
-fn still_whole(source: &dyn Source, recipe: &Recipe, proven: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer {
-    match check(source, recipe, moved) {
+fn still_whole(origin: &Origin, recipe: &Recipe, proven: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer {
+    match check(origin, recipe, moved) {
         SourceAnswer::Whole(sums) => match proven {
             Some(proven) if *proven != sums => SourceAnswer::Changed(format!(
                 "{} was written since, though its times say that it was not: it comes to {sums}, and {proven} was proven to be at the destinations. It was not let go",
@@ -103,9 +122,9 @@ fn still_whole(source: &dyn Source, recipe: &Recipe, proven: Option<&Sums>, move
 }
 
 /// Whether what would prove a file is the file itself: it would be gone with it.
-fn is_the_source(source: &dyn Source, parts: &[Part], destination: &dyn Destination, name: &Name) -> bool {
+fn is_the_source(origin: &Origin, parts: &[Part], destination: &dyn Destination, name: &Name) -> bool {
     let there = destination.place_of(name);
-    there.is_some() && parts.iter().any(|part| source.place_of(part) == there)
+    there.is_some() && parts.iter().any(|part| files_of(origin).place_of(part) == there)
 }
 
 /// The machine has no thread for it: later.
@@ -113,6 +132,8 @@ pub(super) fn not_begun(task: &Task, error: &std::io::Error) -> Done {
     let words = format!("no thread could be started: {error}");
     match task {
         Task::Scan => Done::Scanned(Err(words)),
+        Task::List { .. } => Done::Listed(Err(words)),
+        Task::Examine { .. } => Done::Examined(Err(words)),
         Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
         Task::Destination { .. } => Done::Destination(Answer::Failed(Failure::NotNow(words))),
     }

@@ -17,7 +17,7 @@ use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
 use crate::custody::{Answer, Consignment, Failure, SourceAnswer, Stage};
-use crate::endpoint::{Destination, Source};
+use crate::endpoint::{Destination, Origin};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
     DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, LeftAlone, Mover, MoverConfig, Record,
@@ -34,7 +34,7 @@ pub struct Route {
     /// What the machine is told of it.
     pub config: RouteConfig,
     /// Where from.
-    pub source: Arc<dyn Source>,
+    pub origin: Origin,
 }
 
 /// A destination with what does its work.
@@ -373,7 +373,7 @@ impl Driver<'_> {
 
     fn begin(&mut self, job: Job, control: &Control) {
         let watch = Arc::new(Watch::new(control.clone(), self.start));
-        let source = Arc::clone(&self.config.routes[job.route.0].source);
+        let origin = self.config.routes[job.route.0].origin.clone();
         let destination = match &job.task {
             Task::Destination { destination: DestinationIndex(at), .. } => {
                 Some(Arc::clone(&self.config.targets[*at].destination))
@@ -383,9 +383,9 @@ impl Driver<'_> {
         let (id, task, sender) = (job.id, job.task.clone(), self.sender.clone());
         self.jobs.insert(id, (job, Arc::clone(&watch)));
         let done = std::thread::Builder::new().name("mover job".to_owned()).spawn(move || {
-            let done = job::run(&task, source.as_ref(), destination.as_deref(), watch.as_ref());
+            let done = job::run(&task, &origin, destination.as_deref(), watch.as_ref());
             // Whoever ends when all jobs ended is then the last one that has it, and gives it back.
-            drop((source, destination));
+            drop((origin, destination));
             // Nobody listens any more when the mover ended.
             drop(sender.send((id, done)));
         });
@@ -413,7 +413,12 @@ impl Driver<'_> {
         if let Some((job, watch)) = self.jobs.remove(&id) {
             self.counts.moved_bytes += watch.bytes();
             match (&job.task, &done) {
-                (_, Done::Scanned(scanned)) => self.tell_scanned(job.route, scanned),
+                (_, Done::Scanned(scanned)) => {
+                    self.tell_looked(job.route, scanned.as_ref().err());
+                    scanned.iter().for_each(|scanned| self.tell_left_alone(scanned));
+                }
+                (_, Done::Listed(Err(words)) | Done::Examined(Err(words))) => self.tell_looked(job.route, Some(words)),
+                (_, Done::Listed(Ok(_))) => self.tell_looked(job.route, None),
                 (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
                     self.tell_failure(*destination, failure);
                 }
@@ -437,22 +442,26 @@ impl Driver<'_> {
     }
 
     /// Tells what is wrong with a source, once.
-    fn tell_scanned(&mut self, route: RouteIndex, scanned: &Result<Scanned, String>) {
+    fn tell_looked(&mut self, route: RouteIndex, failed: Option<&String>) {
         let name = &self.routes[route.0];
-        let scanned = match scanned {
-            Ok(scanned) => scanned,
-            Err(words) => {
+        match failed {
+            Some(words) => {
                 if self.scan_fails.insert(route) {
                     tracing::warn!(
                         "the source of route {name} cannot be looked at: {words}. What is on its way goes on, and it is tried again"
                     );
                 }
-                return;
             }
-        };
-        if self.scan_fails.remove(&route) {
-            tracing::info!("the source of route {name} can be looked at again");
+            None => {
+                if self.scan_fails.remove(&route) {
+                    tracing::info!("the source of route {name} can be looked at again");
+                }
+            }
         }
+    }
+
+    /// Tells what is left alone, once.
+    fn tell_left_alone(&mut self, scanned: &Scanned) {
         for LeftAlone { name, why, .. } in &scanned.left_alone {
             if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(name.clone()) {
                 tracing::warn!("{name:?} is left alone: {why}");
@@ -468,6 +477,8 @@ impl Driver<'_> {
             let words = format!("nothing happened for {seconds} s");
             let done = match &self.jobs[&id].0.task {
                 Task::Scan => Done::Scanned(Err(words)),
+                Task::List { .. } => Done::Listed(Err(words)),
+                Task::Examine { .. } => Done::Examined(Err(words)),
                 Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
                 Task::Destination { .. } => Done::Destination(Answer::Failed(Failure::Unknown(words))),
             };

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use rusqlite::{Connection, Row};
 
 use super::{AtWork, JournalError, failed};
 use crate::custody::{Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage};
+use crate::events::Events;
 use crate::name::Name;
 use crate::recipe::{Form, Recipe};
 use crate::sums::Sums;
@@ -38,7 +38,8 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     while let Some(row) = rows.next().map_err(sqlite)? {
         let id: i64 = row.get(0).map_err(sqlite)?;
         let (parts, deliveries) = (parts.remove(&id).unwrap_or_default(), deliveries.remove(&id).unwrap_or_default());
-        let consignment = consignment(row, id, parts, deliveries).map_err(sqlite)?;
+        let events = super::events::load(connection, id).map_err(sqlite)?;
+        let consignment = consignment(row, id, (parts, events), deliveries).map_err(sqlite)?;
         let damaged = |what| JournalError::Damaged { path: path.to_owned(), what: format!("consignment {id}: {what}") };
         consignments.push(consignment.map_err(damaged)?);
     }
@@ -110,7 +111,7 @@ type Parsed<T> = Vec<Result<T, String>>;
 fn consignment(
     row: &Row,
     id: i64,
-    parts: Parsed<Part>,
+    (parts, events): (Parsed<Part>, Option<Result<Events, String>>),
     deliveries: Parsed<Delivery>,
 ) -> rusqlite::Result<Result<(String, Consignment), String>> {
     let (route, name, stage): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
@@ -125,9 +126,14 @@ fn consignment(
         let known = Form::ALL.into_iter().find(|known| known.name() == form);
         let form = known.ok_or_else(|| format!("no form is {form:?}"))?;
         let deliveries = deliveries.into_iter().collect::<Result<Vec<_>, _>>()?;
-        if id < 1 || parts.is_empty() || deliveries.is_empty() {
-            return Err(format!("{} parts, {} deliveries", parts.len(), deliveries.len()));
+        if id < 1 || deliveries.is_empty() {
+            return Err(format!("{} deliveries", deliveries.len()));
         }
+        let recipe = match (form, events.transpose()?) {
+            (Form::Events, Some(events)) if parts.is_empty() => Recipe::of_events(events),
+            (form, None) if form != Form::Events && !parts.is_empty() => Recipe::of_files(form, parts),
+            (form, _) => return Err(format!("what it is made of is not there ({})", form.name())),
+        };
         let content = match sums {
             (Some(bytes), Some(adler32), Some(crc32c)) => Some(Sums { bytes: bytes as u64, adler32, crc32c }),
             (None, None, None) => None,
@@ -141,8 +147,19 @@ fn consignment(
         if stage == Stage::Proven && !let_go && !deliveries.iter().all(proven) {
             return Err("a required destination has not proven what may be let go".to_owned());
         }
-        let (id, recipe) = (ConsignmentId(id as u64), Arc::new(Recipe { form, parts }));
-        Ok((route, Consignment::kept(id, name, recipe, deliveries, stage, (held, let_go), content, words)))
+        Ok((
+            route,
+            Consignment::kept(
+                ConsignmentId(id as u64),
+                name,
+                recipe,
+                deliveries,
+                stage,
+                (held, let_go),
+                content,
+                words,
+            ),
+        ))
     };
     Ok(parse())
 }

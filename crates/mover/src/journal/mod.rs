@@ -4,6 +4,7 @@
 //! so that two movers never go on with the same consignments.
 #![expect(clippy::disallowed_types, reason = "this module writes down what the machine decides")]
 
+mod events;
 mod load;
 mod schema;
 mod view;
@@ -17,7 +18,7 @@ use forebay_types::WallTime;
 use rusqlite::{Connection, Transaction, params};
 use rustix::fs::{FlockOperation, flock};
 
-pub use view::{Action, ConsignmentView, DeliveryView, View};
+pub use view::{Action, ConsignmentView, DeliveryView, EventsView, View};
 
 use crate::audit::Transition;
 use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Stage};
@@ -263,8 +264,11 @@ fn planned(
     transaction
         .prepare_cached("INSERT INTO consignments (id, route, name, form, stage) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![id, route, name, recipe.form.name(), Stage::Found.name()])?;
+    if let Some(events) = recipe.events() {
+        events::insert(transaction, id, events)?;
+    }
     let mut insert = transaction.prepare_cached("INSERT INTO parts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-    for (place, Part { name, identity, changed_ns }) in recipe.parts.iter().enumerate() {
+    for (place, Part { name, identity, changed_ns }) in recipe.parts().iter().enumerate() {
         let (bytes, inode) = (identity.bytes as i64, identity.inode as i64);
         insert.execute(params![id, place as i64, name.as_str(), bytes, identity.modified_ns, inode, changed_ns])?;
     }
@@ -445,9 +449,10 @@ fn sync_parent(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use forebay_types::{EventKey, RunId};
 
     use crate::custody::{DeliveryState, PartIdentity};
+    use crate::events::{EventKind, Events};
     use crate::machine::RouteIndex;
     use crate::recipe::Form;
 
@@ -457,14 +462,50 @@ mod tests {
         Record::Planned {
             id: ConsignmentId(id),
             route: RouteIndex(0),
-            recipe: Arc::new(Recipe {
-                form: Form::Tar,
-                parts: vec![Part { name: name.clone(), identity, changed_ns: 9 }],
-            }),
+            recipe: Recipe::of_files(Form::Tar, vec![Part { name: name.clone(), identity, changed_ns: 9 }]),
             series: Some(("run7/file{}".to_owned(), id + 1)),
             name,
             deliveries: vec![("/first".to_owned(), true), ("/second".to_owned(), false)],
         }
+    }
+
+    fn events(id: u64) -> Events {
+        Events {
+            run: RunId(7),
+            kind: EventKind::Besiii,
+            numbered: true,
+            sequence: id as u32,
+            event_bytes: 1 << 40,
+            list: [1, 2, 3, 500, u64::MAX].into_iter().collect(),
+            incomplete: [500].into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_file_of_events_is_a_row_and_is_found_by_each_of_its_events() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut journal = opened(&directory);
+        let planned = |id| Record::Planned {
+            id: ConsignmentId(id),
+            route: RouteIndex(0),
+            recipe: Recipe::of_events(events(id)),
+            series: None,
+            name: format!("physics/{id}").parse().expect("a name"),
+            deliveries: vec![("/first".to_owned(), true)],
+        };
+        let routes = ["stream".to_owned()];
+        journal.write(&[planned(1)], &routes, WallTime(1)).expect("written");
+        let at_work = journal.at_work().expect("read");
+        assert_eq!(at_work.consignments[0].1.recipe, Recipe::of_events(events(1)));
+        let view = View::open(journal.path()).expect("opened");
+        let with = |event| view.with_event(EventKey::new(7, event)).expect("read").len();
+        assert_eq!([with(1), with(3), with(4), with(500), with(u64::MAX), with(0)], [1, 1, 0, 1, 1, 0]);
+        let seen = view.at_work(None).expect("read")[0].events.clone().expect("it has some");
+        assert_eq!((seen.run, seen.events, seen.first, seen.last), (7, 5, 1, u64::MAX));
+        // A row that does not fit together is damage.
+        journal.connection.execute("UPDATE events SET events = 6", []).expect("edited");
+        assert!(matches!(journal.at_work(), Err(JournalError::Damaged { .. })));
+        assert!(matches!(view.with_event(EventKey::new(7, 1)), Err(JournalError::Damaged { .. })));
     }
 
     fn delivery(id: u64, to: Kept) -> Record {
@@ -527,7 +568,7 @@ mod tests {
         let (route, second) = &consignments[0];
         assert_eq!((route.as_str(), second.stage(), second.content()), ("daq", Stage::Delivering, Some(&sums)));
         assert_eq!(
-            second.recipe.parts[0].identity,
+            second.recipe.parts()[0].identity,
             PartIdentity { bytes: u64::MAX - 2, modified_ns: -5, inode: u64::MAX }
         );
         assert_eq!((second.deliveries[1].row(), second.deliveries[1].required), (&left, false));
@@ -554,7 +595,7 @@ mod tests {
             ("UPDATE consignments SET name = '../secret'", "leads elsewhere"),
             ("UPDATE parts SET name = '/etc/passwd'", "is empty"),
             ("UPDATE consignments SET stage = 'proven'", "without sums"),
-            ("DELETE FROM parts", "0 parts"),
+            ("DELETE FROM parts", "what it is made of is not there"),
             ("UPDATE consignments SET form = 'zip'", "no form is"),
             ("UPDATE series SET next = -1", "names of it"),
             ("UPDATE consignments SET stage = 'proven', bytes = 1, adler32 = 1, crc32c = 1", "not proven"),

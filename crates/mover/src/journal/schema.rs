@@ -1,7 +1,7 @@
 //! The tables of the journal.
 
 /// Written to `user_version`: a journal of another version is refused.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// In `application_id`: "FBMV".
 pub(super) const APPLICATION: i64 = 0x4642_4D56;
@@ -36,6 +36,19 @@ CREATE TABLE parts (
     changed_ns INTEGER NOT NULL,
     PRIMARY KEY (consignment, place)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE events (                   -- what a file of accepted events is made of
+    consignment INTEGER PRIMARY KEY REFERENCES consignments (id) ON DELETE CASCADE,
+    run INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    numbered INTEGER NOT NULL,          -- whether their bytes hold their numbers
+    sequence INTEGER NOT NULL,          -- which file of its series
+    event_bytes INTEGER NOT NULL,
+    events INTEGER NOT NULL,            -- how many
+    first INTEGER NOT NULL,             -- the smallest
+    last INTEGER NOT NULL,              -- the largest
+    list BLOB NOT NULL,                 -- which: crates/mover/src/events/list.rs
+    incomplete BLOB NOT NULL            -- those of them that lack fragments
+) STRICT;
 CREATE TABLE series (                   -- names of merged files that differ in a number alone
     route TEXT NOT NULL,
     series TEXT NOT NULL,

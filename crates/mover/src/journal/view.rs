@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags, params};
+use forebay_types::EventKey;
+use rusqlite::{Connection, OpenFlags, Row, params};
 use serde::Serialize;
 
 use super::{BUSY_TIMEOUT, JournalError, check, failed};
 use crate::audit::Transition;
+use crate::events::Events;
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,19 @@ pub struct DeliveryView {
     pub words: String,
 }
 
+/// The events of a file, as people see them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EventsView {
+    /// Their run.
+    pub run: u32,
+    /// How many.
+    pub events: i64,
+    /// The smallest.
+    pub first: u64,
+    /// The largest.
+    pub last: u64,
+}
+
 /// A consignment, as people see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConsignmentView {
@@ -65,6 +80,8 @@ pub struct ConsignmentView {
     pub state: String,
     /// How many files of the source it is made of.
     pub parts: i64,
+    /// The events that it is made of, where it is one of accepted events.
+    pub events: Option<EventsView>,
     /// What its bytes come to, once they were checked; before, what was found.
     pub bytes: i64,
     /// Their Adler-32, in hexadecimal digits, once they were checked.
@@ -82,7 +99,7 @@ pub struct View {
     connection: Connection,
 }
 
-const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words, (SELECT count(*) FROM parts WHERE consignment = id) FROM consignments";
+const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words, (SELECT count(*) FROM parts WHERE consignment = id), run, events, first, last FROM consignments LEFT JOIN events ON consignment = id";
 
 impl View {
     /// Opens a journal that is there.
@@ -124,6 +141,30 @@ impl View {
     /// A journal that cannot be read.
     pub fn made_of(&self, part: &str) -> Result<Vec<ConsignmentView>, JournalError> {
         self.select("WHERE id IN (SELECT consignment FROM parts WHERE name = ?1) ORDER BY id", [part])
+    }
+
+    /// All in which an event is, the newest last.
+    ///
+    /// # Errors
+    /// A journal that cannot be read, or is damaged.
+    pub fn with_event(&self, key: EventKey) -> Result<Vec<ConsignmentView>, JournalError> {
+        // A number of 64 bits may be negative in a row: those of its run are looked at.
+        let ids =
+            self.numbers("SELECT consignment FROM events WHERE run = ?1 ORDER BY consignment", i64::from(key.run.0))?;
+        let mut with = Vec::new();
+        for id in ids {
+            let events = super::events::load(&self.connection, id).map_err(|source| self.failed(source))?;
+            let damaged =
+                |what| JournalError::Damaged { path: self.path.clone(), what: format!("consignment {id}: {what}") };
+            let events = events.transpose().map_err(damaged)?;
+            let has = |events: Events| {
+                events.list.ranges_from(key.event.0).next().is_some_and(|(first, _)| first <= key.event.0)
+            };
+            if events.is_some_and(has) {
+                with.extend(self.select("WHERE id = ?1", [id])?);
+            }
+        }
+        Ok(with)
     }
 
     /// How many are in each state, those that are over too, and their bytes.
@@ -184,6 +225,7 @@ impl View {
                 adler32: row.get::<_, Option<u32>>(6)?.map(|sum| format!("{sum:08x}")),
                 words: row.get(7)?,
                 parts: row.get(8)?,
+                events: row.get::<_, Option<u32>>(9)?.map(|run| events_of(run, row)).transpose()?,
                 deliveries: deliveries.into_iter().map(|(_, delivery)| delivery).collect(),
             })
         });
@@ -210,6 +252,11 @@ impl View {
     fn failed(&self, source: rusqlite::Error) -> JournalError {
         failed(&self.path, "read", source)
     }
+}
+
+fn events_of(run: u32, row: &Row) -> rusqlite::Result<EventsView> {
+    let (first, last): (i64, i64) = (row.get(11)?, row.get(12)?);
+    Ok(EventsView { run, events: row.get(10)?, first: first as u64, last: last as u64 })
 }
 
 /// On its way: as far as the required delivery that is least far.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_types::{RunId, Time};
@@ -43,15 +42,22 @@ pub struct TemplateError {
 }
 
 /// What a template is filled with.
-struct Fields<'a> {
-    directory: &'a str,
-    run: &'a str,
-    sequence: &'a str,
-    extension: &'a str,
+pub(super) struct Fields<'a> {
+    pub(super) directory: &'a str,
+    pub(super) run: &'a str,
+    pub(super) sequence: &'a str,
+    pub(super) extension: &'a str,
+}
+
+impl Default for Template {
+    /// That of files of events.
+    fn default() -> Template {
+        Template("{directory}/run{run}-{sequence}.{extension}".to_owned())
+    }
 }
 
 impl Template {
-    fn fill(&self, fields: &Fields) -> String {
+    pub(super) fn fill(&self, fields: &Fields) -> String {
         let known = [
             ("{directory}", fields.directory),
             ("{run}", fields.run),
@@ -137,8 +143,8 @@ impl Group {
     }
 
     fn usual_template(&self) -> Template {
-        let file = if self.run.is_some() { "run{run}" } else { "files" };
-        Template(format!("{{directory}}/{file}-{{sequence}}.{{extension}}"))
+        let of_files = || Template("{directory}/files-{sequence}.{extension}".to_owned());
+        self.run.map_or_else(of_files, |_| Template::default())
     }
 
     fn fill(&self, template: &Template, sequence: &str) -> String {
@@ -169,6 +175,30 @@ impl Series {
             *known = next.max(*known);
         }
     }
+
+    /// The next name of a series that nothing has, and its number; nothing where it is none.
+    pub(super) fn give(
+        &mut self,
+        series: &str,
+        name_of: impl Fn(u64) -> Option<Name>,
+        is_taken: &dyn Fn(&Name) -> bool,
+    ) -> Option<(Name, u64)> {
+        let next = self.0.entry(series.to_owned()).or_insert(1);
+        loop {
+            let (name, number) = (name_of(*next)?, *next);
+            *next += 1;
+            if !is_taken(&name) {
+                return Some((name, number));
+            }
+        }
+    }
+}
+
+/// What names files.
+pub(super) struct Naming<'a> {
+    pub(super) series: &'a mut Series,
+    /// Whether something that is not over has a name at one of the destinations.
+    pub(super) is_taken: &'a dyn Fn(&Name) -> bool,
 }
 
 impl Merging {
@@ -177,7 +207,7 @@ impl Merging {
     }
 
     /// What becomes consignments, of all that is complete and in none.
-    pub(super) fn merge(&mut self, complete: Vec<(Part, Kind)>, series: &mut Series, now: Time) -> Vec<Planned> {
+    pub(super) fn merge(&mut self, complete: Vec<(Part, Kind)>, naming: &mut Naming, now: Time) -> Vec<Planned> {
         let (mut groups, mut planned): (BTreeMap<Group, Vec<Part>>, _) = (BTreeMap::new(), Vec::new());
         for (part, kind) in complete {
             match Group::of(&part, kind) {
@@ -192,7 +222,7 @@ impl Merging {
             let waits_no_longer = self.once || now.since(since) >= self.merge.wait;
             for (parts, is_full) in split(parts, group.form, self.merge.bytes) {
                 if is_full || waits_no_longer {
-                    planned.extend(self.plan(&group, parts, series));
+                    planned.extend(self.plan(&group, parts, naming));
                 } else {
                     self.waiting.insert(group.clone(), since);
                 }
@@ -201,17 +231,16 @@ impl Merging {
         planned
     }
 
-    fn plan(&self, group: &Group, parts: Vec<Part>, numbers: &mut Series) -> Vec<Planned> {
+    fn plan(&self, group: &Group, parts: Vec<Part>, naming: &mut Naming) -> Vec<Planned> {
         let template = self.merge.name.clone().unwrap_or_else(|| group.usual_template());
         let series = group.fill(&template, "{sequence}");
-        let next = numbers.0.get(&series).copied().unwrap_or(1);
+        let name_of = |number: u64| group.fill(&template, &format!("{number:05}")).parse::<Name>().ok();
         // Where a merged file's name is too long, its parts' names are not.
-        let Ok(name) = group.fill(&template, &format!("{next:05}")).parse::<Name>() else {
+        let Some((name, number)) = naming.series.give(&series, name_of, naming.is_taken) else {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
-        numbers.0.insert(series.clone(), next + 1);
-        let recipe = Arc::new(Recipe { form: group.form, parts });
-        vec![Planned { name, recipe, series: Some((series, next + 1)) }]
+        let recipe = Recipe::of_files(group.form, parts);
+        vec![Planned { name, recipe, series: Some((series, number + 1)), content: None }]
     }
 }
 
@@ -256,8 +285,13 @@ mod tests {
         Merging::new(Merge { bytes, wait: Duration::from_secs(60), name: None }, once)
     }
 
+    fn naming(series: &mut Series) -> Naming<'_> {
+        Naming { series, is_taken: &|name| name.as_str() == "files-00043.tar" }
+    }
+
     fn names(planned: &[Planned]) -> Vec<(String, Form, Vec<&str>)> {
-        let names = |planned: &Planned| planned.recipe.parts.iter().map(|part| part.name.as_str().to_owned()).collect();
+        let names =
+            |planned: &Planned| planned.recipe.parts().iter().map(|part| part.name.as_str().to_owned()).collect();
         let of = |planned: &Planned| (planned.name.to_string(), planned.recipe.form, names(planned));
         let all: Vec<(String, Form, Vec<String>)> = planned.iter().map(of).collect();
         all.into_iter()
@@ -279,7 +313,7 @@ mod tests {
             (part("x.mdf", 10), events(7)),
             (part("broken.raw", 10), Kind::Unclear),
         ];
-        let planned = merging(60, true).merge(complete, &mut Series::default(), Time(0));
+        let planned = merging(60, true).merge(complete, &mut naming(&mut Series::default()), Time(0));
         let (concatenated, tar) = (Form::Concatenated, Form::Tar);
         let expected = [
             ("broken.raw", concatenated, vec!["broken.raw"]),
@@ -301,16 +335,16 @@ mod tests {
         series.go_on_with("files-{sequence}.tar".to_owned(), 42);
         let small = || vec![(part("a", 60), Kind::File)];
         let at = |seconds: u64| Time(seconds * 1_000_000_000);
-        assert!(merging.merge(small(), &mut series, at(10)).is_empty());
-        assert!(merging.merge(small(), &mut series, at(69)).is_empty());
-        assert_eq!(merging.merge(small(), &mut series, at(70))[0].name.as_str(), "files-00042.tar");
+        assert!(merging.merge(small(), &mut naming(&mut series), at(10)).is_empty());
+        assert!(merging.merge(small(), &mut naming(&mut series), at(69)).is_empty());
+        assert_eq!(merging.merge(small(), &mut naming(&mut series), at(70))[0].name.as_str(), "files-00042.tar");
         // Planned: the wait for what comes begins anew.
         let next = || vec![(part("b", 60), Kind::File)];
-        assert!(merging.merge(Vec::new(), &mut series, at(71)).is_empty());
-        assert!(merging.merge(next(), &mut series, at(72)).is_empty());
+        assert!(merging.merge(Vec::new(), &mut naming(&mut series), at(71)).is_empty());
+        assert!(merging.merge(next(), &mut naming(&mut series), at(72)).is_empty());
         let full = vec![(part("b", 60), Kind::File), (part("c", 60), Kind::File)];
-        let planned = merging.merge(full, &mut series, at(73));
-        assert_eq!(names(&planned), [("files-00043.tar".to_owned(), Form::Tar, vec!["b"])], "c waits");
+        let planned = merging.merge(full, &mut naming(&mut series), at(73));
+        assert_eq!(names(&planned), [("files-00044.tar".to_owned(), Form::Tar, vec!["b"])], "c waits, and 43 is taken");
     }
 
     #[test]
@@ -337,18 +371,19 @@ mod tests {
             },
             true,
         );
-        let like_a_field = merging.merge(vec![(part("{sequence}/b", 5), Kind::File)], &mut series, Time(0));
+        let like_a_field =
+            merging.merge(vec![(part("{sequence}/b", 5), Kind::File)], &mut naming(&mut series), Time(0));
         assert_eq!(like_a_field[0].name.as_str(), "tape/none/{sequence}/00001.tar");
         let complete = vec![
             (part("a.raw", 5), Kind::Events { run: RunId(1920), form: Form::Besiii }),
             (part("d/b", 5), Kind::File),
         ];
-        let planned = merging.merge(complete, &mut series, Time(0));
+        let planned = merging.merge(complete, &mut naming(&mut series), Time(0));
         assert_eq!((planned[0].name.as_str(), planned[0].recipe.form), ("tape/001920/00001.raw", Form::Besiii));
         assert_eq!(planned[1].name.as_str(), "tape/none/d/00001.tar");
         // Where the merged name is too long, parts keep theirs.
         let long = ["d".repeat(250).as_str(); 15].join("/") + "/" + &"e".repeat(220) + "/f";
-        let planned = merging.merge(vec![(part(&long, 5), Kind::File)], &mut series, Time(0));
+        let planned = merging.merge(vec![(part(&long, 5), Kind::File)], &mut naming(&mut series), Time(0));
         assert_eq!(planned[0].name.as_str(), long);
         assert_eq!(planned[0].recipe.form, Form::Concatenated);
     }

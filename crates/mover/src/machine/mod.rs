@@ -4,29 +4,36 @@
 //! ended; waits until one does, or until [`Mover::due`]. Jobs run at the same time, never two of one delivery. A driver that is killed starts with a
 //! machine made of what the journal has then; so there is one way to go on after trouble, and the tests take it between any two steps.
 
+mod events;
 mod flow;
 mod merge;
 mod plan;
+mod route;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_types::Time;
+use forebay_client::AcceptedPage;
+use forebay_types::{EventKey, Time};
 
 use crate::custody::{
     Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Policy, SourceAnswer, SourceStep, Stage, Step,
 };
+use crate::events::Examined;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::Recipe;
 use crate::sums::Sums;
 
+use events::EventPlan;
+pub use events::StreamConfig;
 use flow::{Flow, Key, Weight};
-use merge::Series;
 pub use merge::{Merge, Template, TemplateError};
+use merge::{Naming, Series};
+use plan::Planned;
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
-use plan::{Plan, Planned};
+use route::Beginning;
 
 /// The place of a route in [`MoverConfig::routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,8 +54,10 @@ pub struct RouteConfig {
     pub policy: Policy,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
-    /// Whether files are merged, and how.
+    /// Whether files are merged, and how; of events always.
     pub merge: Option<Merge>,
+    /// Accepted events of a stream are moved, rather than files.
+    pub events: Option<StreamConfig>,
     /// The time between two looks at the source.
     pub scan_every: Duration,
     /// The higher, the earlier.
@@ -125,6 +134,18 @@ pub struct Job {
 pub enum Task {
     /// Look at what the source has: [`Done::Scanned`].
     Scan,
+    /// Ask the store for accepted events: [`Done::Listed`].
+    List {
+        /// Behind this one.
+        after: Option<EventKey>,
+        /// At most so many.
+        max: u32,
+    },
+    /// Read events, and say what becomes of each: [`Done::Examined`].
+    Examine {
+        /// Which.
+        events: Vec<EventKey>,
+    },
     /// Something at the source: [`Done::Source`].
     Source {
         /// For which consignment.
@@ -156,6 +177,10 @@ pub enum Task {
 pub enum Done {
     /// What the source has, or why nobody can tell.
     Scanned(Result<Scanned, String>),
+    /// What is accepted, or why nobody can tell.
+    Listed(Result<AcceptedPage, String>),
+    /// What became of events, in their order, or why none was read.
+    Examined(Result<Vec<Examined>, String>),
     /// The answer of the source.
     Source(SourceAnswer),
     /// The answer of a destination.
@@ -180,7 +205,8 @@ pub struct End {
 /// What runs.
 #[derive(Debug)]
 enum Running {
-    Scan(RouteIndex),
+    /// At what a route begins with.
+    Look(RouteIndex),
     Of(Key, Option<Step>),
 }
 
@@ -199,7 +225,7 @@ pub struct Kept {
 #[derive(Debug)]
 pub struct Mover {
     config: MoverConfig,
-    plans: Vec<Plan>,
+    beginnings: Vec<Beginning>,
     consignments: BTreeMap<ConsignmentId, (RouteIndex, Consignment)>,
     /// What has which name at which destination: never two.
     names: BTreeMap<(String, Name), ConsignmentId>,
@@ -216,11 +242,7 @@ impl Mover {
     pub fn new(config: MoverConfig, kept: Kept, now: Time) -> Mover {
         let Kept { consignments: kept, series, next_consignment } = kept;
         let mut mover = Mover {
-            plans: config
-                .routes
-                .iter()
-                .map(|route| Plan::new(route.settle, route.merge.clone(), config.once))
-                .collect(),
+            beginnings: config.routes.iter().map(|route| Beginning::new(route, config.once)).collect(),
             flow: Flow::new(&config),
             config,
             consignments: BTreeMap::new(),
@@ -240,7 +262,7 @@ impl Mover {
             let id = consignment.id;
             assert!(id.0 < mover.next_consignment, "{id} is one that the journal has");
             if !consignment.stage().is_over() {
-                mover.plans[route.0].take(&consignment.recipe.parts);
+                mover.beginnings[route.0].take(&consignment.recipe);
             }
             mover.insert(id, route, consignment);
             mover.settle(id, now);
@@ -256,10 +278,11 @@ impl Mover {
     /// The next job, if one may begin now.
     pub fn next_job(&mut self, now: Time) -> Option<Job> {
         assert!(self.records.is_empty(), "a job may rely on what is not durable");
-        if let Some(route) = self.scan_due(now) {
-            (self.plans[route.0].scanning, self.plans[route.0].scan_began) = (true, now);
-            let id = self.begin(Running::Scan(route));
-            return Some(Job { id, route, task: Task::Scan });
+        let looks = self.beginnings.iter_mut().enumerate();
+        let look = looks.filter_map(|(route, beginning)| Some((RouteIndex(route), beginning.next(now)?))).next();
+        if let Some((route, task)) = look {
+            let id = self.begin(Running::Look(route));
+            return Some(Job { id, route, task });
         }
         let (key, weight) = self.flow.next(now)?;
         let (route, consignment) = &self.consignments[&key.consignment];
@@ -292,7 +315,13 @@ impl Mover {
     /// A job is done.
     pub fn done(&mut self, job: JobId, done: Done, now: Time) {
         match (self.running.remove(&job).expect("a job is done once"), done) {
-            (Running::Scan(route), Done::Scanned(scanned)) => self.scanned(route, scanned, now),
+            (Running::Look(route), Done::Scanned(scanned)) => self.scanned(route, scanned, now),
+            (Running::Look(route), Done::Listed(page)) => {
+                self.looked_at_events(route, now, |plan, naming| plan.listed(page, naming, now));
+            }
+            (Running::Look(route), Done::Examined(examined)) => {
+                self.looked_at_events(route, now, |plan, naming| plan.examined(examined, naming, now));
+            }
             (Running::Of(key, None), Done::Source(answer)) => {
                 self.flow.end(key, None, now);
                 let policy = self.policy(key.consignment);
@@ -342,9 +371,7 @@ impl Mover {
 
     /// When the driver should ask again though no job ended.
     pub fn due(&self) -> Option<Time> {
-        let scans =
-            self.plans.iter().filter(|plan| !plan.scanning && !self.scans_are_over(plan)).map(|plan| plan.scan_at);
-        scans.chain(self.flow.due()).min()
+        self.beginnings.iter().filter_map(Beginning::due).chain(self.flow.due()).min()
     }
 
     /// The consignments that are known, ascending.
@@ -363,12 +390,12 @@ impl Mover {
         if !self.config.once || !self.records.is_empty() || !self.running.is_empty() {
             return None;
         }
-        let mut end = End { left_alone: self.plans.iter().map(|plan| plan.left_alone).sum(), ..End::default() };
-        for plan in &self.plans {
-            match plan.failing_since {
+        let mut end = End { left_alone: self.beginnings.iter().map(Beginning::left_alone).sum(), ..End::default() };
+        for beginning in &self.beginnings {
+            match beginning.failing_since() {
                 Some(since) if now.since(since) >= self.config.patience => end.failing += 1,
                 Some(_) => return None,
-                None if !plan.has_all_but_blocked() => return None,
+                None if !beginning.has_all_but_blocked() => return None,
                 None => {}
             }
         }
@@ -384,7 +411,7 @@ impl Mover {
                 return None;
             }
         }
-        let blocked: usize = self.plans.iter().map(|plan| plan.blocked.len()).sum();
+        let blocked: usize = self.beginnings.iter().map(Beginning::blocked).sum();
         // Whoever has the name is over, and the next look plans them; or needs a person first.
         if blocked > 0 && end.quarantined + end.held + end.failing == 0 {
             return None;
@@ -393,51 +420,67 @@ impl Mover {
         Some(end)
     }
 
-    fn scan_due(&self, now: Time) -> Option<RouteIndex> {
-        let due = |plan: &Plan| !plan.scanning && plan.scan_at <= now && !self.scans_are_over(plan);
-        self.plans.iter().position(due).map(RouteIndex)
-    }
-
-    /// What was there at the start is planned.
-    fn scans_are_over(&self, plan: &Plan) -> bool {
-        self.config.once && plan.has_all_wanted()
-    }
-
     fn scanned(&mut self, route: RouteIndex, scanned: Result<Scanned, String>, now: Time) {
-        let config = &self.config.routes[route.0];
-        let plan = &mut self.plans[route.0];
-        plan.scanning = false;
-        // A large source is not looked at all the time.
-        plan.scan_at = now + config.scan_every.max(now.since(plan.scan_began) * 10);
-        let planned = plan.scanned(scanned, &mut self.series, now);
-        let destinations: Vec<(String, bool)> = config
-            .destinations
-            .iter()
-            .map(|(destination, required)| (self.config.destinations[destination.0].address.clone(), *required))
-            .collect();
-        self.plans[route.0].blocked.clear();
-        for Planned { name, recipe, series } in planned {
+        let destinations = self.destinations_of(route);
+        let is_taken = |name: &Name| has_name(&self.names, &destinations, name);
+        let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
+        let Beginning::Files(plan) = &mut self.beginnings[route.0] else { panic!("a route of events has no files") };
+        plan.looked(self.config.routes[route.0].scan_every, now);
+        let planned = plan.scanned(scanned, &mut naming, now);
+        self.plan(route, planned, &destinations, now);
+    }
+
+    fn looked_at_events(
+        &mut self,
+        route: RouteIndex,
+        now: Time,
+        look: impl FnOnce(&mut EventPlan, &mut Naming) -> Vec<Planned>,
+    ) {
+        let destinations = self.destinations_of(route);
+        let is_taken = |name: &Name| has_name(&self.names, &destinations, name);
+        let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
+        let Beginning::Events(plan) = &mut self.beginnings[route.0] else { panic!("a route of files has no events") };
+        let planned = look(plan, &mut naming);
+        self.plan(route, planned, &destinations, now);
+    }
+
+    /// The addresses to which a route leads, and whether they are required.
+    fn destinations_of(&self, route: RouteIndex) -> Vec<(String, bool)> {
+        let address = |(destination, required): &(DestinationIndex, bool)| {
+            (self.config.destinations[destination.0].address.clone(), *required)
+        };
+        self.config.routes[route.0].destinations.iter().map(address).collect()
+    }
+
+    fn plan(&mut self, route: RouteIndex, planned: Vec<Planned>, destinations: &[(String, bool)], now: Time) {
+        let mut blocked = BTreeSet::new();
+        for Planned { name, recipe, series, content } in planned {
             // What has the name at one of them now is over first: then it is there, and is not ours to replace.
-            let is_taken = |(to, _): &(String, bool)| self.names.contains_key(&(to.clone(), name.clone()));
-            if destinations.iter().any(is_taken) && !planted(Planted::NameGivenTwice) {
-                self.plans[route.0].blocked.extend(recipe.parts.iter().map(|part| part.name.clone()));
+            if has_name(&self.names, destinations, &name) && !planted(Planted::NameGivenTwice) {
+                blocked.extend(recipe.parts().iter().map(|part| part.name.clone()));
                 continue;
             }
             let id = ConsignmentId(self.next_consignment);
             self.next_consignment += 1;
-            self.plans[route.0].take(&recipe.parts);
+            self.beginnings[route.0].take(&recipe);
             self.records.push(Record::Planned {
                 id,
                 route,
                 name: name.clone(),
                 recipe: Arc::clone(&recipe),
                 series,
-                deliveries: destinations.clone(),
+                deliveries: destinations.to_vec(),
             });
             let deliveries = destinations.iter().map(|(address, required)| Delivery::new(address, *required)).collect();
-            self.insert(id, route, Consignment::new(id, name, recipe, deliveries));
+            let mut consignment = Consignment::new(id, name, recipe, deliveries);
+            let policy = &self.config.routes[route.0].policy;
+            // What was looked at need not be read once more before it is sent.
+            let checked = content.map(|sums| consignment.source_answer(SourceAnswer::Whole(sums), now, policy));
+            self.records.extend(checked.into_iter().flatten().map(Record::Change));
+            self.insert(id, route, consignment);
             self.settle(id, now);
         }
+        self.beginnings[route.0].block(blocked);
     }
 
     fn insert(&mut self, id: ConsignmentId, route: RouteIndex, consignment: Consignment) {
@@ -454,7 +497,7 @@ impl Mover {
                 && from != to
                 && to.is_over()
             {
-                self.plans[route.0].over(&consignment.recipe.parts, *to == Stage::Withdrawn);
+                self.beginnings[route.0].over(&consignment.recipe, *to == Stage::Withdrawn);
             }
         }
         self.records.extend(changes.into_iter().map(Record::Change));
@@ -503,4 +546,9 @@ impl Mover {
         self.running.insert(JobId(self.next_job), running);
         JobId(self.next_job)
     }
+}
+
+/// Whether something that is not over has a name at one of the destinations.
+fn has_name(names: &BTreeMap<(String, Name), ConsignmentId>, destinations: &[(String, bool)], name: &Name) -> bool {
+    destinations.iter().any(|(to, _)| names.contains_key(&(to.clone(), name.clone())))
 }

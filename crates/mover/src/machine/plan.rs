@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use forebay_types::{RunId, Time};
 
-use super::merge::{Merge, Merging, Series};
+use super::merge::{Merge, Merging, Naming};
 use crate::custody::{Part, PartIdentity};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::{Form, Recipe};
+use crate::sums::Sums;
 
 /// What a look at a source found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,17 +73,19 @@ pub(super) struct Planned {
     pub(super) recipe: Arc<Recipe>,
     /// Of which series its name is, and the first number that none of that has.
     pub(super) series: Option<(String, u64)>,
+    /// What its bytes come to, where they were looked at.
+    pub(super) content: Option<Sums>,
 }
 
 impl Planned {
     /// A file as it is.
     pub(super) fn as_it_is(part: Part) -> Planned {
-        Planned { name: part.name.clone(), recipe: Recipe::of_one(part), series: None }
+        Planned { name: part.name.clone(), recipe: Recipe::of_one(part), series: None, content: None }
     }
 }
 
 /// So many files of a route are on their way at once: their memory is about 1 kB each. The others are found again.
-const ON_THEIR_WAY_MAX: usize = 100_000;
+pub(super) const ON_THEIR_WAY_MAX: usize = 100_000;
 
 /// A file that is not complete.
 #[derive(Debug)]
@@ -95,6 +98,7 @@ struct Growing {
 #[derive(Debug)]
 pub(super) struct Plan {
     settle: Duration,
+    pub(super) once: bool,
     merging: Option<Merging>,
     pub(super) scan_at: Time,
     pub(super) scan_began: Time,
@@ -117,6 +121,7 @@ impl Plan {
     pub(super) fn new(settle: Duration, merge: Option<Merge>, once: bool) -> Plan {
         Plan {
             settle,
+            once,
             merging: merge.map(|merge| Merging::new(merge, once)),
             scan_at: Time(0),
             scan_began: Time(0),
@@ -169,7 +174,7 @@ impl Plan {
     }
 
     /// What a look found; what of it becomes consignments, the oldest first, and no more than so many are on their way.
-    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, series: &mut Series, now: Time) -> Vec<Planned> {
+    pub(super) fn scanned(&mut self, scanned: Result<Scanned, String>, naming: &mut Naming, now: Time) -> Vec<Planned> {
         let over = std::mem::take(&mut self.over_meanwhile);
         let Ok(Scanned { files: mut seen, left_alone }) = scanned else {
             self.failing_since.get_or_insert(now);
@@ -203,7 +208,7 @@ impl Plan {
         }
         complete.truncate(ON_THEIR_WAY_MAX.saturating_sub(self.taken.len()));
         match &mut self.merging {
-            Some(merging) => merging.merge(complete, series, now),
+            Some(merging) => merging.merge(complete, naming, now),
             None => complete.into_iter().map(|(part, _)| Planned::as_it_is(part)).collect(),
         }
     }

@@ -4,8 +4,8 @@ use forebay_rawdata::{EventReader, Format};
 
 use super::reader::ContentReader;
 use super::{EventFile, Form, Recipe, open};
-use crate::custody::SourceAnswer;
-use crate::endpoint::{Content, Moved, Source};
+use crate::custody::{Part, SourceAnswer};
+use crate::endpoint::{Content, Moved, Origin, Source};
 use crate::name::Name;
 use crate::sums::{Summer, Sums};
 
@@ -13,45 +13,58 @@ use crate::sums::{Summer, Sums};
 pub(crate) const DETECTED_BYTES: usize = 12;
 
 /// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to. `moved` is told of all that was read.
-pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceAnswer {
-    match checked(source, recipe, moved) {
+pub fn check(origin: &Origin, recipe: &Recipe, moved: &dyn Moved) -> SourceAnswer {
+    let checked = match origin {
+        Origin::Files(source) => check_files(source.as_ref(), origin, recipe, moved),
+        // Each event is looked at when it is put together.
+        Origin::Events(_) => sum(open(origin, recipe), moved),
+    };
+    match checked {
         Ok(sums) => SourceAnswer::Whole(sums),
-        // What somebody still writes looks damaged, and is not: it is moved when it is complete.
-        Err(SourceAnswer::Damaged(words)) => {
-            let changed = recipe.parts.iter().find_map(|part| match source.open(part) {
+        Err(answer) => answer,
+    }
+}
+
+fn sum(content: Box<dyn Content + '_>, moved: &dyn Moved) -> Result<Sums, SourceAnswer> {
+    let mut summing = Summing { content, summer: Summer::default(), moved };
+    while summing.refill()? {}
+    Ok(summing.summer.sums())
+}
+
+fn check_files(source: &dyn Source, origin: &Origin, recipe: &Recipe, moved: &dyn Moved) -> Result<Sums, SourceAnswer> {
+    let parts = recipe.parts();
+    let format = format_of_first(source, parts)?.filter(|_| recipe.form == Form::Concatenated);
+    let checked = match (format, parts) {
+        (Some(format), [part]) => {
+            let mut summing = Summing { content: open(origin, recipe), summer: Summer::default(), moved };
+            inspect(format, &part.name, &mut summing).map(|()| summing.summer.sums())
+        }
+        // Each part by itself: what one lacks at its end must not be made up of the next.
+        (Some(format), parts) => sum(Box::new(EventFile::new(source, parts, format)), moved),
+        (None, _) => sum(open(origin, recipe), moved),
+    };
+    // What somebody still writes looks damaged, and is not: it is moved when it is complete.
+    checked.map_err(|answer| match answer {
+        SourceAnswer::Damaged(words) => {
+            let changed = parts.iter().find_map(|part| match source.open(part) {
                 Err(changed @ SourceAnswer::Changed(_)) => Some(changed),
                 _ => None,
             });
             changed.unwrap_or(SourceAnswer::Damaged(words))
         }
-        Err(answer) => answer,
-    }
+        answer => answer,
+    })
 }
 
-fn checked(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> Result<Sums, SourceAnswer> {
-    let format = format_of_first(source, recipe)?.filter(|_| recipe.form == Form::Concatenated);
-    let content: Box<dyn Content> = match format {
-        // Each part by itself: what one lacks at its end must not be made up of the next.
-        Some(format) if recipe.parts.len() > 1 => Box::new(EventFile::new(source, recipe, format)),
-        _ => open(source, recipe),
-    };
-    let mut summing = Summing { content, summer: Summer::default(), moved };
-    match format.filter(|_| recipe.parts.len() == 1) {
-        Some(format) => inspect(format, &recipe.parts[0].name, &mut summing)?,
-        None => while summing.refill()? {},
-    }
-    Ok(summing.summer.sums())
-}
-
-fn format_of_first(source: &dyn Source, recipe: &Recipe) -> Result<Option<Format>, SourceAnswer> {
-    let mut content = source.open(&recipe.parts[0])?;
+fn format_of_first(source: &dyn Source, parts: &[Part]) -> Result<Option<Format>, SourceAnswer> {
+    let mut content = source.open(&parts[0])?;
     let mut first = Vec::new();
     while first.len() < DETECTED_BYTES
         && let Some(block) = content.next_block()?
     {
         first.extend_from_slice(&block[..block.len().min(DETECTED_BYTES)]);
     }
-    Ok(format_of(&recipe.parts[0].name, &first))
+    Ok(format_of(&parts[0].name, &first))
 }
 
 /// Reads a file to its end, event by event.

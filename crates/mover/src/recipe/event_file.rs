@@ -3,15 +3,14 @@
 use forebay_rawdata::{Container, EventReader, Format};
 use forebay_types::RunId;
 
-use super::Recipe;
 use super::reader::{ContentReader, Failed};
-use crate::custody::SourceAnswer;
+use crate::custody::{Part, SourceAnswer};
 use crate::endpoint::{Content, Source};
 
 /// The events of all parts between the head of the first one and a tail that counts them all; one event at a time. Each is checked as it is read, and all are of one run.
 pub(super) struct EventFile<'a> {
     source: &'a dyn Source,
-    recipe: &'a Recipe,
+    parts: &'a [Part],
     format: Format,
     /// The part that is read, and those behind it.
     part: usize,
@@ -28,10 +27,10 @@ pub(super) struct EventFile<'a> {
 type PartReader<'a> = ContentReader<Box<dyn Content + 'a>>;
 
 impl<'a> EventFile<'a> {
-    pub(super) fn new(source: &'a dyn Source, recipe: &'a Recipe, format: Format) -> EventFile<'a> {
+    pub(super) fn new(source: &'a dyn Source, parts: &'a [Part], format: Format) -> EventFile<'a> {
         EventFile {
             source,
-            recipe,
+            parts,
             format,
             part: 0,
             reader: None,
@@ -46,7 +45,7 @@ impl<'a> EventFile<'a> {
 
     /// The next event of any part.
     fn next_event(&mut self) -> Result<Option<Vec<u8>>, SourceAnswer> {
-        while let Some(part) = self.recipe.parts.get(self.part) {
+        while let Some(part) = self.parts.get(self.part) {
             let (reader, failed) = match &mut self.reader {
                 Some(reader) => reader,
                 none => {

@@ -1,6 +1,6 @@
 //! The bytes of a consignment, streamed from its parts: no second copy, and no more memory than a block.
 
-use super::{Form, Recipe};
+use super::Form;
 use crate::custody::{Part, SourceAnswer};
 use crate::endpoint::{Content, Source};
 
@@ -19,7 +19,8 @@ enum Next {
 /// The file that a recipe makes, block by block.
 pub struct Merged<'a> {
     source: &'a dyn Source,
-    recipe: &'a Recipe,
+    parts: &'a [Part],
+    form: Form,
     next: Next,
     part: Option<Box<dyn Content + 'a>>,
     /// Bytes that the part has given.
@@ -30,15 +31,15 @@ pub struct Merged<'a> {
 
 impl<'a> Merged<'a> {
     /// Nothing is read yet.
-    pub fn new(source: &'a dyn Source, recipe: &'a Recipe) -> Merged<'a> {
-        Merged { source, recipe, next: Next::Before(0), part: None, given_bytes: 0, around: Vec::new() }
+    pub fn new(source: &'a dyn Source, parts: &'a [Part], form: Form) -> Merged<'a> {
+        Merged { source, parts, form, next: Next::Before(0), part: None, given_bytes: 0, around: Vec::new() }
     }
 
     /// Opens the next part, or ends; whether something is to be given before it.
     fn begin(&mut self, number: usize) -> Result<bool, SourceAnswer> {
-        let Some(part) = self.recipe.parts.get(number) else {
+        let Some(part) = self.parts.get(number) else {
             self.next = Next::Over;
-            if self.recipe.form == Form::Tar {
+            if self.form == Form::Tar {
                 // Two empty records end an archive.
                 self.around.resize(2 * TAR_RECORD_BYTES as usize, 0);
             }
@@ -46,7 +47,7 @@ impl<'a> Merged<'a> {
         };
         self.part = Some(self.source.open(part)?);
         (self.next, self.given_bytes) = (Next::Of(number), 0);
-        if self.recipe.form == Form::Tar {
+        if self.form == Form::Tar {
             self.around = tar_header(part).map_err(SourceAnswer::Damaged)?;
         }
         Ok(!self.around.is_empty())
@@ -54,7 +55,7 @@ impl<'a> Merged<'a> {
 
     /// A part has ended; whether something is to be given behind it.
     fn end(&mut self, number: usize) -> Result<bool, SourceAnswer> {
-        let part = &self.recipe.parts[number];
+        let part = &self.parts[number];
         if self.given_bytes != part.identity.bytes {
             return Err(SourceAnswer::Changed(format!(
                 "{} gave {} bytes and had {} when it was found",
@@ -62,7 +63,7 @@ impl<'a> Merged<'a> {
             )));
         }
         (self.part, self.next) = (None, Next::Before(number + 1));
-        if self.recipe.form == Form::Tar {
+        if self.form == Form::Tar {
             let behind = self.given_bytes.next_multiple_of(TAR_RECORD_BYTES) - self.given_bytes;
             self.around.resize(behind as usize, 0);
         }

@@ -1,4 +1,4 @@
-//! What a file at its destinations is made of, and how: its parts one behind the other, or in an archive.
+//! What a file at its destinations is made of, and how: its parts one behind the other, or in an archive; or events.
 
 mod check;
 mod event_file;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use forebay_rawdata::Format;
 
 use crate::custody::Part;
-use crate::endpoint::{Content, Source};
+use crate::endpoint::{Content, Origin};
+use crate::events::Events;
 
 pub use check::check;
 pub(crate) use check::{DETECTED_BYTES, format_of};
@@ -26,11 +27,13 @@ pub enum Form {
     Tar,
     /// The events of BESIII raw files, as one such file: the head of the first part, each event behind its separator, a tail that counts them all.
     Besiii,
+    /// Accepted events as a file of their kind.
+    Events,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 3] = [Form::Concatenated, Form::Tar, Form::Besiii];
+    pub const ALL: [Form; 4] = [Form::Concatenated, Form::Tar, Form::Besiii, Form::Events];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Form {
             Form::Concatenated => "concatenated",
             Form::Tar => "tar",
             Form::Besiii => "besiii",
+            Form::Events => "events",
         }
     }
 
@@ -45,7 +49,7 @@ impl Form {
     pub fn bytes_of(self, part: &Part) -> u64 {
         let bytes = part.identity.bytes;
         match self {
-            Form::Concatenated | Form::Besiii => bytes,
+            Form::Concatenated | Form::Besiii | Form::Events => bytes,
             // A record before it, and two and more where its name does not fit that.
             Form::Tar => {
                 let name = part.name.as_str().len() as u64;
@@ -65,10 +69,17 @@ impl Form {
 }
 
 /// The file that a recipe makes, block by block. Nothing is read yet.
-pub fn open<'a>(source: &'a dyn Source, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
-    match recipe.form {
-        Form::Besiii => Box::new(EventFile::new(source, recipe, Format::Besiii)),
-        Form::Concatenated | Form::Tar => Box::new(Merged::new(source, recipe)),
+///
+/// # Panics
+/// When the recipe is for another kind of origin.
+pub fn open<'a>(origin: &'a Origin, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
+    match (origin, &recipe.of, recipe.form) {
+        (Origin::Files(source), Ingredients::Files(parts), Form::Besiii) => {
+            Box::new(EventFile::new(source.as_ref(), parts, Format::Besiii))
+        }
+        (Origin::Files(source), Ingredients::Files(parts), form) => Box::new(Merged::new(source.as_ref(), parts, form)),
+        (Origin::Events(source), Ingredients::Events(events), _) => source.open(events),
+        _ => panic!("a route has files or events, and its journal knows which"),
     }
 }
 
@@ -77,27 +88,68 @@ pub fn open<'a>(source: &'a dyn Source, recipe: &'a Recipe) -> Box<dyn Content +
 pub struct Recipe {
     /// How.
     pub form: Form,
-    /// Of what, in order; never of nothing.
-    pub parts: Vec<Part>,
+    /// Of what.
+    pub of: Ingredients,
+}
+
+/// What a file is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ingredients {
+    /// Files of a source, in order; never of nothing.
+    Files(Vec<Part>),
+    /// Accepted events of a stream.
+    Events(Box<Events>),
 }
 
 impl Recipe {
     /// A file as it is.
     pub fn of_one(part: Part) -> Arc<Recipe> {
-        Arc::new(Recipe { form: Form::Concatenated, parts: vec![part] })
+        Recipe::of_files(Form::Concatenated, vec![part])
+    }
+
+    /// Files, in this order.
+    pub fn of_files(form: Form, parts: Vec<Part>) -> Arc<Recipe> {
+        Arc::new(Recipe { form, of: Ingredients::Files(parts) })
+    }
+
+    /// Accepted events.
+    pub fn of_events(events: Events) -> Arc<Recipe> {
+        Arc::new(Recipe { form: Form::Events, of: Ingredients::Events(Box::new(events)) })
+    }
+
+    /// The files that it is made of; none where it is made of events.
+    pub fn parts(&self) -> &[Part] {
+        match &self.of {
+            Ingredients::Files(parts) => parts,
+            Ingredients::Events(_) => &[],
+        }
+    }
+
+    /// The events that it is made of, if it is.
+    pub fn events(&self) -> Option<&Events> {
+        match &self.of {
+            Ingredients::Files(_) => None,
+            Ingredients::Events(events) => Some(events),
+        }
     }
 
     /// Its parts in words: the first, and how many more.
     pub fn of_what(&self) -> String {
-        match self.parts.as_slice() {
-            [one] => one.name.to_string(),
-            [first, more @ ..] => format!("{} or one of the {} that it is merged with", first.name, more.len()),
-            [] => unreachable!("a recipe is never empty"),
+        match &self.of {
+            Ingredients::Events(events) => format!("one of {} events of run {}", events.list.len(), events.run),
+            Ingredients::Files(parts) => match parts.as_slice() {
+                [one] => one.name.to_string(),
+                [first, more @ ..] => format!("{} or one of the {} that it is merged with", first.name, more.len()),
+                [] => unreachable!("a recipe is never empty"),
+            },
         }
     }
 
-    /// Bytes of its parts.
+    /// Bytes of its parts, or of the file of events.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.identity.bytes).sum()
+        match &self.of {
+            Ingredients::Files(parts) => parts.iter().map(|part| part.identity.bytes).sum(),
+            Ingredients::Events(events) => events.bytes(),
+        }
     }
 }

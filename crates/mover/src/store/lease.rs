@@ -1,4 +1,4 @@
-//! Who moves what is in a directory of a store: one at a time, told by a link there that is renewed as long as its mover lives.
+//! Who moves what is in a directory of a store, or in a stream: one at a time, told by a link that is renewed as long as its mover lives.
 //!
 //! A link, as it needs no room for bytes: a store that is full is what a mover is for.
 #![expect(
@@ -16,8 +16,6 @@ use forebay_client::ClientError;
 use forebay_client::files::{FileError, Files, Owner};
 use forebay_types::{NodeKind, SetAttributes};
 
-/// The last part of the link's name.
-const NAME: &str = ".forebay-move";
 /// It is renewed so often.
 const RENEWED_EVERY: Duration = Duration::from_secs(2);
 /// Another mover's that was not renewed for so long is over.
@@ -34,25 +32,25 @@ pub enum LeaseError {
     File(#[from] FileError),
     /// Another mover has it.
     #[error(
-        "another mover has {directory} ({whose}): its lease was renewed within {} s. This one did nothing. Wait for it, or stop it first; a lease of one that is dead ends by itself", LASTS.as_secs()
+        "another mover has {what} ({whose}): its lease was renewed within {} s. This one did nothing. Wait for it, or stop it first; a lease of one that is dead ends by itself", LASTS.as_secs()
     )]
     Taken {
-        /// The directory.
-        directory: String,
+        /// Of what of the store.
+        what: String,
         /// Whose lease it is.
         whose: String,
     },
 }
 
 /// A lease that is renewed until it is dropped.
-pub(super) struct Lease {
+pub(crate) struct Lease {
     state: Arc<State>,
     /// The thread, and what ends it when it is dropped.
     renewing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 struct State {
-    directory: String,
+    what: String,
     link: String,
     target: String,
     /// Somebody else has the directory.
@@ -61,38 +59,37 @@ struct State {
 }
 
 impl Lease {
-    /// Takes the lease of a directory; one of the same token is of a mover that was killed. Another one's is waited for until it is over.
-    pub(super) fn take(renewer: Files, files: &Files, directory: &str, token: u64) -> Result<Lease, LeaseError> {
-        let link = format!("{directory}/{NAME}");
+    /// Takes the lease that is this link, of `what` in words; one of the same token is of a mover that was killed. Another one's is waited for until it is over.
+    pub(crate) fn take(renewer: Files, files: &Files, link: &str, what: &str, token: u64) -> Result<Lease, LeaseError> {
         // Its own number, so that no lease is taken for another one of the same mover.
         let number = getrandom::u64().map_err(|error| ClientError::System {
-            address: directory.to_owned(),
+            address: what.to_owned(),
             source: std::io::Error::other(format!("no random numbers: {error}")),
         })?;
         let whom = format!("{token:016x}, process {},", std::process::id());
         let target = format!("{whom} {number:016x}");
-        if let Some((whose, seen)) = look(files, &link)? {
+        if let Some((whose, seen)) = look(files, link)? {
             let is_alive_here = whose.starts_with(&whom);
             if is_alive_here || whose.split(',').next() != target.split(',').next() {
-                wait_until_over(files, directory, &link, &(whose, seen))?;
+                wait_until_over(files, what, link, &(whose, seen))?;
             }
-            match files.remove(&link) {
+            match files.remove(link) {
                 Ok(()) | Err(FileError::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let owner = Owner { mode: 0o777, owner: 0, group: 0 };
-        match files.symlink(target.as_bytes(), &link, &owner) {
+        match files.symlink(target.as_bytes(), link, &owner) {
             Ok(_) => {}
             Err(FileError::Exists { .. }) => {
-                let whose = look(files, &link)?.map_or("gone already".to_owned(), |(whose, _)| whose);
-                return Err(LeaseError::Taken { directory: directory.to_owned(), whose });
+                let whose = look(files, link)?.map_or("gone already".to_owned(), |(whose, _)| whose);
+                return Err(LeaseError::Taken { what: what.to_owned(), whose });
             }
             Err(error) => return Err(error.into()),
         }
-        let directory = directory.to_owned();
+        let (what, link) = (what.to_owned(), link.to_owned());
         let (is_lost, renewed) = (AtomicBool::new(false), Mutex::new(Instant::now()));
-        let state = Arc::new(State { directory, link, target, is_lost, renewed });
+        let state = Arc::new(State { what, link, target, is_lost, renewed });
         let (end, ended) = channel();
         let of_thread = Arc::clone(&state);
         let thread = std::thread::Builder::new().name("mover lease".to_owned());
@@ -102,25 +99,21 @@ impl Lease {
             }
             of_thread.give_back(&renewer);
         });
-        let thread = thread.map_err(|source| ClientError::System { address: state.directory.clone(), source })?;
+        let thread = thread.map_err(|source| ClientError::System { address: state.what.clone(), source })?;
         Ok(Lease { state, renewing: Some((end, thread)) })
     }
 
     /// Whether it is still held. One that could not be renewed for a while may be another's: nothing is done then until it is known.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.state.is_lost.load(Relaxed) {
             return Err(format!(
                 "another mover has {} now; this one does nothing more there. Stop one of the two",
-                self.state.directory
+                self.state.what
             ));
         }
         let renewed = self.state.renewed.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         if renewed > LASTS / 2 {
-            return Err(format!(
-                "the lease of {} could not be renewed for {} s",
-                self.state.directory,
-                renewed.as_secs()
-            ));
+            return Err(format!("the lease of {} could not be renewed for {} s", self.state.what, renewed.as_secs()));
         }
         Ok(())
     }
@@ -181,13 +174,13 @@ fn look(files: &Files, link: &str) -> Result<Option<(String, i64)>, FileError> {
 }
 
 /// Clocks of two machines differ: what counts is that it does not change while this one waits.
-fn wait_until_over(files: &Files, directory: &str, link: &str, seen: &(String, i64)) -> Result<(), LeaseError> {
+fn wait_until_over(files: &Files, what: &str, link: &str, seen: &(String, i64)) -> Result<(), LeaseError> {
     let until = Instant::now() + LASTS;
     while Instant::now() < until {
         std::thread::sleep(Duration::from_secs(1));
         match look(files, link)? {
             Some(now) if now != *seen => {
-                return Err(LeaseError::Taken { directory: directory.to_owned(), whose: now.0 });
+                return Err(LeaseError::Taken { what: what.to_owned(), whose: now.0 });
             }
             Some(_) => {}
             None => return Ok(()),

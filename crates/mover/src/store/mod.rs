@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::recipe::{DETECTED_BYTES, Form, format_of};
 use crate::sums::Summer;
 
-use lease::Lease;
+pub(crate) use lease::Lease;
 pub use lease::LeaseError;
 
 const BLOCK_BYTES: usize = 1 << 20;
@@ -27,6 +27,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The same for the lease.
 const LEASE_DEADLINE: Duration = Duration::from_secs(4);
+/// The last part of the name of the link that is the lease.
+const LEASE: &str = ".forebay-move";
 /// A file of which the name is being taken away has this before its number, so that nobody else's file is met under its own.
 const GOING: &str = ".forebay-going-";
 
@@ -50,7 +52,9 @@ impl StoreSource {
     pub fn open(address: &str, directory: &str, token: u64, with_kinds: bool) -> Result<StoreSource, LeaseError> {
         let directory = directory.trim_end_matches('/').to_owned();
         let files = connect(address, true, DEADLINE)?;
-        let lease = Lease::take(connect(address, true, LEASE_DEADLINE)?, &files, &directory, token)?;
+        let link = format!("{directory}/{LEASE}");
+        let what = if directory.is_empty() { "/" } else { &directory };
+        let lease = Lease::take(connect(address, true, LEASE_DEADLINE)?, &files, &link, what, token)?;
         let (idle, kinds) = (Mutex::new(vec![files]), with_kinds.then(Mutex::default));
         Ok(StoreSource { address: address.to_owned(), directory, idle, lease, kinds })
     }

@@ -1,9 +1,10 @@
 //! From fetched events to files that grow.
 
+use forebay_mover::events::EventKind;
 use forebay_types::{EventKey, RunId, Time};
 
 use super::{Machine, MachineError, Step};
-use crate::names::{FileName, Kind};
+use crate::names::FileName;
 
 /// Files of a stream that are written at the same time, one for each run and kind.
 const OPEN_FILES_MAX: usize = 16;
@@ -11,7 +12,7 @@ const OPEN_FILES_MAX: usize = 16;
 const FILE_EVENTS_MAX: u64 = 1 << 20;
 
 /// Where an event goes: the run, the kind, and whether its bytes hold its number.
-pub(super) type Target = (RunId, Kind, bool);
+pub(super) type Target = (RunId, EventKind, bool);
 
 /// A file that grows.
 pub(super) struct OpenFile {

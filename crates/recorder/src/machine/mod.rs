@@ -27,12 +27,12 @@ mod closing;
 mod filling;
 mod recovery;
 mod step;
-mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_client::AcceptedEvent;
+use forebay_mover::events::walk::{Next, Pace, Walk};
 use forebay_types::{EventKey, StoreUuid, StreamName, Time};
 
 use crate::journal::{JOURNAL_REWRITE_BYTES, Ledger};
@@ -43,10 +43,7 @@ use closing::{Closing, FoundSidecar};
 use filling::{OpenFile, Target, Waiting};
 pub use recovery::{Found, StartError};
 pub use step::{Fetched, MachineError, Notice, ReadBack, Reply, Step};
-use walk::Walk;
 
-/// Events that are fetched at once.
-const FETCH_EVENTS_MAX: usize = 512;
 /// The wait before a step is tried again that the store could not serve.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -73,6 +70,12 @@ pub struct MachineConfig {
     pub patience: Duration,
     /// How many files in a row may come back other than they were written before it is given up.
     pub mismatches_max: u32,
+}
+
+impl MachineConfig {
+    fn pace(&self) -> Pace {
+        Pace { order_wait: self.order_wait, poll: self.poll, once: self.once }
+    }
 }
 
 /// The recorder of one stream.
@@ -165,7 +168,7 @@ impl Machine {
         match (step, reply) {
             (Step::List { .. }, Reply::Page(page)) => {
                 let taken = &self.taken;
-                self.walk.page(page, &self.config, |key| taken.contains(key));
+                self.walk.page(page, &self.config.pace(), |key| taken.contains(key));
             }
             (Step::Fetch { events }, Reply::Fetched(fetched)) => self.fetched(&events, &fetched),
             (Step::Create { file }, Reply::Done) => self.created(file, now),
@@ -195,7 +198,7 @@ impl Machine {
         if let Some(step) = self.shorten_journal().or_else(|| self.place_waiting()) {
             return step;
         }
-        let nothing_left = self.waiting.is_empty() && self.walk.found_nothing(&self.config);
+        let nothing_left = self.waiting.is_empty() && self.walk.found_nothing(&self.config.pace());
         if self.stopping || nothing_left {
             return match self.open.keys().next().copied() {
                 Some(target) => self.begin_closing(target),
@@ -212,9 +215,9 @@ impl Machine {
             return Step::Fetch { events };
         }
         let idle_until = self.open.values().map(|file| file.last_append + self.config.close_after).min();
-        match self.walk.next(now, &self.config) {
-            Step::Wait { until } => Step::Wait { until: idle_until.map_or(until, |idle| idle.min(until)) },
-            step => step,
+        match self.walk.next(now, &self.config.pace()) {
+            Next::Wait { until } => Step::Wait { until: idle_until.map_or(until, |idle| idle.min(until)) },
+            Next::List { after, max } => Step::List { after, max },
         }
     }
 
@@ -265,7 +268,7 @@ impl Machine {
                     target: (event.key.run, kind, numbered),
                     incomplete: incomplete || event.incomplete,
                     lost,
-                    bytes: bytes + kind.before_event_bytes(event.key.run),
+                    bytes: bytes + kind.container(event.key.run, 0).before_event_bytes(),
                 }),
                 Fetched::Gone => gone += 1,
                 Fetched::Unavailable => unavailable += 1,

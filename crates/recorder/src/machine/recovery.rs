@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use forebay_mover::events::walk::Walk;
 use forebay_types::StoreUuid;
 
 use super::closing::FoundSidecar;
-use super::walk::Walk;
 use super::{Machine, MachineConfig, Notice, Step};
 use crate::journal::{Ledger, Line};
 use crate::names::{Entry, FileName};

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use forebay_client::{AcceptedEvent, AcceptedPage};
+use forebay_mover::events::{Assembled, EventKind};
 use forebay_types::{DecideOutcome, EventKey, RunId, Time};
 
 use crate::digest::Digest;
 use crate::journal::Line;
-use crate::names::{FileName, Kind};
+use crate::names::FileName;
 use crate::sidecar::Sidecar;
 
 /// What the driver does next. Names are those of [`FileName`], in the directory of the stream.
@@ -131,7 +132,7 @@ pub enum Fetched {
     /// It can be appended.
     Event {
         /// To a file of this kind.
-        kind: Kind,
+        kind: EventKind,
         /// Whether its bytes hold its number.
         numbered: bool,
         /// Whether fragments are missing.
@@ -145,6 +146,22 @@ pub enum Fetched {
     Gone,
     /// It cannot be read for now.
     Unavailable,
+}
+
+impl From<&Assembled> for Fetched {
+    fn from(assembled: &Assembled) -> Fetched {
+        match assembled {
+            Assembled::Event(event) => Fetched::Event {
+                kind: event.kind,
+                numbered: event.numbered,
+                incomplete: event.incomplete,
+                lost: event.fragments_lost,
+                bytes: event.bytes.len() as u64,
+            },
+            Assembled::Gone => Fetched::Gone,
+            Assembled::Unavailable => Fetched::Unavailable,
+        }
+    }
 }
 
 /// What was read back.

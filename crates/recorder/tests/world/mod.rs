@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_client::{AcceptedEvent, AcceptedPage};
+use forebay_mover::events::EventKind;
 use forebay_recorder::journal::Line;
 use forebay_recorder::machine::{Fetched, Found, Machine, MachineConfig, MachineError, Notice, ReadBack, Reply, Step};
-use forebay_recorder::{Digest, Digester, Entry, FileName, Kind, Sidecar};
+use forebay_recorder::{Digest, Digester, Entry, FileName, Sidecar};
 use forebay_types::{DecideOutcome, EventKey, StoreUuid, Time};
 
 /// Steps after which a test that goes nowhere fails.
@@ -29,7 +30,7 @@ impl Random {
 #[derive(Clone, Copy)]
 pub struct Accepted {
     pub key: EventKey,
-    pub kind: Kind,
+    pub kind: EventKind,
     pub bytes: u64,
     pub incomplete: bool,
 }

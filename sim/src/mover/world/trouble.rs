@@ -41,7 +41,7 @@ impl World {
             return Answer::Failed(Failure::Unknown("no answer".to_owned()));
         }
         if !matches!(step, Step::Ask { .. }) && self.fires(MoverFault::DoneLate, 30) {
-            let bytes = self.sources[route].make(recipe).unwrap_or_default();
+            let bytes = self.sources[route].make(recipe, self.now).unwrap_or_default();
             let after = self.random.millis(1..30_000);
             self.at(after, Event::Late(to, id, step.clone(), bytes));
             return Answer::Failed(Failure::Unknown("it hangs".to_owned()));

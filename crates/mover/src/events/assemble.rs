@@ -4,9 +4,7 @@ use forebay_client::FetchedEvent;
 use forebay_rawdata::{Format, inspect, join_incomplete};
 use forebay_types::{ReadOutcome, SourceId};
 
-use crate::machine::Fetched;
-use crate::names::Kind;
-use crate::parts;
+use super::{EventKind, parts};
 
 /// What a fetched event came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +21,7 @@ pub enum Assembled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssembledEvent {
     /// What it became.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// Whether its bytes hold its number. Files hold either such events or others: readers number the
     /// others by their position.
     pub numbered: bool,
@@ -38,21 +36,6 @@ pub struct AssembledEvent {
 }
 
 impl Assembled {
-    /// What the machine is told of it.
-    pub fn fetched(&self) -> Fetched {
-        match self {
-            Assembled::Event(event) => Fetched::Event {
-                kind: event.kind,
-                numbered: event.numbered,
-                incomplete: event.incomplete,
-                lost: event.fragments_lost,
-                bytes: event.bytes.len() as u64,
-            },
-            Assembled::Gone => Fetched::Gone,
-            Assembled::Unavailable => Fetched::Unavailable,
-        }
-    }
-
     /// The bytes that are appended to a file; none where there is nothing to append.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
@@ -63,7 +46,7 @@ impl Assembled {
 }
 
 /// Puts an event together. It is never skipped: without its frame, or when what was stored is no event
-/// of its format, its fragments are kept as they are ([`Kind::Parts`]).
+/// of its format, its fragments are kept as they are ([`EventKind::Parts`]).
 pub fn assemble(event: &FetchedEvent) -> Assembled {
     let any = |outcome| event.outcome == outcome || event.fragments.iter().any(|f| f.outcome == outcome);
     if matches!(event.outcome, ReadOutcome::NotFound | ReadOutcome::Deleted) || any(ReadOutcome::Deleted) {
@@ -81,13 +64,13 @@ pub fn assemble(event: &FetchedEvent) -> Assembled {
         && let Some(numbered) = readable(format, &bytes, missing.is_empty())
     {
         let incomplete = !missing.is_empty();
-        let kind = Kind::of(format);
+        let kind = EventKind::of(format);
         return Assembled::Event(AssembledEvent { kind, numbered, incomplete, lost, fragments_lost, bytes });
     }
     let fragments = event.fragments.iter().map(|f| (f.source, f.outcome, f.payload.as_slice()));
     let bytes = parts::encode(event.key, fragments);
     let incomplete = fragments_lost > 0 || !found.iter().any(|(source, _)| *source == SourceId::EVENT_FRAME);
-    Assembled::Event(AssembledEvent { kind: Kind::Parts, numbered: true, incomplete, lost, fragments_lost, bytes })
+    Assembled::Event(AssembledEvent { kind: EventKind::Parts, numbered: true, incomplete, lost, fragments_lost, bytes })
 }
 
 /// Whether a reader of the file finds its way through the event, and if so, whether it finds its number.
@@ -131,7 +114,7 @@ mod tests {
         for format in Format::ALL {
             let event = event(format);
             let Assembled::Event(out) = assemble(&fetched(&event)) else { panic!("an event") };
-            assert_eq!((out.kind, out.incomplete, out.lost.len()), (Kind::of(format), false, 0));
+            assert_eq!((out.kind, out.incomplete, out.lost.len()), (EventKind::of(format), false, 0));
             assert!(out.bytes == event.bytes, "{format}");
         }
     }
@@ -143,14 +126,14 @@ mod tests {
         without.fragments[0].outcome = ReadOutcome::Lost;
         without.fragments[0].payload.clear();
         let Assembled::Event(out) = assemble(&without) else { panic!("an event") };
-        assert_eq!((out.kind, out.incomplete), (Kind::Faser, true));
+        assert_eq!((out.kind, out.incomplete), (EventKind::Faser, true));
         assert_eq!((out.fragments_lost, &out.lost[..]), (1, &[without.fragments[0].source][..]));
         assert!(out.bytes.len() < event.bytes.len());
 
         let mut frameless = fetched(&event);
         frameless.fragments.pop();
         let Assembled::Event(out) = assemble(&frameless) else { panic!("an event") };
-        assert_eq!((out.kind, out.incomplete, out.lost.len()), (Kind::Parts, true, 0));
+        assert_eq!((out.kind, out.incomplete, out.lost.len()), (EventKind::Parts, true, 0));
         let parts: Vec<_> = parts::PartsReader::new(out.bytes.as_slice()).collect::<Result<_, _>>().expect("parts");
         assert_eq!(parts[0].0, event.key);
         assert_eq!(parts[0].1.len(), frameless.fragments.len());
@@ -161,7 +144,7 @@ mod tests {
         let whole = fetched(&event(Format::Mdf));
         let gone = FetchedEvent { outcome: ReadOutcome::Lost, fragments: Vec::new(), ..whole.clone() };
         let Assembled::Event(out) = assemble(&gone) else { panic!("an event") };
-        assert_eq!((out.kind, out.incomplete, out.fragments_lost), (Kind::Parts, true, u64::from(whole.stored)));
+        assert_eq!((out.kind, out.incomplete, out.fragments_lost), (EventKind::Parts, true, u64::from(whole.stored)));
         assert_eq!(out.lost, []);
     }
 

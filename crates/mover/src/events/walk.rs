@@ -12,15 +12,48 @@ use std::time::Duration;
 use forebay_client::{AcceptedEvent, AcceptedPage};
 use forebay_types::{EventKey, Time};
 
-use super::{FETCH_EVENTS_MAX, MachineConfig, RETRY, Step};
-
 /// Events in a page of the list.
 const PAGE_EVENTS: u32 = 4096;
+/// Events that are fetched at once.
+const FETCH_EVENTS_MAX: usize = 512;
+/// The wait before another walk, when the last one met events that cannot be read for now.
+const RETRY: Duration = Duration::from_secs(1);
+/// The wait before the next walk, for each page on which nothing was new: ten times what a server takes for one.
+const IDLE_PAGE_WAIT: Duration = Duration::from_millis(10);
 /// Marks while events wait; each event waits at most an eighth longer than its mark, which is as much earlier.
 const MARKS: u32 = 8;
 
-#[derive(Default)]
-pub(super) struct Walk {
+/// How a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// An event that is not decided holds accepted ones behind it back for so long at most.
+    pub order_wait: Duration,
+    /// The time between the beginnings of two walks.
+    pub poll: Duration,
+    /// It shall end when nothing accepted is left.
+    pub once: bool,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait until then.
+    Wait {
+        /// When to go on.
+        until: Time,
+    },
+    /// Ask the store for accepted events.
+    List {
+        /// Behind this one.
+        after: Option<EventKey>,
+        /// At most so many.
+        max: u32,
+    },
+}
+
+/// A walk along the list of accepted events of a stream.
+#[derive(Debug, Default)]
+pub struct Walk {
     /// A walk is under way.
     walking: bool,
     /// The last event of the last page.
@@ -28,6 +61,8 @@ pub(super) struct Walk {
     /// The list goes on behind the cursor, as far as is known.
     more: bool,
     next_at: Time,
+    /// Pages of this walk on which nothing was new.
+    idle_pages: u32,
     /// To be fetched, ascending.
     wanted: VecDeque<AcceptedEvent>,
     /// Events of this walk that were taken.
@@ -43,7 +78,7 @@ pub(super) struct Walk {
     last: Option<Outcome>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Outcome {
     took: u64,
     unavailable: u64,
@@ -52,28 +87,28 @@ struct Outcome {
 
 impl Walk {
     /// The next step, when there is nothing to fetch or to append.
-    pub(super) fn next(&mut self, now: Time, config: &MachineConfig) -> Step {
+    pub fn next(&mut self, now: Time, pace: &Pace) -> Next {
         assert!(self.wanted.is_empty(), "what is wanted is fetched before the walk goes on");
         if self.walking {
-            let goes_on = self.more && (self.held.is_none() || self.mark_is_due(now, config));
+            let goes_on = self.more && (self.held.is_none() || self.mark_is_due(now, pace));
             if goes_on {
-                return Step::List { after: self.cursor, max: PAGE_EVENTS };
+                return Next::List { after: self.cursor, max: PAGE_EVENTS };
             }
-            self.end(now, config);
-            if config.once {
+            self.end(now, pace);
+            if pace.once {
                 // Whether that was the end is decided before another walk begins.
-                return Step::Wait { until: now };
+                return Next::Wait { until: now };
             }
         }
         if now < self.next_at {
-            return Step::Wait { until: self.next_at };
+            return Next::Wait { until: self.next_at };
         }
-        self.begin(now, config);
-        Step::List { after: None, max: PAGE_EVENTS }
+        self.begin(now, pace);
+        Next::List { after: None, max: PAGE_EVENTS }
     }
 
-    fn begin(&mut self, now: Time, config: &MachineConfig) {
-        let wait = Self::mark_wait(config);
+    fn begin(&mut self, now: Time, pace: &Pace) {
+        let wait = Self::mark_wait(pace);
         self.free_until = None;
         while let Some((_, key)) = self.marks.pop_front_if(|(since, _)| *since + wait <= now) {
             self.free_until = self.free_until.max(Some(key));
@@ -84,49 +119,55 @@ impl Walk {
         self.took = 0;
         self.unavailable = 0;
         self.held = None;
-        self.next_at = now + config.poll;
+        self.idle_pages = 0;
+        self.next_at = now + pace.poll;
     }
 
-    fn end(&mut self, now: Time, config: &MachineConfig) {
+    fn end(&mut self, now: Time, pace: &Pace) {
         self.walking = false;
         match self.held {
-            Some(held) if self.mark_is_due(now, config) => self.marks.push_back((now, held)),
+            Some(held) if self.mark_is_due(now, pace) => self.marks.push_back((now, held)),
             Some(_) => {}
             None => self.marks.clear(),
         }
         if self.unavailable > 0 {
-            self.next_at = now + RETRY.max(config.poll);
+            self.next_at = now + RETRY.max(pace.poll);
         }
+        // While much is on its way, a walk is for little that is new.
+        self.next_at = self.next_at.max(now + IDLE_PAGE_WAIT * self.idle_pages);
         self.last = Some(Outcome { took: self.took, unavailable: self.unavailable, held: self.held.is_some() });
     }
 
-    fn mark_wait(config: &MachineConfig) -> Duration {
-        config.order_wait * (MARKS - 1) / MARKS
+    fn mark_wait(pace: &Pace) -> Duration {
+        pace.order_wait * (MARKS - 1) / MARKS
     }
 
-    fn mark_is_due(&self, now: Time, config: &MachineConfig) -> bool {
-        self.marks.back().is_none_or(|(since, _)| *since + config.order_wait / MARKS <= now)
+    fn mark_is_due(&self, now: Time, pace: &Pace) -> bool {
+        self.marks.back().is_none_or(|(since, _)| *since + pace.order_wait / MARKS <= now)
     }
 
     /// A page of the list.
-    pub(super) fn page(&mut self, page: AcceptedPage, config: &MachineConfig, is_taken: impl Fn(&EventKey) -> bool) {
+    pub fn page(&mut self, page: AcceptedPage, pace: &Pace, is_taken: impl Fn(&EventKey) -> bool) {
         self.more = page.more && !page.events.is_empty();
+        let before = (self.wanted.len(), self.held);
         for event in page.events {
             self.cursor = self.cursor.max(Some(event.key));
             if is_taken(&event.key) {
                 continue;
             }
-            let in_order = page.undecided_floor.is_none_or(|floor| event.key < floor) || config.order_wait.is_zero();
+            let in_order = page.undecided_floor.is_none_or(|floor| event.key < floor) || pace.order_wait.is_zero();
             if in_order || self.free_until.is_some_and(|free| event.key <= free) {
                 self.wanted.push_back(event);
             } else {
                 self.held = self.held.max(Some(event.key));
             }
         }
+        let is_full = self.more && before == (self.wanted.len(), self.held);
+        self.idle_pages = self.idle_pages.saturating_add(u32::from(is_full));
     }
 
     /// What to fetch at once; the first event whatever its size.
-    pub(super) fn take_batch(&mut self, fetch_bytes: u64) -> Option<Vec<AcceptedEvent>> {
+    pub fn take_batch(&mut self, fetch_bytes: u64) -> Option<Vec<AcceptedEvent>> {
         let mut bytes = 0u64;
         let mut batch = Vec::new();
         while let Some(event) = self.wanted.front() {
@@ -140,35 +181,35 @@ impl Walk {
     }
 
     /// They could not be fetched now.
-    pub(super) fn put_back(&mut self, events: &[AcceptedEvent]) {
+    pub fn put_back(&mut self, events: &[AcceptedEvent]) {
         events.iter().rev().for_each(|event| self.wanted.push_front(*event));
     }
 
     /// An event of this walk is in a file.
-    pub(super) fn took(&mut self) {
+    pub fn took(&mut self) {
         self.took += 1;
     }
 
     /// So many events of this walk cannot be read for now.
-    pub(super) fn saw_unavailable(&mut self, events: u64) {
+    pub fn saw_unavailable(&mut self, events: u64) {
         self.unavailable += events;
     }
 
     /// Events that were taken are to be taken again: what was found so far says nothing.
-    pub(super) fn start_over(&mut self) {
+    pub fn start_over(&mut self) {
         self.last = None;
         self.took = self.took.max(1);
     }
 
     /// Whether the last whole walk says that nothing is left, and that is the end.
-    pub(super) fn found_nothing(&self, config: &MachineConfig) -> bool {
+    pub fn found_nothing(&self, pace: &Pace) -> bool {
         let nothing = |last: Outcome| last.took == 0 && last.unavailable == 0 && !last.held;
-        config.once && !self.walking && self.last.is_some_and(nothing)
+        pace.once && !self.walking && self.last.is_some_and(nothing)
     }
 
     /// How many events the last whole walk could not read, when it found nothing else; `None` before
     /// the end of a walk.
-    pub(super) fn only_unavailable(&self) -> Option<Option<u64>> {
+    pub fn only_unavailable(&self) -> Option<Option<u64>> {
         self.last.map(|last| (last.took == 0 && last.unavailable > 0).then_some(last.unavailable))
     }
 }

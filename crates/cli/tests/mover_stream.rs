@@ -1,0 +1,224 @@
+//! `forebay move --from stream:NAME`: the accepted events of a stream, in files of their format.
+//!
+//! The moments of kills are seeded; `FOREBAY_KILL_SEED` chooses others. There are 8 kills, with `FOREBAY_TEST_ALL` 40, `FOREBAY_KILL_ROUNDS` another number.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::load::{Random, from_environment, long_form};
+use common::running::{Running, files_below, until};
+use common::{Drives, Ran, Server, forebay, scratch};
+use forebay_client::{Client, Decision};
+use forebay_rawdata::{EventReader, Format, Generator, split};
+use forebay_types::{EventKey, RunId, Verdict};
+
+struct Buffer {
+    drives: Drives,
+    server: Server,
+    place: tempfile::TempDir,
+    /// All events that were put, by their numbers.
+    events: BTreeMap<EventKey, Vec<u8>>,
+}
+
+impl Buffer {
+    fn new() -> Buffer {
+        let drives = Drives::five();
+        let server = drives.serve();
+        Buffer { drives, server, place: scratch(), events: BTreeMap::new() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn put(&mut self, generator: &mut Generator, count: usize) -> Vec<EventKey> {
+        let mut client = self.server.client("readout");
+        let mut keys = Vec::new();
+        for _ in 0..count {
+            let event = generator.next_event();
+            let pieces = split(&event).expect("a generated event");
+            for piece in &pieces {
+                client.put(event.key.fragment(piece.source), pieces.len() as u16, &piece.bytes).expect("taken");
+            }
+            keys.push(event.key);
+            self.events.insert(event.key, event.bytes);
+        }
+        client.flush().expect("answered");
+        keys
+    }
+
+    fn arguments(&self, journal: &str, stream: &str, more: &[&str]) -> Vec<String> {
+        let (text, from) = (|name: &str| self.path(name).display().to_string(), format!("stream:{stream}"));
+        let arguments = ["move", "--from", &from, "--server", &self.server.address, "--to", &text("archive")];
+        let arguments = arguments.into_iter().chain(["--journal"]).map(str::to_owned).chain([text(journal)]);
+        arguments.chain(more.iter().map(|more| (*more).to_owned())).collect()
+    }
+
+    fn once(&self, more: &[&str]) -> Ran {
+        let arguments = [&["--once", "--recheck-after", "0.1", "--json"], more].concat();
+        forebay(self.arguments("journal.sqlite", "physics", &arguments))
+    }
+
+    /// The events that are in the files there, by number; each as it was put, and of one run in a file.
+    fn archived(&self) -> BTreeMap<EventKey, u32> {
+        let mut there: BTreeMap<EventKey, u32> = BTreeMap::new();
+        for (name, bytes) in files_below(&self.path("archive")) {
+            if name.contains("/.") {
+                continue;
+            }
+            let format =
+                Format::detect(&bytes[..12.min(bytes.len())]).unwrap_or_else(|| panic!("{name} has no events"));
+            let mut runs = Vec::new();
+            for event in EventReader::new(format, bytes.as_slice()) {
+                let event = event.unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(self.events[&event.key] == event.bytes, "{} is another in {name}", event.key);
+                *there.entry(event.key).or_default() += 1;
+                runs.push(event.key);
+            }
+            assert!(runs.is_sorted() && runs.first().map(|key| key.run) == runs.last().map(|key| key.run), "{name}");
+        }
+        there
+    }
+}
+
+fn decide(client: &mut Client, keys: &[EventKey], streams: &[&str]) {
+    let streams: Vec<_> = streams.iter().map(|stream| stream.parse().expect("a name")).collect();
+    let verdict = if streams.is_empty() { Verdict::Reject } else { Verdict::Accept(streams) };
+    let decisions: Vec<Decision> =
+        keys.iter().map(|key| Decision { key: *key, verdict: verdict.clone(), incomplete: false }).collect();
+    let outcomes = client.decide(&decisions).expect("answered");
+    assert!(outcomes.iter().all(|outcome| outcome.is_done()), "{outcomes:?}");
+}
+
+#[test]
+fn accepted_events_become_files_of_their_format_and_are_released() {
+    let mut buffer = Buffer::new();
+    let mut client = buffer.server.client("filter");
+    let mut accepted = Vec::new();
+    for (number, format) in Format::ALL.into_iter().enumerate() {
+        let mut generator = Generator::new(format, 9, RunId(1920 + number as u32));
+        let keys = buffer.put(&mut generator, 60);
+        let (wanted, unwanted): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.event.0 % 3 > 0);
+        decide(&mut client, &wanted, &["physics"]);
+        decide(&mut client, &unwanted, &[]);
+        accepted.extend(wanted);
+    }
+    let json = buffer.once(&["--merge", "200kB"]).expect(0).json();
+    assert_eq!((&json["found"], &json["left_files"]), (&json["released"], &0.into()), "{json}");
+    let archived = buffer.archived();
+    assert!(archived.keys().eq(accepted.iter()) && archived.values().all(|times| *times == 1));
+    let names: Vec<String> = files_below(&buffer.path("archive")).into_keys().collect();
+    for (run, ending) in [(1920, "raw"), (1921, "mdf"), (1922, "besiii")] {
+        let of_run = |name: &&String| name.starts_with(&format!("physics/run{run:06}-")) && name.ends_with(ending);
+        assert!(names.iter().filter(of_run).count() > 1, "{names:?}");
+    }
+    // The store has forgotten them.
+    let runs = client.runs().expect("answered");
+    assert!(runs.iter().filter(|run| run.run.0 >= 1920).all(|run| run.finished == run.events), "{runs:?}");
+    // Each is found by its number.
+    let journal = buffer.path("journal.sqlite").display().to_string();
+    let key = accepted[50];
+    let shown = forebay(["move", "show", &key.to_string(), "--journal", &journal, "--json"]).expect(0).json();
+    let file = &shown["files"][0]["file"];
+    assert_eq!((&file["state"], &file["events"]["run"]), (&"released".into(), &key.run.0.into()), "{shown}");
+    forebay(["move", "show", "1920/999999", "--journal", &journal]).expect(1).says("knows no file");
+    // Nothing is left.
+    let json = buffer.once(&[]).expect(0).json();
+    assert_eq!(json["found"], 0);
+}
+
+#[test]
+fn undecided_events_hold_those_behind_them_and_each_stream_has_its_files() {
+    let mut buffer = Buffer::new();
+    let mut client = buffer.server.client("filter");
+    let keys = buffer.put(&mut Generator::new(Format::Mdf, 3, RunId(7)), 40);
+    decide(&mut client, &keys[..10], &["physics", "express"]);
+    decide(&mut client, &keys[20..], &["physics"]);
+    let options = ["--recheck-after", "0.1", "--merge-wait", "0.2", "--order-wait", "3600"];
+    let physics = Running::start(buffer.arguments("journal.sqlite", "physics", &options), Stdio::null());
+    until(|| buffer.path("archive").exists() && buffer.archived().len() == 10);
+    decide(&mut client, &keys[10..20], &["physics"]);
+    until(|| buffer.archived().len() == 40);
+    assert_eq!(physics.terminate(), Some(0));
+    // The others are held for another stream.
+    let finished = |client: &mut Client| client.runs().expect("answered").iter().map(|run| run.finished).sum::<u64>();
+    assert!(finished(&mut client) <= 30);
+    let express = buffer.arguments("express.sqlite", "express", &["--once", "--recheck-after", "0.1"]);
+    forebay(express).expect(0);
+    buffer.once(&[]).expect(0);
+    assert_eq!(finished(&mut client), 40);
+    let archived = buffer.archived();
+    assert!(keys.iter().enumerate().all(|(at, key)| archived[key] == if at < 10 { 2 } else { 1 }));
+    // In order: no file of the first stream begins before the end of another.
+    let files = files_below(&buffer.path("archive").join("physics"));
+    let numbers = files.values().flat_map(|bytes| EventReader::new(Format::Mdf, bytes.as_slice()));
+    let numbers: Vec<EventKey> = numbers.map(|event| event.expect("whole").key).collect();
+    assert_eq!(numbers, keys);
+}
+
+#[test]
+fn each_event_is_in_one_file_whenever_mover_and_server_die() {
+    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long_form() { 40 } else { 8 });
+    let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
+    let mut buffer = Buffer::new();
+    let mut generator = Generator::new(Format::Faser, 5, RunId(1920));
+    let mut accepted = Vec::new();
+    for kill in 0..kills_wanted {
+        let mut client = buffer.server.client("filter");
+        let keys = buffer.put(&mut generator, 150);
+        decide(&mut client, &keys, &["physics"]);
+        accepted.extend(keys);
+        drop(client);
+        let options = ["--once", "--recheck-after", "0.05", "--merge", "300kB", "--patience", "60"];
+        let mut mover = Running::start(buffer.arguments("journal.sqlite", "physics", &options), Stdio::null());
+        std::thread::sleep(Duration::from_micros(20_000 + random.below(500_000)));
+        if kill % 4 == 3 {
+            let paths = buffer.drives.paths.clone();
+            buffer.server.send_kill();
+            buffer.server.replace_killed(&[], &paths);
+        }
+        mover.kill();
+    }
+    buffer.once(&["--merge", "300kB"]).expect(0);
+    let archived = buffer.archived();
+    assert!(archived.keys().eq(accepted.iter()), "{} of {}", archived.len(), accepted.len());
+    let twice: Vec<&EventKey> = archived.iter().filter(|(_, times)| **times != 1).map(|(key, _)| key).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let hidden: Vec<String> =
+        files_below(&buffer.path("archive")).into_keys().filter(|name| name.contains("/.")).collect();
+    assert!(hidden.is_empty(), "{hidden:?} lie about");
+    let runs = buffer.server.client("filter").runs().expect("answered");
+    assert_eq!(
+        runs.iter().map(|run| (run.events, run.finished)).next(),
+        Some((accepted.len() as u64, accepted.len() as u64))
+    );
+}
+
+#[test]
+fn what_cannot_be_moved_from_is_said() {
+    let mut buffer = Buffer::new();
+    let keys = buffer.put(&mut Generator::new(Format::Mdf, 3, RunId(7)), 5);
+    decide(&mut buffer.server.client("filter"), &keys, &["physics"]);
+    let first = Running::start(buffer.arguments("journal.sqlite", "physics", &["--merge-wait", "0"]), Stdio::null());
+    let files = || files_below(&buffer.path("")).keys().any(|name| name.contains("physics/"));
+    until(files);
+    forebay(buffer.arguments("other.sqlite", "physics", &["--once"]))
+        .expect(3)
+        .says("another mover has stream physics");
+    drop(first);
+    let refused = |stream: &str, more: &[&str], words: &str| {
+        forebay(buffer.arguments("more.sqlite", stream, more)).expect(2).says(words);
+    };
+    refused("../physics", &["--once"], "cannot name a stream");
+    refused("physics", &["--once", "--remove"], "always removed");
+    refused("physics", &["--once", "--name", "{run}"], "one name");
+    let long = format!("{}{{sequence}}", "x".repeat(250));
+    refused("physics", &["--once", "--name", &long], "too long");
+    // A stream that nobody accepted into has nothing: that is no failure, as it may come.
+    let json = forebay(buffer.arguments("more.sqlite", "nothing", &["--once", "--json"])).expect(0).json();
+    assert_eq!(json["found"], 0);
+}

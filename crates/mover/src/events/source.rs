@@ -1,0 +1,149 @@
+//! A stream of a store as a source.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use forebay_client::files::Files;
+use forebay_client::{AcceptedPage, Class, Client, ClientConfig, ClientError, FetchedEvent};
+use forebay_types::{DecideOutcome, EventKey, StreamName};
+
+use super::{Assembled, AssembledEvent, EventContent, Events, Examined, assemble};
+use crate::custody::SourceAnswer;
+use crate::endpoint::{Content, EventSource, Moved};
+use crate::store::{Lease, LeaseError};
+use crate::sums::Sums;
+
+/// So long one call waits for a server that is away; the mover tries again after that.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// The same for the lease.
+const LEASE_DEADLINE: Duration = Duration::from_secs(4);
+/// Events that are released with one request.
+const RELEASE_EVENTS_MAX: usize = 4096;
+/// So many losses are told one by one.
+const LOSSES_TOLD: u64 = 16;
+
+/// The accepted events of a stream. It is leased for as long as this lives: a second mover is refused.
+pub struct StreamSource {
+    address: String,
+    stream: StreamName,
+    idle: Mutex<Vec<Client>>,
+    lease: Lease,
+    losses: AtomicU64,
+}
+
+impl StreamSource {
+    /// Connects and leases the stream. `token`: the journal's, by which a mover that was killed knows its own lease again.
+    ///
+    /// # Errors
+    /// When no server answers, the store is served read-only or has no files (and so no leases), or another mover has the stream.
+    pub fn open(address: &str, stream: &StreamName, token: u64) -> Result<StreamSource, LeaseError> {
+        let client = connect(address, true, DEADLINE)?;
+        let files = Files::new(connect(address, true, DEADLINE)?)?;
+        let renewer = Files::new(connect(address, true, LEASE_DEADLINE)?)?;
+        let lease =
+            Lease::take(renewer, &files, &format!("/.forebay-stream-{stream}"), &format!("stream {stream}"), token)?;
+        Ok(StreamSource {
+            address: address.to_owned(),
+            stream: stream.clone(),
+            idle: Mutex::new(vec![client]),
+            lease,
+            losses: AtomicU64::new(0),
+        })
+    }
+
+    /// Uses a connection that no other job uses; one that fails is made anew.
+    fn with<T>(&self, use_it: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, ClientError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut client = idle.map_or_else(|| connect(&self.address, false, DEADLINE), Ok)?;
+        let used = use_it(&mut client)?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        Ok(used)
+    }
+
+    fn fetch(&self, keys: &[EventKey]) -> Result<Vec<FetchedEvent>, SourceAnswer> {
+        let fetched = self.with(|client| client.get_events(keys, None));
+        fetched.map_err(|error| SourceAnswer::NotNow(format!("read events of stream {}: {error}", self.stream)))
+    }
+
+    fn examined(&self, event: &FetchedEvent) -> Examined {
+        match assemble(event) {
+            Assembled::Event(assembled) => {
+                if assembled.fragments_lost > 0 {
+                    self.tell_loss(event.key, &assembled);
+                }
+                let AssembledEvent { kind, numbered, incomplete, bytes, .. } = assembled;
+                Examined::Event { kind, numbered, incomplete, sums: Sums::of(&bytes) }
+            }
+            Assembled::Gone => Examined::Gone,
+            Assembled::Unavailable => Examined::Unavailable,
+        }
+    }
+
+    fn tell_loss(&self, key: EventKey, event: &AssembledEvent) {
+        match self.losses.fetch_add(1, Relaxed) {
+            told if told < LOSSES_TOLD => {
+                let sources: Vec<String> = event.lost.iter().map(ToString::to_string).collect();
+                tracing::error!(
+                    "event {key} of stream {} lost {} of its fragments in the store{}: what is left of it is moved, and marked incomplete. `forebay lost` has all of them",
+                    self.stream,
+                    event.fragments_lost,
+                    if sources.is_empty() { String::new() } else { format!(" (sources {})", sources.join(", ")) }
+                );
+            }
+            LOSSES_TOLD => tracing::error!("fragments of more events are lost; `forebay lost` has all of them"),
+            _ => {}
+        }
+    }
+}
+
+impl EventSource for StreamSource {
+    fn accepted(&self, after: Option<EventKey>, max: u32) -> Result<AcceptedPage, String> {
+        self.lease.check()?;
+        self.with(|client| client.accepted(&self.stream, after, max)).map_err(|error| error.to_string())
+    }
+
+    fn examine(&self, events: &[EventKey], moved: &dyn Moved) -> Result<Vec<Examined>, String> {
+        let fetched = self.with(|client| client.get_events(events, None)).map_err(|error| error.to_string())?;
+        let examine = |event: &FetchedEvent| {
+            moved.moved(event.fragments.iter().map(|fragment| fragment.payload.len() as u64).sum());
+            self.examined(event)
+        };
+        Ok(fetched.iter().map(examine).collect())
+    }
+
+    fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a> {
+        Box::new(EventContent::new(events, |keys| self.fetch(keys)))
+    }
+
+    fn release(&self, events: &Events, moved: &dyn Moved) -> SourceAnswer {
+        let keys: Vec<EventKey> = events.keys().collect();
+        for keys in keys.chunks(RELEASE_EVENTS_MAX) {
+            if let Err(words) = self.lease.check() {
+                return SourceAnswer::NotNow(words);
+            }
+            let outcomes = match self.with(|client| client.release(&self.stream, keys)) {
+                Ok(outcomes) => outcomes,
+                Err(error) => return SourceAnswer::NotNow(format!("release events of {}: {error}", self.stream)),
+            };
+            // What is not there for this stream any more was released before, or deleted: nothing waits for it.
+            let is_let_go = |outcome: &DecideOutcome| {
+                outcome.is_done() || matches!(outcome, DecideOutcome::NotFound | DecideOutcome::Conflict)
+            };
+            if let Some(outcome) = outcomes.iter().find(|outcome| !is_let_go(outcome)) {
+                return SourceAnswer::NotNow(format!(
+                    "the store does not release events of {}: {outcome}",
+                    self.stream
+                ));
+            }
+            moved.moved(0);
+        }
+        SourceAnswer::Released
+    }
+}
+
+fn connect(address: &str, must_listen: bool, deadline: Duration) -> Result<Client, ClientError> {
+    let mut config = ClientConfig::new(address, "forebay move").class(Class::Mover).deadline(Some(deadline));
+    config.must_listen = must_listen;
+    Client::connect(config)
+}

@@ -1,0 +1,456 @@
+//! What of a stream becomes which consignments: events of one run and kind in files of a size, ascending.
+//!
+//! Each event is read when it is accepted, while the store has it at hand still: how it is put together, and what that comes to. So the sums of a file are those of
+//! its events, joined, and are known before the file is sent.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_client::{AcceptedEvent, AcceptedPage};
+use forebay_types::{EventKey, RunId, StreamName, Time};
+
+use super::merge::{Fields, Merge, Naming, Template};
+use super::plan::{ON_THEIR_WAY_MAX, Planned};
+use crate::events::walk::{Next, Pace, Walk};
+use crate::events::{EventKind, EventList, Events, Examined, LIST_EVENTS_MAX};
+use crate::name::Name;
+use crate::planted::{Planted as Mistake, planted};
+use crate::recipe::Recipe;
+use crate::sums::Sums;
+
+/// Files that grow at the same time, one for each run and kind.
+const OPEN_FILES_MAX: usize = 16;
+/// Bytes of events that are examined at once; one event alone may be larger.
+const EXAMINE_BYTES: u64 = 16 << 20;
+/// The wait before a store that gave no answer is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A route of accepted events.
+#[derive(Clone, Debug)]
+pub struct StreamConfig {
+    /// Their stream.
+    pub stream: StreamName,
+    /// An event that is not decided holds accepted ones behind it back for so long at most, so that files come out in order.
+    pub order_wait: Duration,
+}
+
+impl StreamConfig {
+    /// Whether names by this template can be given to all files of the stream, whatever their runs and numbers.
+    pub fn can_be_named(&self, template: &Template) -> bool {
+        let (run, sequence) = (u32::MAX.to_string(), u64::MAX.to_string());
+        let longest = Fields { directory: self.stream.as_str(), run: &run, sequence: &sequence, extension: "besiii" };
+        template.fill(&longest).parse::<Name>().is_ok()
+    }
+}
+
+/// Where an event goes: the run, the kind, and whether its bytes hold its number.
+type Target = (RunId, EventKind, bool);
+
+/// A file that grows.
+#[derive(Debug)]
+struct OpenFile {
+    list: EventList,
+    incomplete: EventList,
+    event_bytes: u64,
+    /// Of the events with what lies between them.
+    sums: Sums,
+    since: Time,
+}
+
+/// What is asked now.
+#[derive(Debug)]
+enum Asked {
+    List(Option<EventKey>, u32),
+    Examine(Vec<AcceptedEvent>),
+}
+
+/// What is to be looked at next.
+pub(super) enum Look {
+    List { after: Option<EventKey>, max: u32 },
+    Examine { events: Vec<EventKey> },
+}
+
+/// What of a stream is on its way, and what is not yet.
+#[derive(Debug)]
+pub(super) struct EventPlan {
+    stream: StreamName,
+    merge: Merge,
+    pace: Pace,
+    walk: Walk,
+    asked: Option<Asked>,
+    /// To be asked next, in order.
+    to_ask: VecDeque<Asked>,
+    ask_at: Time,
+    open: BTreeMap<Target, OpenFile>,
+    /// In a consignment that is not over, by the first event.
+    taken: BTreeMap<EventKey, Arc<Recipe>>,
+    /// What was let go while somebody looks.
+    over_meanwhile: Vec<Arc<Recipe>>,
+    /// Since when the store gives no answer, and since when there is nothing but events that cannot be read.
+    silent_since: Option<Time>,
+    unavailable_since: Option<Time>,
+}
+
+impl OpenFile {
+    fn new(now: Time) -> OpenFile {
+        let (list, incomplete) = (EventList::default(), EventList::default());
+        OpenFile { list, incomplete, event_bytes: 0, sums: Sums::NOTHING, since: now }
+    }
+
+    fn takes(&self, (run, kind, _): Target, event: u64, bytes: u64, bytes_max: u64) -> bool {
+        let ascends = self.list.last().is_none_or(|last| last < event);
+        let with = kind.container(run, 0).file_bytes(self.list.len() + 1, self.event_bytes.saturating_add(bytes));
+        ascends && (self.list.is_empty() || with <= bytes_max && self.list.len() < LIST_EVENTS_MAX)
+    }
+
+    fn append(&mut self, (run, kind, _): Target, event: u64, incomplete: bool, sums: &Sums) {
+        let before = kind.container(run, 0).before_event(self.list.len(), sums.bytes);
+        self.sums = self.sums.then(&Sums::of(&before)).then(sums);
+        self.event_bytes += sums.bytes;
+        self.list.push(event);
+        if incomplete {
+            self.incomplete.push(event);
+        }
+    }
+}
+
+impl EventPlan {
+    pub(super) fn new(config: &StreamConfig, merge: Merge, poll: Duration, once: bool) -> EventPlan {
+        assert!(merge.name.iter().all(|name| config.can_be_named(name)), "whoever made the route looked at that");
+        EventPlan {
+            stream: config.stream.clone(),
+            merge,
+            pace: Pace { order_wait: config.order_wait, poll, once },
+            walk: Walk::default(),
+            asked: None,
+            to_ask: VecDeque::new(),
+            ask_at: Time(0),
+            open: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            over_meanwhile: Vec::new(),
+            silent_since: None,
+            unavailable_since: None,
+        }
+    }
+
+    /// These are in a consignment.
+    pub(super) fn take(&mut self, recipe: &Arc<Recipe>) {
+        if !planted(Mistake::PlannedAnew) {
+            self.taken.insert(first_of(recipe), Arc::clone(recipe));
+        }
+    }
+
+    /// These are in none any more: they were let go, or are to be read anew.
+    pub(super) fn over(&mut self, recipe: &Arc<Recipe>, again: bool) {
+        self.taken.remove(&first_of(recipe));
+        if again {
+            self.walk.start_over();
+        } else if matches!(self.asked, Some(Asked::List(..))) && !planted(Mistake::StaleListBelieved) {
+            self.over_meanwhile.push(Arc::clone(recipe));
+        }
+    }
+
+    /// Since when nothing comes of it.
+    pub(super) fn failing_since(&self) -> Option<Time> {
+        self.silent_since.into_iter().chain(self.unavailable_since).min()
+    }
+
+    /// Whether all that is accepted is in a consignment.
+    pub(super) fn has_all(&self) -> bool {
+        self.is_at_rest() && self.open.is_empty() && self.walk.found_nothing(&self.pace)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.asked.is_none() && self.to_ask.is_empty()
+    }
+
+    /// When it has something to ask, if nobody does.
+    pub(super) fn due(&self) -> Option<Time> {
+        let is_full = self.taken.len() >= ON_THEIR_WAY_MAX;
+        (self.asked.is_none() && !self.has_all() && !is_full).then_some(self.ask_at)
+    }
+
+    /// What is to be asked now.
+    pub(super) fn next(&mut self, now: Time) -> Option<Look> {
+        if self.due().is_none_or(|due| due > now) {
+            return None;
+        }
+        self.go_on(now);
+        let asked = self.asked.insert(self.to_ask.pop_front()?);
+        Some(match asked {
+            Asked::List(after, max) => Look::List { after: *after, max: *max },
+            Asked::Examine(events) => Look::Examine { events: events.iter().map(|event| event.key).collect() },
+        })
+    }
+
+    /// What the walk wants next.
+    fn go_on(&mut self, now: Time) {
+        if !self.to_ask.is_empty() {
+            return;
+        }
+        if let Some(events) = self.walk.take_batch(EXAMINE_BYTES) {
+            return self.to_ask.push_back(Asked::Examine(events));
+        }
+        match self.walk.next(now, &self.pace) {
+            Next::List { after, max } => self.to_ask.push_back(Asked::List(after, max)),
+            Next::Wait { until } => self.ask_at = until,
+        }
+    }
+
+    /// A page of what is accepted; what of it becomes consignments.
+    pub(super) fn listed(
+        &mut self,
+        page: Result<AcceptedPage, String>,
+        naming: &mut Naming,
+        now: Time,
+    ) -> Vec<Planned> {
+        let asked = self.asked.take().expect("it was asked");
+        let over = std::mem::take(&mut self.over_meanwhile);
+        let Ok(page) = page else { return self.gave_no_answer(asked, now) };
+        self.silent_since = None;
+        let taken = self.taken_of(&page, &over);
+        let is_taken = |key: &EventKey| {
+            let before = taken.partition_point(|(first, _)| first <= key);
+            before.checked_sub(1).is_some_and(|at| *key <= taken[at].1)
+        };
+        self.walk.page(page, &self.pace, is_taken);
+        self.close_some(naming, now)
+    }
+
+    /// What became of events that were read; what of them becomes consignments.
+    pub(super) fn examined(
+        &mut self,
+        examined: Result<Vec<Examined>, String>,
+        naming: &mut Naming,
+        now: Time,
+    ) -> Vec<Planned> {
+        let asked = self.asked.take().expect("it was asked");
+        let (Ok(examined), Asked::Examine(events)) = (examined, &asked) else { return self.gave_no_answer(asked, now) };
+        assert_eq!(events.len(), examined.len(), "an answer for each event");
+        self.silent_since = None;
+        let mut planned = Vec::new();
+        for (event, examined) in events.iter().zip(examined) {
+            match examined {
+                Examined::Event { kind, numbered, incomplete, sums } => {
+                    let kind = if planted(Mistake::KindsMixed) { EventKind::Mdf } else { kind };
+                    let target = (event.key.run, kind, numbered);
+                    let incomplete = incomplete || event.incomplete;
+                    planned.extend(self.append(target, event.key.event.0, incomplete, &sums, naming, now));
+                    self.walk.took();
+                }
+                // What is gone for good is not listed again: another walk tells.
+                Examined::Gone | Examined::Unavailable => self.walk.saw_unavailable(1),
+            }
+        }
+        planned.extend(self.close_some(naming, now));
+        planned
+    }
+
+    fn gave_no_answer(&mut self, asked: Asked, now: Time) -> Vec<Planned> {
+        self.silent_since.get_or_insert(now);
+        self.to_ask.push_front(asked);
+        self.ask_at = now + RETRY;
+        Vec::new()
+    }
+
+    fn append(
+        &mut self,
+        target: Target,
+        event: u64,
+        incomplete: bool,
+        sums: &Sums,
+        naming: &mut Naming,
+        now: Time,
+    ) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        match self.open.get(&target) {
+            Some(file) if !file.takes(target, event, sums.bytes, self.merge.bytes) => {
+                planned.push(self.close(target, naming));
+            }
+            None if self.open.len() == OPEN_FILES_MAX => {
+                let oldest = self.open.iter().min_by_key(|(_, file)| file.since).map(|(target, _)| *target);
+                planned.push(self.close(oldest.expect("there are some"), naming));
+            }
+            _ => {}
+        }
+        self.open.entry(target).or_insert_with(|| OpenFile::new(now)).append(target, event, incomplete, sums);
+        planned
+    }
+
+    /// Closes what waited long enough, and all of it when nothing more comes.
+    fn close_some(&mut self, naming: &mut Naming, now: Time) -> Vec<Planned> {
+        self.go_on(now);
+        let nothing_comes = self.is_at_rest() && self.walk.found_nothing(&self.pace);
+        let unavailable = self.walk.only_unavailable().flatten().is_some();
+        self.unavailable_since = unavailable.then(|| self.unavailable_since.unwrap_or(now));
+        let is_due = |file: &OpenFile| nothing_comes || now.since(file.since) >= self.merge.wait;
+        let due: Vec<Target> = self.open.iter().filter(|(_, file)| is_due(file)).map(|(target, _)| *target).collect();
+        due.into_iter().map(|target| self.close(target, naming)).collect()
+    }
+
+    fn close(&mut self, target: Target, naming: &mut Naming) -> Planned {
+        let (run, kind, numbered) = target;
+        let OpenFile { list, incomplete, event_bytes, sums, .. } = self.open.remove(&target).expect("it is open");
+        let template = self.merge.name.clone().unwrap_or_default();
+        let (run_text, directory) = (format!("{:06}", run.0), self.stream.as_str());
+        let fill = |sequence: &str| {
+            template.fill(&Fields { directory, run: &run_text, sequence, extension: kind.extension() })
+        };
+        let series = fill("{sequence}");
+        let name_of = |number: u64| fill(&format!("{number:05}")).parse::<Name>().ok();
+        let (name, number) = naming
+            .series
+            .give(&series, name_of, naming.is_taken)
+            .expect("names of a stream's files were tried at the start");
+        let events = Events { run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
+        let container = events.container();
+        let tail = container.tail(events.list.len(), event_bytes);
+        let content = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
+        assert_eq!(content.bytes, events.bytes(), "every byte of {name} is counted");
+        Planned { name, recipe: Recipe::of_events(events), series: Some((series, number + 1)), content: Some(content) }
+    }
+
+    /// Ranges of this page that are taken, ascending.
+    fn taken_of(&self, page: &AcceptedPage, over: &[Arc<Recipe>]) -> Vec<(EventKey, EventKey)> {
+        let (Some(first), Some(last)) = (page.events.first(), page.events.last()) else { return Vec::new() };
+        let (first, last) = (first.key, last.key);
+        let mut ranges = Vec::new();
+        let mut add = |run: RunId, list: &EventList| {
+            if run < first.run || run > last.run {
+                return;
+            }
+            let from = if run == first.run { first.event.0 } else { 0 };
+            let of_run = list.ranges_from(from).map(|(a, b)| (EventKey::new(run.0, a), EventKey::new(run.0, b)));
+            ranges.extend(of_run.take_while(|(a, _)| *a <= last));
+        };
+        for recipe in self.taken.range(EventKey::new(first.run.0, 0)..=last).map(|(_, recipe)| recipe).chain(over) {
+            let events = recipe.events().expect("a stream has events");
+            if EventKey::new(events.run.0, events.list.last().expect("it has some")) >= first {
+                add(events.run, &events.list);
+            }
+        }
+        self.open.iter().for_each(|((run, ..), file)| add(*run, &file.list));
+        ranges.sort_unstable();
+        ranges
+    }
+}
+
+fn first_of(recipe: &Recipe) -> EventKey {
+    let events = recipe.events().expect("a stream has events");
+    EventKey::new(events.run.0, events.list.first().expect("it has some"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::merge::Series;
+    use super::*;
+
+    fn plan(bytes: u64, once: bool) -> EventPlan {
+        let config = StreamConfig { stream: "physics".parse().expect("a name"), order_wait: Duration::from_secs(10) };
+        let merge = Merge { bytes, wait: Duration::from_secs(60), name: None };
+        EventPlan::new(&config, merge, Duration::from_secs(1), once)
+    }
+
+    fn page(events: &[u64], undecided_floor: Option<u64>) -> Result<AcceptedPage, String> {
+        let event =
+            |number: &u64| AcceptedEvent { key: EventKey::new(7, *number), fragments: 1, bytes: 10, incomplete: false };
+        let undecided_floor = undecided_floor.map(|number| EventKey::new(7, number));
+        Ok(AcceptedPage { events: events.iter().map(event).collect(), more: false, undecided_floor })
+    }
+
+    fn bytes_of(key: EventKey) -> Vec<u8> {
+        key.event.0.to_le_bytes().repeat(2)
+    }
+
+    /// Answers what is asked until nothing is, for a while; the files that came of it.
+    fn play(plan: &mut EventPlan, series: &mut Series, events: &[u64], floor: Option<u64>, from: Time) -> Vec<Planned> {
+        let mut naming = Naming { series, is_taken: &|name| name.as_str().contains("00002") };
+        let (mut planned, mut now) = (Vec::new(), from);
+        while let Some(due) = plan.due().filter(|due| *due < from + Duration::from_secs(4)) {
+            now = due.max(now);
+            let Some(look) = plan.next(now) else { continue };
+            planned.extend(match look {
+                Look::List { .. } => plan.listed(page(events, floor), &mut naming, now),
+                Look::Examine { events } => {
+                    let examine = |key: &EventKey| Examined::Event {
+                        kind: if key.event.0 == 5 { EventKind::Parts } else { EventKind::Besiii },
+                        numbered: true,
+                        incomplete: key.event.0 == 4,
+                        sums: Sums::of(&bytes_of(*key)),
+                    };
+                    plan.examined(Ok(events.iter().map(examine).collect()), &mut naming, now)
+                }
+            });
+            planned.iter().for_each(|planned: &Planned| plan.take(&planned.recipe));
+        }
+        planned
+    }
+
+    fn told(planned: &[Planned]) -> Vec<(&str, Vec<u64>)> {
+        let events = |planned: &Planned| planned.recipe.events().expect("of events").list.iter().collect();
+        planned.iter().map(|planned| (planned.name.as_str(), events(planned))).collect()
+    }
+
+    #[test]
+    fn files_are_of_one_kind_and_no_larger_than_they_may_be_and_their_sums_are_known() {
+        // A file of two events of BESIII.
+        let container = EventKind::Besiii.container(RunId(7), 1);
+        let (mut plan, mut series) = (plan(container.file_bytes(2, 32), true), Series::default());
+        let planned = play(&mut plan, &mut series, &[1, 2, 3, 4, 5, 9], None, Time(0));
+        let expected = [
+            ("physics/run000007-00001.besiii", vec![1, 2]),
+            ("physics/run000007-00003.besiii", vec![3, 4]),
+            ("physics/run000007-00004.besiii", vec![9]),
+            ("physics/run000007-00001.parts", vec![5]),
+        ];
+        assert_eq!(told(&planned), expected, "a name that is taken is left out");
+        for Planned { name, recipe, content, .. } in &planned {
+            let events = recipe.events().expect("of events");
+            let container = events.container();
+            let mut file = container.head();
+            for (sequence, key) in events.keys().enumerate() {
+                file.extend(container.before_event(sequence as u64, 16));
+                file.extend(bytes_of(key));
+            }
+            file.extend(container.tail(events.list.len(), events.event_bytes));
+            assert_eq!(*content, Some(Sums::of(&file)), "{name}");
+        }
+        assert!(planned[1].recipe.events().expect("of events").incomplete.iter().eq([4]));
+        assert!(plan.has_all());
+    }
+
+    #[test]
+    fn what_waits_for_undecided_events_waits_and_what_is_not_full_too() {
+        let (mut plan, mut series) = (plan(1 << 30, false), Series::default());
+        let mut at = |seconds: u64, events: &[u64], floor| {
+            let planned = play(&mut plan, &mut series, events, floor, Time(seconds * 1_000_000_000));
+            told(&planned).into_iter().map(|(_, events)| events).collect::<Vec<_>>()
+        };
+        assert!(at(0, &[1, 2, 6], Some(3)).is_empty());
+        assert!(at(30, &[1, 2, 4, 6], Some(7)).is_empty());
+        assert_eq!(at(61, &[1, 2, 4, 6, 8], Some(7)), [[1, 2, 4, 6]], "8 waits for 7");
+        // What was decided late is behind nothing: it goes into another file.
+        assert!(at(70, &[1, 2, 3, 4, 6, 8], None).is_empty());
+        assert_eq!(at(140, &[1, 2, 3, 4, 6, 8], None), [[3, 8]]);
+    }
+
+    #[test]
+    fn a_store_that_gives_no_answer_is_asked_again_and_events_that_are_let_go_are_not_believed_to_be_there() {
+        let (mut plan, mut series) = (plan(1 << 30, true), Series::default());
+        let planned = play(&mut plan, &mut series, &[1, 2], None, Time(0));
+        let mut naming = Naming { series: &mut series, is_taken: &|_| false };
+        plan.walk.start_over();
+        let now = Time(9_000_000_000);
+        assert!(matches!(plan.next(now), Some(Look::List { .. })));
+        plan.over(&planned[0].recipe, false);
+        assert!(plan.listed(Err("away".to_owned()), &mut naming, now).is_empty());
+        assert_eq!((plan.failing_since(), plan.next(now).is_none()), (Some(now), true));
+        let later = now + RETRY;
+        assert!(matches!(plan.next(later), Some(Look::List { .. })));
+        plan.over_meanwhile.push(Arc::clone(&planned[0].recipe));
+        plan.listed(page(&[1, 2], None), &mut naming, later);
+        assert_eq!(plan.failing_since(), None);
+        assert!(plan.to_ask.is_empty(), "the list was from before they were let go");
+    }
+}
