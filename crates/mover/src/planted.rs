@@ -27,4 +27,14 @@ forebay_types::planted_mistakes!(
     NameGivenTwice = "name-given-twice",
     /// Events of several runs go into one file.
     RunsMixed = "runs-mixed",
+    /// A file counts as proven whatever becomes of its sidecar.
+    SidecarUnawaited = "sidecar-unawaited",
+    /// A file is registered when its first destination has proven it.
+    RegisteredEarly = "registered-early",
+    /// A registration of which nobody knows counts as done.
+    SilenceTakenForRegistered = "silence-taken-for-registered",
+    /// A registration that is tried again has another key.
+    KeyOfTheAttempt = "key-of-the-attempt",
+    /// What is not on tape yet counts as there.
+    DiskTakenForTape = "disk-taken-for-tape",
 );

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::MoveOptions;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, RouteSettings, Settings, settle};
+use super::settings::{DestinationSettings, Register, RouteSettings, Settings, Until, settle};
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::parse_seconds;
 use crate::failure::Failure;
@@ -43,6 +43,8 @@ struct DestinationFile {
     ca_file: Option<PathBuf>,
     s3_endpoint: Option<String>,
     s3_credentials_file: Option<PathBuf>,
+    until: Option<String>,
+    until_command: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,6 +62,12 @@ struct RouteFile {
     merge: Option<String>,
     merge_wait_s: Option<f64>,
     name: Option<String>,
+    #[serde(default)]
+    sidecar: bool,
+    register: Option<String>,
+    register_command: Option<PathBuf>,
+    register_token_file: Option<PathBuf>,
+    register_ca_file: Option<PathBuf>,
     #[serde(default)]
     priority: i32,
     streams: Option<u16>,
@@ -99,8 +107,11 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     let streams = check_streams("streams", file.streams).map_err(wrong)?;
     let destination = |(name, destination): (String, DestinationFile)| {
         let of_its_own = destination.streams.map(|count| check_streams(&format!("destination.{name}.streams"), count));
+        let place = Place::parse(&destination.address)?;
+        let key = |key: &str| format!("destination.{name}.{key}");
         Ok(DestinationSettings {
-            place: Place::parse(&destination.address)?,
+            until: Until::of(destination.until.as_ref(), destination.until_command.as_deref(), &place, key)?,
+            place,
             access: Access {
                 token_file: destination.token_file,
                 ca_file: destination.ca_file,
@@ -154,11 +165,21 @@ fn settings_of(
     let template = route.name.as_ref().map(|name| name.parse::<Template>()).transpose();
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
     let wait = seconds("merge-wait-s", route.merge_wait_s, Duration::from_secs(600))?;
+    if route.register.is_none() && (route.register_token_file.is_some() || route.register_ca_file.is_some()) {
+        return Err(wrong(format!("{} is missing: the files are for reaching it", here("register"))));
+    }
+    let access = Access {
+        token_file: route.register_token_file.clone(),
+        ca_file: route.register_ca_file.clone(),
+        ..Access::default()
+    };
     Ok(RouteSettings {
         name: name.to_owned(),
         from,
         remove: route.remove,
         to,
+        sidecar: route.sidecar,
+        register: Register::of(route.register.as_ref(), route.register_command.as_deref(), access, here)?,
         merge: bytes.map(|bytes| Merge { bytes, wait, name: template }),
         settle: seconds("settle-s", route.settle_s, settle(command))?,
         recheck_after: seconds("recheck-after-s", route.recheck_after_s, command.recheck_after)?,

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_destinations::{Access, Address};
+use forebay_destinations::{Access, Address, Scheme};
 use forebay_mover::endpoint::Destination;
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
 use forebay_mover::store::{LeaseError, StoreSource};
@@ -134,6 +134,11 @@ impl Place {
             Place::Directory(path) => Some(path),
             Place::Remote(_) => None,
         }
+    }
+
+    /// Whether it can say that a file is on tape.
+    pub fn tells_of_tape(&self) -> bool {
+        matches!(self, Place::Remote(address) if address.scheme() == Scheme::XRootD)
     }
 
     /// Makes it ready.

@@ -1,7 +1,7 @@
 //! The tables of the journal.
 
 /// Written to `user_version`: a journal of another version is refused.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// In `application_id`: "FBMV".
 pub(super) const APPLICATION: i64 = 0x4642_4D56;
@@ -15,12 +15,16 @@ CREATE TABLE consignments (
     route TEXT NOT NULL,
     name TEXT NOT NULL,                 -- at every destination
     form TEXT NOT NULL,                 -- how its parts become one file
+    settings INTEGER NOT NULL,          -- stands for those of its route that decide about its bytes
     stage TEXT NOT NULL,
     held INTEGER NOT NULL DEFAULT 0,
     let_go INTEGER NOT NULL DEFAULT 0,  -- a person answers for its release
     bytes INTEGER,                      -- what its bytes come to, once they were checked
     adler32 INTEGER,
     crc32c INTEGER,
+    about TEXT,                         -- what else its check found, as JSON
+    registered INTEGER NOT NULL DEFAULT 0,
+    refusals INTEGER NOT NULL DEFAULT 0, -- how often its registration was refused
     words TEXT NOT NULL DEFAULT '',
     is_over INTEGER NOT NULL DEFAULT 0  -- nothing is left to be done
 ) STRICT;
@@ -46,6 +50,7 @@ CREATE TABLE deliveries (
     consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
     place INTEGER NOT NULL,
     destination TEXT NOT NULL,
+    what TEXT NOT NULL,                 -- the file, or its sidecar
     required INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'found',
     attempts INTEGER NOT NULL DEFAULT 0,
@@ -61,6 +66,7 @@ CREATE TABLE transitions (              -- what became of each, in order; the au
     unix_ms INTEGER NOT NULL,
     consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
     destination TEXT,
+    sidecar INTEGER NOT NULL,           -- whether it is of that, and not of the file
     before TEXT,
     after TEXT NOT NULL,
     words TEXT NOT NULL

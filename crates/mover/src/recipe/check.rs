@@ -1,21 +1,27 @@
 //! What is looked at before anything is sent.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
 use forebay_rawdata::{EventReader, Format};
 
+use super::parts::Parts;
 use super::reader::ContentReader;
 use super::{EventFile, Form, Recipe, open};
+use crate::about::{About, Checked, Events};
 use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, Moved, Source};
 use crate::name::Name;
-use crate::sums::{Summer, Sums};
+use crate::sums::Summer;
 
 /// The first bytes of a file by which its format is known.
 pub(crate) const DETECTED_BYTES: usize = 12;
 
-/// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to. `moved` is told of all that was read.
+/// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to, and what else was seen. `moved` is told of all that was read.
 pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceAnswer {
     match checked(source, recipe, moved) {
-        Ok(sums) => SourceAnswer::Whole(sums),
+        Ok(checked) => SourceAnswer::Whole(checked),
         // What somebody still writes looks damaged, and is not: it is moved when it is complete.
         Err(SourceAnswer::Damaged(words)) => {
             let changed = recipe.parts.iter().find_map(|part| match source.open(part) {
@@ -28,19 +34,33 @@ pub fn check(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> SourceA
     }
 }
 
-fn checked(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> Result<Sums, SourceAnswer> {
-    let format = format_of_first(source, recipe)?.filter(|_| recipe.form == Form::Concatenated);
-    let content: Box<dyn Content> = match format {
-        // Each part by itself: what one lacks at its end must not be made up of the next.
-        Some(format) if recipe.parts.len() > 1 => Box::new(EventFile::new(source, recipe, format)),
-        _ => open(source, recipe),
+fn checked(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> Result<Checked, SourceAnswer> {
+    let of_the_form = match recipe.form {
+        Form::Concatenated => format_of_first(source, recipe)?,
+        Form::Besiii => Some(Format::Besiii),
+        Form::Tar => None,
     };
-    let mut summing = Summing { content, summer: Summer::default(), moved };
-    match format.filter(|_| recipe.parts.len() == 1) {
-        Some(format) => inspect(format, &recipe.parts[0].name, &mut summing)?,
+    let parts = Parts::new(source, recipe);
+    let events = Rc::<RefCell<Events>>::default();
+    let is_one = recipe.form == Form::Concatenated && recipe.parts.len() == 1;
+    let content: Box<dyn Content> = match of_the_form {
+        // Each part by itself: what one lacks at its end must not be made up of the next.
+        Some(format) if !is_one => Box::new(EventFile::new(&parts, recipe, format).noting(&events)),
+        _ => open(&parts, recipe),
+    };
+    let mut summing = Summing { content, summer: Summer::default(), parts: &parts, moved };
+    match of_the_form.filter(|_| is_one) {
+        Some(format) => inspect(format, &recipe.parts[0].name, &mut summing, &events)?,
         None => while summing.refill()? {},
     }
-    Ok(summing.summer.sums())
+    let sums = summing.summer.sums();
+    drop(summing);
+    let about = About {
+        format: of_the_form.map(|format| format.name().to_owned()),
+        events: of_the_form.map(|_| events.take()),
+        parts: parts.about(),
+    };
+    Ok(Checked { sums, about: Arc::new(about) })
 }
 
 fn format_of_first(source: &dyn Source, recipe: &Recipe) -> Result<Option<Format>, SourceAnswer> {
@@ -55,10 +75,11 @@ fn format_of_first(source: &dyn Source, recipe: &Recipe) -> Result<Option<Format
 }
 
 /// Reads a file to its end, event by event.
-fn inspect(format: Format, name: &Name, content: &mut Summing) -> Result<(), SourceAnswer> {
+fn inspect(format: Format, name: &Name, content: &mut Summing, events: &RefCell<Events>) -> Result<(), SourceAnswer> {
     let reader = ContentReader::new(content);
     let failed = reader.failed();
-    let damage = EventReader::new(format, reader).find_map(Result::err);
+    let noted = |event: forebay_rawdata::RawEvent| events.borrow_mut().note(event.key);
+    let damage = EventReader::new(format, reader).map(|event| event.map(noted)).find_map(Result::err);
     match (failed.take(), damage) {
         (Some(failed), _) => Err(failed),
         (None, Some(error)) => {
@@ -84,6 +105,7 @@ pub(crate) fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
 struct Summing<'a> {
     content: Box<dyn Content + 'a>,
     summer: Summer,
+    parts: &'a Parts<'a>,
     moved: &'a dyn Moved,
 }
 
@@ -93,6 +115,7 @@ impl Content for Summing<'_> {
             return Ok(false);
         }
         self.summer.update(self.content.block());
+        self.parts.given(self.content.block().len() as u64);
         if !self.moved.moved(self.content.block().len() as u64) {
             return Err(SourceAnswer::NotNow("the mover ends".to_owned()));
         }

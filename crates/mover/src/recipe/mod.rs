@@ -3,6 +3,7 @@
 mod check;
 mod event_file;
 mod merged;
+mod parts;
 mod reader;
 
 use std::sync::Arc;
