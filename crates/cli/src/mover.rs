@@ -58,7 +58,7 @@ pub struct MoveOptions {
     from: Option<String>,
 
     /// Routes and destinations in a file, instead of --from and --to; SIGHUP has it read again [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle", "sidecar", "register", "register_command", "until", "until_command"])]
     config: Option<PathBuf>,
 
     /// The server of that store, HOST:PORT
@@ -100,6 +100,30 @@ pub struct MoveOptions {
     /// With --merge or a stream: the names of the files, with {directory} (the stream), {run}, {sequence} and {extension} in it [default: {directory}/run{run}-{sequence}.{extension}]
     #[arg(long, value_name = "TEMPLATE")]
     name: Option<Template>,
+
+    /// A FILE.json beside each file at each destination: its sums, events and parts; the file is proven only when that is, too [default: none]
+    #[arg(long)]
+    sidecar: bool,
+
+    /// Post what a sidecar says to this http address before the source lets a file go [default: none]
+    #[arg(long, value_name = "URL", conflicts_with = "register_command")]
+    register: Option<String>,
+
+    /// Give what a sidecar says to this program before the source lets a file go, on its standard input: it exits with 0, with 75 for later, or else refuses [default: none]
+    #[arg(long, value_name = "PROGRAM")]
+    register_command: Option<PathBuf>,
+
+    /// The file with the bearer token for --register [default: none]
+    #[arg(long, value_name = "FILE", requires = "register")]
+    register_token_file: Option<PathBuf>,
+
+    /// A file is proven only when it is `on-tape`, as root:// tells it; waits as long as that takes [default: not waited for]
+    #[arg(long, value_name = "WHAT", value_parser = ["on-tape"], conflicts_with = "until_command")]
+    until: Option<String>,
+
+    /// A file is proven only when this program exits with 0, asked with its address; with 75 it is asked again later, else it refuses [default: none]
+    #[arg(long, value_name = "PROGRAM")]
+    until_command: Option<PathBuf>,
 
     /// Files that are read or sent at once
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -2,10 +2,13 @@
 //! and nothing besides.
 //!
 //! What is judged is what lies in the directories, and nothing that the mover says. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
-//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files and 10 of merged ones, `FOREBAY_KILL_ROUNDS` another number. Where 40 and more of single files are wanted, it goes on until each
+//! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files, 10 of merged ones and 10 of those with sidecars that are registered, `FOREBAY_KILL_ROUNDS` another number. Where 40 and more of single files are wanted, it goes on until each
 //! state of a file was met by at least 10 of them, and fails when five times as many do not come to that.
 
 mod common;
+#[path = "../../destinations/tests/support/stand_in.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod stand_in;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,11 +16,14 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::load::{Random, from_environment, long_form};
 use common::scratch;
 use serde_json::Value;
+use stand_in::{Does, StandIn};
 
 /// Files that are there when none is left.
 const FILES: u64 = 20;
@@ -31,6 +37,45 @@ struct Place {
     originals: BTreeMap<String, Vec<u8>>,
     /// Whether files are merged into archives.
     merged: bool,
+    /// Where files are registered; with it they have sidecars.
+    registry: Option<Registry>,
+}
+
+/// A registry that counts what it took, by the key.
+struct Registry {
+    server: StandIn,
+    taken: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+}
+
+impl Registry {
+    /// One that takes everything once, and of which every third answer is lost.
+    fn start() -> Registry {
+        let taken = Arc::new(Mutex::new(BTreeMap::<String, Vec<u8>>::new()));
+        let (all, asked) = (Arc::clone(&taken), AtomicUsize::new(0));
+        let server = StandIn::start(move |request| {
+            let key = request.header("idempotency-key").expect("a key").to_owned();
+            let all = Arc::clone(&all);
+            let loses = asked.fetch_add(1, Relaxed) % 3 == 2;
+            Does::Takes(Arc::new(move |body| {
+                let first = all.lock().expect("no panic").entry(key.clone()).or_insert_with(|| body.to_vec()).clone();
+                assert_eq!(first, body, "{key} is registered with two contents");
+                (!loses).then_some(201)
+            }))
+        });
+        Registry { server, taken }
+    }
+
+    /// What is registered, by the names of files.
+    fn names(&self) -> BTreeMap<String, Value> {
+        let taken = self.taken.lock().expect("no panic");
+        let mut names = BTreeMap::new();
+        for body in taken.values() {
+            let said: Value = serde_json::from_slice(body).expect("JSON");
+            let name = said["name"].as_str().expect("a name").to_owned();
+            assert!(names.insert(name.clone(), said).is_none(), "{name} is registered twice");
+        }
+        names
+    }
 }
 
 impl Place {
@@ -60,6 +105,9 @@ impl Place {
         if self.merged {
             command.args(["--merge", "2MB"]);
         }
+        if let Some(registry) = &self.registry {
+            command.args(["--sidecar", "--register", &format!("http://127.0.0.1:{}/", registry.server.port)]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -80,6 +128,7 @@ impl Place {
     /// What the source has let go is whole at both destinations; how many that are.
     fn judge(&self) -> usize {
         let mut released = 0;
+        let registered = self.registry.as_ref().map(Registry::names);
         let copies = ["first", "second"].map(|destination| (destination, self.copies(destination)));
         for (name, bytes) in &self.originals {
             let there = self.path("daq").join(name);
@@ -90,6 +139,12 @@ impl Place {
             assert_eq!(&fs::read(self.path("daq").join(format!("{name}.copied"))).expect("renamed"), bytes, "{name}");
             for (destination, copies) in &copies {
                 assert!(copies.get(name) == Some(&sum(bytes)), "{name} was let go and is not whole at {destination}");
+                if let Some(registered) = &registered {
+                    let sidecar = fs::read(self.path(destination).join(format!("{name}.json"))).expect("a sidecar");
+                    let said: Value = serde_json::from_slice(&sidecar).expect("JSON");
+                    assert_eq!(registered.get(name), Some(&said), "{name} was let go and is not registered");
+                    assert_eq!(said["crc32c"], format!("{:08x}", forebay_types::crc32c(bytes)), "{name}");
+                }
             }
             released += 1;
         }
@@ -102,7 +157,8 @@ impl Place {
         let mut copies = BTreeMap::new();
         for name in if root.exists() { files_below(&root) } else { BTreeSet::new() } {
             let bytes = || fs::read(root.join(&name)).expect("it can be read");
-            if name.rsplit('/').next().is_some_and(|last| last.starts_with('.')) {
+            let is_sidecar = self.registry.is_some() && name.ends_with(".json");
+            if is_sidecar || name.rsplit('/').next().is_some_and(|last| last.starts_with('.')) {
                 continue;
             }
             if self.merged {
@@ -172,23 +228,28 @@ fn files_below(directory: &Path) -> BTreeSet<String> {
 
 #[test]
 fn everything_is_moved_once_and_let_go_late_whenever_the_mover_dies() {
-    kill_again_and_again(false);
+    kill_again_and_again(false, None);
 }
 
 #[test]
 fn everything_is_merged_once_and_let_go_late_whenever_the_mover_dies() {
-    kill_again_and_again(true);
+    kill_again_and_again(true, None);
 }
 
-fn kill_again_and_again(merged: bool) {
-    let long = long_form();
-    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long && !merged { 40 } else { 10 });
+#[test]
+fn everything_has_its_sidecar_and_is_registered_once_whenever_the_mover_dies() {
+    kill_again_and_again(false, Some(Registry::start()));
+}
+
+fn kill_again_and_again(merged: bool, registry: Option<Registry>) {
+    let (long, is_plain) = (long_form(), !merged && registry.is_none());
+    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long && is_plain { 40 } else { 10 });
     let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
-    let mut place = Place { directory: scratch(), originals: BTreeMap::new(), merged };
+    let mut place = Place { directory: scratch(), originals: BTreeMap::new(), merged, registry };
     fs::create_dir(place.path("daq")).expect("made");
     place.fill(&mut random);
     // Few files are made of many: they are less often in each state.
-    let often = if kills_wanted >= 40 && !merged { 10 } else { 0 };
+    let often = if kills_wanted >= 40 && is_plain { 10 } else { 0 };
     let mut met: BTreeMap<String, u64> = STATES.iter().map(|state| ((*state).to_owned(), 0)).collect();
     let (mut kills, mut endings) = (0, 0);
     while kills < kills_wanted || met.values().any(|times| *times < often) {
@@ -214,6 +275,10 @@ fn kill_again_and_again(merged: bool) {
         let hidden: Vec<String> =
             files_below(&place.path(destination)).into_iter().filter(|name| name.contains("/.")).collect();
         assert!(hidden.is_empty(), "{hidden:?} lie about at {destination}");
+    }
+    if let Some(registry) = &place.registry {
+        let registered: BTreeSet<String> = registry.names().into_keys().collect();
+        assert_eq!(registered, names, "what is registered, and nothing besides");
     }
     println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", names.len());
 }

@@ -5,6 +5,8 @@
 
 mod access;
 mod address;
+mod command;
+mod process;
 mod runtime;
 mod s3;
 mod tls;
@@ -14,10 +16,11 @@ mod xrootd;
 
 use std::sync::Arc;
 
-use forebay_mover::endpoint::Destination;
+use forebay_mover::endpoint::{Destination, Registry};
 
 pub use access::{Access, Secret};
 pub use address::{Address, AddressError, Scheme};
+pub use command::{CommandError, OtherCommand};
 
 /// Why a destination cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,4 +43,12 @@ pub fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destination>, 
         Scheme::S3 => Ok(Arc::new(s3::S3Destination::new(address, access)?)),
         Scheme::Web => Ok(Arc::new(webdav::WebDestination::new(address, access)?)),
     }
+}
+
+/// Makes a service ready at which files are registered, by its `http` address. Nothing is asked of it yet.
+///
+/// # Errors
+/// What is no such address, and what is missing on this side.
+pub fn open_registry(url: &str, access: &Access) -> Result<Arc<dyn Registry>, OpenError> {
+    Ok(Arc::new(webdav::WebRegistry::new(url, access)?))
 }

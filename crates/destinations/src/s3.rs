@@ -36,6 +36,7 @@ const REMEMBERED_MAX: usize = 10_000;
 pub(crate) struct S3Destination {
     runtime: Runtime,
     store: AmazonS3,
+    bucket: String,
     prefix: String,
     completed: Mutex<BTreeMap<String, (String, Sums)>>,
 }
@@ -63,7 +64,7 @@ impl S3Destination {
         let runtime =
             Runtime::new().map_err(|error| OpenError::Missing(format!("no thread could be started: {error}")))?;
         let prefix = if address.path().is_empty() { String::new() } else { format!("{}/", address.path()) };
-        Ok(S3Destination { runtime, store, prefix, completed: Mutex::default() })
+        Ok(S3Destination { runtime, store, bucket: bucket.to_owned(), prefix, completed: Mutex::default() })
     }
 
     fn path_of(&self, name: &Name) -> Result<Path, Failure> {
@@ -285,6 +286,14 @@ impl Destination for S3Destination {
 
     fn remove(&self, name: &Name) -> Answer {
         self.runtime.block_on(self.removed(name)).unwrap_or_else(Answer::Failed)
+    }
+
+    fn on_tape(&self, _: &Name, _: &dyn Moved) -> Answer {
+        Answer::Failed(Failure::Refused("S3 cannot say what is on tape".to_owned()))
+    }
+
+    fn address_of(&self, name: &Name) -> String {
+        format!("s3://{}/{}{name}", self.bucket, self.prefix)
     }
 
     fn place_of(&self, _name: &Name) -> Option<(u64, u64)> {

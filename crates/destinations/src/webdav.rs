@@ -3,6 +3,7 @@
 mod client;
 mod digest;
 mod place;
+mod register;
 mod send;
 mod upload;
 
@@ -14,6 +15,7 @@ use hyper::{Method, StatusCode};
 
 use client::{Call, Client, Reply, Target};
 use digest::{WANTED, digests};
+pub(crate) use register::WebRegistry;
 use send::Put;
 
 use crate::{Access, Address, OpenError};
@@ -216,6 +218,14 @@ impl Destination for WebDestination {
 
     fn remove(&self, name: &Name) -> Answer {
         self.0.block_on(self.removed(name)).unwrap_or_else(Answer::Failed)
+    }
+
+    fn on_tape(&self, _: &Name, _: &dyn Moved) -> Answer {
+        Answer::Failed(Failure::Refused("WebDAV cannot say what is on tape".to_owned()))
+    }
+
+    fn address_of(&self, name: &Name) -> String {
+        self.0.base.uri(&self.0.base.path_of(name)).to_string()
     }
 
     fn place_of(&self, _name: &Name) -> Option<(u64, u64)> {

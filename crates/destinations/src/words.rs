@@ -6,6 +6,8 @@ use forebay_mover::custody::SourceAnswer;
 
 /// So much of what a server says is told.
 const WORDS_CHARACTERS_MAX: usize = 200;
+/// So much of the end of what a program says.
+const END_CHARACTERS_MAX: usize = 500;
 
 /// The beginning of a text without control characters, in one line.
 pub(crate) fn plain(bytes: &[u8]) -> String {
@@ -14,6 +16,14 @@ pub(crate) fn plain(bytes: &[u8]) -> String {
     let text: String = spaced.collect();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.chars().take(WORDS_CHARACTERS_MAX).collect()
+}
+
+/// The end of a text without control characters, in one line.
+pub(crate) fn plain_end(text: &str) -> String {
+    let text = text.replace(char::is_control, " ");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let too_many = text.chars().count().saturating_sub(END_CHARACTERS_MAX);
+    text.chars().skip(too_many).collect()
 }
 
 /// An error and what it came from.

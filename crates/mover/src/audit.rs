@@ -27,6 +27,9 @@ pub struct Transition {
     pub name: String,
     /// Of which destination; none when it is of the whole.
     pub destination: Option<String>,
+    /// Whether it is of the sidecar there, and not of the file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sidecar: bool,
     /// The state before; none for a new one.
     pub before: Option<String>,
     /// The state after.
@@ -43,7 +46,7 @@ impl Transition {
     pub(crate) fn read(connection: &Connection, number: i64) -> rusqlite::Result<Transition> {
         connection
             .prepare_cached(
-                "SELECT number, unix_ms, consignment, route, name, destination, before, after, transitions.words, bytes, adler32 \
+                "SELECT number, unix_ms, consignment, route, name, destination, before, after, transitions.words, bytes, adler32, sidecar \
                  FROM transitions JOIN consignments ON id = consignment WHERE number = ?1",
             )?
             .query_row([number], |row| {
@@ -59,6 +62,7 @@ impl Transition {
                     words: row.get(8)?,
                     bytes: row.get(9)?,
                     adler32: row.get::<_, Option<u32>>(10)?.map(|sum| format!("{sum:08x}")),
+                    sidecar: row.get(11)?,
                 })
             })
     }
@@ -150,6 +154,7 @@ mod tests {
             route: text("daq"),
             name: text("a"),
             destination: None,
+            sidecar: false,
             before: None,
             after: text("found"),
             words: text("ü\n"),

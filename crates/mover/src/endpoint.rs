@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_client::AcceptedPage;
 use forebay_types::EventKey;
 
-use crate::custody::{Answer, Part, SourceAnswer};
+use crate::custody::{Answer, Failure, Part, SourceAnswer};
 use crate::events::{Events, Examined};
 use crate::machine::Scanned;
 use crate::name::Name;
@@ -130,8 +130,32 @@ pub trait Destination: Send + Sync {
     /// Takes a file away; one that is not there is as good: [`Answer::Done`].
     fn remove(&self, name: &Name) -> Answer;
 
+    /// Whether what has the name is on tape there: [`Answer::OnTape`], or nothing with [`Answer::Told`]. Most destinations cannot say, and are not asked.
+    fn on_tape(&self, name: &Name, moved: &dyn Moved) -> Answer;
+
+    /// The address of a name, for people and their programs.
+    fn address_of(&self, name: &Name) -> String;
+
     /// Where a file lies on this machine, as of a source.
     fn place_of(&self, name: &Name) -> Option<(u64, u64)>;
+}
+
+/// Where files are registered once they are proven. To register one twice with the same key is to register it once.
+pub trait Registry: Send + Sync {
+    /// Registers what a sidecar's text says, under a key that no other file has.
+    ///
+    /// # Errors
+    /// Why it was not, or that nobody knows.
+    fn register(&self, key: &str, text: &str, moved: &dyn Moved) -> Result<(), Failure>;
+}
+
+/// Somebody else who says whether a file is where it is to be in the end, on tape for one.
+pub trait Asked: Send + Sync {
+    /// Whether what has the address is.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn is_there(&self, address: &str, moved: &dyn Moved) -> Result<bool, Failure>;
 }
 
 /// Who is told how far a job is.

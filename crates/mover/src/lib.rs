@@ -3,6 +3,7 @@
 //! [`custody`] says what is done with one file and on whose word its source lets it go; [`machine`] does so for all routes, in order and within limits. Both are
 //! without I/O, clock, threads and random numbers. What drives them: a journal, sources and destinations.
 
+pub mod about;
 pub mod audit;
 pub mod custody;
 pub mod driver;
@@ -14,6 +15,7 @@ pub mod machine;
 mod name;
 mod planted;
 pub mod recipe;
+pub mod sidecar;
 pub mod store;
 mod sums;
 

@@ -44,6 +44,20 @@ impl Name {
             None => file.parse(),
         }
     }
+
+    /// The same name with this behind it.
+    ///
+    /// # Errors
+    /// When that is none.
+    pub fn with_ending(&self, ending: &str) -> Result<Name, NameError> {
+        format!("{}{ending}", self.0).parse()
+    }
+}
+
+impl serde::Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
 }
 
 impl FromStr for Name {

@@ -31,4 +31,14 @@ forebay_types::planted_mistakes!(
     StaleListBelieved = "stale-list-believed",
     /// An event goes into the file that is open, whichever of its kind it is.
     KindsMixed = "kinds-mixed",
+    /// A file counts as proven whatever becomes of its sidecar.
+    SidecarUnawaited = "sidecar-unawaited",
+    /// A file is registered when its first destination has proven it.
+    RegisteredEarly = "registered-early",
+    /// A registration of which nobody knows counts as done.
+    SilenceTakenForRegistered = "silence-taken-for-registered",
+    /// A registration that is tried again has another key.
+    KeyOfTheAttempt = "key-of-the-attempt",
+    /// What is not on tape yet counts as there.
+    DiskTakenForTape = "disk-taken-for-tape",
 );

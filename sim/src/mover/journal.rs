@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Stage};
+use forebay_mover::Name;
+use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Stage, Standing, What};
 use forebay_mover::events::Events;
 use forebay_mover::machine::{Kept as KeptForAStart, Kind, Record, RouteIndex};
 use forebay_mover::recipe::Recipe;
-use forebay_mover::{Name, Sums};
 use forebay_types::EventKey;
 
 use super::places::kind_of;
@@ -17,11 +17,9 @@ struct Row {
     route: RouteIndex,
     name: Name,
     recipe: Arc<Recipe>,
-    deliveries: Vec<(String, bool, Kept)>,
-    stage: Stage,
-    by_a_person: (bool, bool),
-    content: Option<Sums>,
-    words: String,
+    settings: u64,
+    deliveries: Vec<(String, What, bool, Kept)>,
+    standing: Standing,
 }
 
 #[derive(Debug, Default)]
@@ -34,12 +32,13 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn write(&mut self, record: &Record) {
         match record {
-            Record::Planned { id, route, name, recipe, series, deliveries } => {
+            Record::Planned { id, route, name, recipe, series, settings, deliveries } => {
                 // Files of two sources may look the same.
                 let twice = |row: &Row| {
                     let has = |row: &Row| share(&row.recipe, recipe);
                     // An event comes about once; of a file's name another file may come later.
-                    let counts = !row.stage.is_over() || row.stage == Stage::Released && recipe.events().is_some();
+                    let counts = !row.standing.stage.is_over()
+                        || row.standing.stage == Stage::Released && recipe.events().is_some();
                     counts && row.route == *route && has(row)
                 };
                 assert!(!self.rows.values().any(twice), "what is in {name} is in two consignments");
@@ -50,51 +49,46 @@ impl Journal {
                     assert!(self.names.insert(name.clone()), "{name} is given twice");
                     self.series.insert((*route, series.clone()), *next);
                 }
-                let deliveries =
-                    deliveries.iter().map(|(to, required)| (to.clone(), *required, Kept::default())).collect();
+                let kept =
+                    |(to, what, required): &(String, What, bool)| (to.clone(), *what, *required, Kept::default());
                 let row = Row {
                     route: *route,
                     name: name.clone(),
                     recipe: Arc::clone(recipe),
-                    deliveries,
-                    stage: Stage::Found,
-                    by_a_person: (false, false),
-                    content: None,
-                    words: String::new(),
+                    settings: *settings,
+                    deliveries: deliveries.iter().map(kept).collect(),
+                    standing: Standing::default(),
                 };
                 assert!(self.rows.insert(*id, row).is_none(), "{id} is a new number");
             }
             Record::Change(change) => {
                 let row = self.rows.get_mut(&change.consignment).expect("it was planned");
                 match &change.of {
-                    Changed::Stage { from, to, held, let_go, content } => {
-                        assert_eq!(row.stage, *from, "the journal has what the machine thinks");
-                        (row.stage, row.content, row.words) = (*to, *content, change.why.clone());
-                        row.by_a_person = (*held, *let_go);
+                    Changed::Standing { from, to } => {
+                        assert_eq!(row.standing, **from, "the journal has what the machine thinks");
+                        row.standing = Standing::clone(to);
                     }
-                    Changed::Delivery { place, to, .. } => row.deliveries[*place].2 = Kept::clone(to),
+                    Changed::Delivery { place, to, .. } => row.deliveries[*place].3 = Kept::clone(to),
                 }
             }
         }
     }
 
     pub(super) fn is_released(&self, id: ConsignmentId) -> bool {
-        self.rows[&id].stage == Stage::Released
+        self.rows[&id].standing.stage == Stage::Released
     }
 
     /// What a start goes on with.
     pub(super) fn at_work(&self) -> KeptForAStart {
-        let swept = |(_, _, kept): &(String, bool, Kept)| kept.partial.is_none() && kept.left.is_empty();
-        let at_work = self.rows.iter().filter(|(_, row)| !(row.stage.is_over() && row.deliveries.iter().all(swept)));
-        let consignments = at_work.map(|(id, row)| {
-            let deliveries =
-                row.deliveries.iter().map(|(to, required, kept)| Delivery::kept(to, *required, kept.clone())).collect();
-            let recipe = Arc::clone(&row.recipe);
-            let (name, words) = (row.name.clone(), row.words.clone());
-            (
-                row.route,
-                Consignment::kept(*id, name, recipe, deliveries, row.stage, row.by_a_person, row.content, words),
-            )
+        let swept = |(_, _, _, kept): &(String, What, bool, Kept)| kept.partial.is_none() && kept.left.is_empty();
+        let is_over = |row: &Row| row.standing.stage.is_over() && row.deliveries.iter().all(swept);
+        let consignments = self.rows.iter().filter(|(_, row)| !is_over(row)).map(|(id, row)| {
+            let delivery = |(to, what, required, kept): &(String, What, bool, Kept)| {
+                Delivery::kept(to, *what, *required, kept.clone())
+            };
+            let deliveries = row.deliveries.iter().map(delivery).collect();
+            let (name, recipe, standing) = (row.name.clone(), Arc::clone(&row.recipe), row.standing.clone());
+            (row.route, Consignment::kept(*id, name, recipe, row.settings, deliveries, standing))
         });
         KeptForAStart {
             consignments: consignments.collect(),

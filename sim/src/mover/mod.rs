@@ -2,12 +2,15 @@
 //!
 //! What must hold, whatever happens:
 //! - a file is released only while every required destination has told, twice and far enough apart, that it holds its bytes, and had them all that time;
+//! - the same of its sidecar, where there is one, which says what the file is then; and what is wanted on tape is there;
+//! - it was registered before, where that is wanted: when all of that was so, under one key, with one content;
 //! - no file that somebody else put anywhere is touched;
 //! - no file or event is in two consignments at once, and none is released twice;
 //! - when nothing goes wrong any more, and a person did what he was told to, every file is released, and nothing lies about.
 
 mod journal;
 mod places;
+mod registry;
 mod stream;
 mod world;
 
@@ -61,11 +64,27 @@ pub enum MoverFault {
     EventDeleted,
     /// An accepted event cannot be read for now.
     EventUnavailable,
+    /// Somebody else's file has the name of a sidecar.
+    SidecarForeign,
+    /// A sidecar is cut, gone, or another one.
+    SidecarSpoiled,
+    /// Where files are registered nobody answers.
+    RegistryAway,
+    /// A registration is refused.
+    RegistryRefusal,
+    /// Nobody knows whether a file was registered.
+    RegistryNoAnswer,
+    /// A registration of which nobody knew is done much later.
+    RegisteredLate,
+    /// Tape takes its time.
+    TapeLate,
+    /// Nothing comes to tape for as long as things go wrong.
+    TapeStuck,
 }
 
 impl MoverFault {
     /// All of them.
-    pub const ALL: [MoverFault; 20] = [
+    pub const ALL: [MoverFault; 28] = [
         MoverFault::Kill,
         MoverFault::KillBeforeCommit,
         MoverFault::Away,
@@ -86,6 +105,14 @@ impl MoverFault {
         MoverFault::EventLost,
         MoverFault::EventDeleted,
         MoverFault::EventUnavailable,
+        MoverFault::SidecarForeign,
+        MoverFault::SidecarSpoiled,
+        MoverFault::RegistryAway,
+        MoverFault::RegistryRefusal,
+        MoverFault::RegistryNoAnswer,
+        MoverFault::RegisteredLate,
+        MoverFault::TapeLate,
+        MoverFault::TapeStuck,
     ];
 }
 

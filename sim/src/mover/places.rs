@@ -44,6 +44,10 @@ pub(super) struct Destination {
     given: BTreeSet<Name>,
     /// Names that were told of twice, far enough apart, and had these bytes all that time; and when that was last.
     proven: BTreeMap<(Name, Vec<u8>), Time>,
+    /// When what has a name comes to tape.
+    tape: BTreeMap<(Name, Vec<u8>), Time>,
+    /// What it told to be on tape, and was.
+    told_on_tape: BTreeSet<(Name, Vec<u8>)>,
 }
 
 impl Destination {
@@ -92,9 +96,31 @@ impl Destination {
         }
     }
 
-    pub(super) fn is_proven(&self, name: &Name, content: &Sums, since: Time) -> bool {
+    pub(super) fn is_proven(&self, name: &Name, bytes: &[u8], since: Time) -> bool {
+        self.proven.get(&(name.clone(), bytes.to_vec())).is_some_and(|at| *at >= since)
+    }
+
+    /// With which bytes a name was proven since.
+    pub(super) fn proven_as(&self, name: &Name, since: Time) -> impl Iterator<Item = &[u8]> {
+        let is_of = move |((of, _), at): &(&(Name, Vec<u8>), &Time)| of == name && **at >= since;
+        self.proven.iter().filter(is_of).map(|((_, bytes), _)| bytes.as_slice())
+    }
+
+    /// What is there comes to tape then, unless it is known already when it does.
+    pub(super) fn comes_to_tape(&mut self, name: &Name, at: Time) {
+        if let Some(copy) = self.copies.get(name) {
+            self.tape.entry((name.clone(), copy.bytes.clone())).or_insert(at);
+        }
+    }
+
+    pub(super) fn is_on_tape(&self, name: &Name, bytes: &[u8]) -> bool {
+        self.told_on_tape.contains(&(name.clone(), bytes.to_vec()))
+    }
+
+    /// The bytes of that name that were proven and come to this.
+    pub(super) fn proven_bytes(&self, name: &Name, content: &Sums) -> Option<Vec<u8>> {
         let of_name = self.proven.range((name.clone(), Vec::new())..).take_while(|((of, _), _)| of == name);
-        of_name.filter(|((_, bytes), _)| Sums::of(bytes) == *content).any(|(_, at)| *at >= since)
+        of_name.map(|((_, bytes), _)| bytes).find(|bytes| Sums::of(bytes) == *content).cloned()
     }
 
     pub(super) fn temporaries(&self) -> impl Iterator<Item = &Name> {
@@ -132,6 +158,15 @@ impl Destination {
                 }
                 Sums::of(&copy.bytes).into()
             })),
+            Step::AskTape { name } => {
+                let Some(copy) = self.copies.get(name) else { return Answer::Told(None) };
+                let key = (name.clone(), copy.bytes.clone());
+                let is_there = self.tape.get(&key).is_some_and(|at| *at <= now);
+                if is_there {
+                    self.told_on_tape.insert(key);
+                }
+                Answer::OnTape(is_there)
+            }
             Step::Send { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
                 self.of(temporary, id);

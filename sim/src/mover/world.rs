@@ -1,6 +1,9 @@
 //! The world of a mover: one seed, virtual time.
 
 mod events;
+mod registering;
+mod setup;
+mod source;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,19 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::AcceptedPage;
-use forebay_mover::custody::{Answer, ConsignmentId, Part, Policy, SourceAnswer, SourceStep, Step};
-use forebay_mover::machine::{
-    DestinationConfig, DestinationIndex, Done, JobId, Merge, Mover, MoverConfig, Record, RouteConfig, StreamConfig,
-    Task,
-};
+use forebay_mover::custody::{Answer, Consignment, ConsignmentId, SourceAnswer, Step};
+use forebay_mover::machine::{Done, JobId, Mover, Record, Task};
 use forebay_mover::recipe::Recipe;
-use forebay_mover::{Name, Sums};
+use forebay_mover::{Name, Sums, sidecar};
 use forebay_types::{EventKey, Time};
 
 use super::journal::Journal;
 use super::places::{Destination, Original, Owner, Source};
+use super::registry::Registry;
 use super::{MoverFault, MoverTotals};
 use crate::random::Random;
+use setup::Setup;
 
 /// After so long nothing goes wrong any more.
 const TROUBLE: Duration = Duration::from_secs(150);
@@ -49,6 +51,9 @@ enum Event {
     Spoils(usize, Name, bool),
     /// A step of which nobody knew whether it was done.
     Late(usize, ConsignmentId, Step, Vec<u8>),
+    RegistryAway,
+    /// A registration of which nobody knew whether it was done.
+    RegisteredLate(ConsignmentId, String, Arc<str>),
     Kill,
 }
 
@@ -67,7 +72,8 @@ pub(super) struct World {
     /// Of each route.
     sources: Vec<Source>,
     destinations: Vec<Destination>,
-    required: Vec<bool>,
+    registry: Registry,
+    setup: Setup,
     journal: Journal,
     mover: Mover,
     running: BTreeMap<JobId, Running>,
@@ -77,10 +83,6 @@ pub(super) struct World {
     spoiled: BTreeMap<(usize, Name), MoverFault>,
     may_lie_about: BTreeSet<(usize, Name)>,
     kill_now: bool,
-    settle: Duration,
-    merge: Option<Merge>,
-    /// The last route is one of events.
-    stream: Option<(StreamConfig, Merge)>,
     names: BTreeMap<ConsignmentId, Name>,
     totals: MoverTotals,
 }
@@ -88,35 +90,19 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, told: bool) -> World {
         let mut random = Random::new(seed ^ 0x6D6F_7665);
-        let destinations = random.within(1..4) as usize;
-        let mut required: Vec<bool> = (0..destinations).map(|_| random.per_mille(800)).collect();
-        required[0] = true;
+        let setup = Setup::of(&mut random);
         let known = random.within(200..1001);
         let faults = MoverFault::ALL.into_iter().filter(|_| random.per_mille(known)).collect();
-        let settle = random.millis(0..3000);
-        let merge = random.per_mille(400).then(|| Merge {
-            bytes: if random.per_mille(500) { random.within(20..200) } else { random.within(2000..8000) },
-            wait: random.millis(0..20_000),
-            name: None,
-        });
-        let stream = random.per_mille(400).then(|| {
-            let bytes = if random.per_mille(700) { random.within(20..400) } else { random.within(2000..8000) };
-            let order_wait = random.millis(0..10_000);
-            (
-                StreamConfig { stream: "physics".parse().expect("a name"), order_wait },
-                Merge { bytes, wait: random.millis(0..20_000), name: None },
-            )
-        });
-        let routes = if random.per_mille(300) { 2 } else { 1 };
         let (journal, now) = (Journal::default(), Time(1_000_000_000));
         let mut world = World {
             now,
-            mover: start(&journal, &required, routes, stream.as_ref(), settle, merge.clone(), now),
+            mover: setup.start(&journal, now),
             random,
             told,
-            sources: (0..routes).map(|_| Source::default()).collect(),
-            destinations: (0..destinations).map(|_| Destination::default()).collect(),
-            required,
+            sources: (0..setup.routes).map(|_| Source::default()).collect(),
+            destinations: setup.required.iter().map(|_| Destination::default()).collect(),
+            registry: Registry::default(),
+            setup,
             journal,
             running: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -125,9 +111,6 @@ impl World {
             spoiled: BTreeMap::new(),
             may_lie_about: BTreeSet::new(),
             kill_now: false,
-            settle,
-            merge,
-            stream,
             names: BTreeMap::new(),
             totals: MoverTotals { starts: 1, ..MoverTotals::default() },
         };
@@ -139,11 +122,15 @@ impl World {
         let until = TROUBLE.as_millis() as u64;
         for number in 0..self.random.within(2..FILES_MAX) {
             let directory = if self.random.per_mille(300) { "run7/" } else { "" };
-            let extension = if number % 2 == 0 { ".raw" } else { "" };
+            let mut extension = if number % 2 == 0 { ".raw" } else { "" };
+            if self.setup.sidecar && self.random.per_mille(60) {
+                // One that has the name of another's sidecar.
+                extension = ".json";
+            }
             let name: Name = format!("{directory}file{number}{extension}").parse().expect("a name");
             let at = self.random.millis(0..until * 2 / 3);
             let Some(route) = self.route_of_files() else { break };
-            if self.stream.is_none() && self.sources.len() > 1 && self.random.per_mille(400) {
+            if self.setup.stream.is_none() && self.sources.len() > 1 && self.random.per_mille(400) {
                 // Of the same name, from elsewhere, to the same destinations.
                 let after = self.random.millis(0..20_000);
                 self.at(at + after, Event::Appears(1 - route, name.clone()));
@@ -161,17 +148,20 @@ impl World {
             for to in 0..self.destinations.len() {
                 if self.random.per_mille(80) {
                     let (mut name, mut twin) = (name.clone(), self.random.per_mille(300));
-                    if self.merge.is_some() && self.random.per_mille(800) {
+                    if self.setup.merge.is_some() && self.random.per_mille(800) {
                         // One that a merged file is to have.
                         let file = if self.random.per_mille(500) { "files-00001.tar" } else { "run000000-00002.raw" };
                         (name, twin) = (format!("{directory}{file}").parse().expect("a name"), false);
+                    }
+                    if self.setup.sidecar && self.random.per_mille(400) {
+                        (name, twin) = (sidecar::name_of(&name).expect("it has room"), false);
                     }
                     let when = self.random.millis(0..until);
                     self.at(when, Event::Foreign(to, name, twin));
                 }
             }
         }
-        if self.stream.is_some() {
+        if self.setup.stream.is_some() {
             self.plan_events(until);
         }
         for to in 0..self.destinations.len() {
@@ -179,6 +169,10 @@ impl World {
                 let at = self.random.millis(0..until);
                 self.at(at, Event::Away(to));
             }
+        }
+        for _ in 0..self.random.below(4) {
+            let at = self.random.millis(0..until);
+            self.at(at, Event::RegistryAway);
         }
         for _ in 0..self.random.below(25) {
             let at = self.random.millis(0..until);
@@ -250,19 +244,25 @@ impl World {
 
     /// Does what he is told to: what is in the way goes, what is damaged is made anew, and all is tried again.
     fn person(&mut self) {
-        let stuck: Vec<_> = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person()).collect();
-        let stuck: Vec<(usize, ConsignmentId, Name, Arc<Recipe>)> = stuck
-            .into_iter()
-            .map(|(route, stuck)| (route.0, stuck.id, stuck.name.clone(), Arc::clone(&stuck.recipe)))
-            .collect();
-        for (route, id, name, recipe) in stuck {
+        let stuck = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person());
+        let stuck: Vec<(usize, Consignment)> = stuck.map(|(route, stuck)| (route.0, stuck.clone())).collect();
+        for (route, stuck) in stuck {
+            let (id, text, content) = (stuck.id, stuck.sidecar(setup::TOKEN), stuck.content().copied());
+            let Consignment { name, recipe, .. } = stuck;
             let made = self.sources[route].make(&recipe, self.now).ok();
             // Who tries again without doing what he was told to must do no harm.
             let does_it = self.random.per_mille(600);
+            let file = (name.clone(), made.clone());
+            let sidecar = (
+                sidecar::name_of(&name).expect("it has room"),
+                // One that says what the source had once is of no use.
+                text.filter(|_| made.as_deref().map(Sums::of) == content).map(String::into_bytes),
+            );
             for destination in self.destinations.iter_mut().filter(|_| does_it) {
-                let right = made.as_ref().is_some_and(|made| destination.bytes(&name) == Some(made));
-                if destination.has(&name) && !right {
-                    destination.clear(&name);
+                for (name, right) in [&file, &sidecar].into_iter().take(if self.setup.sidecar { 2 } else { 1 }) {
+                    if destination.has(name) && destination.bytes(name) != right.as_deref() {
+                        destination.clear(name);
+                    }
                 }
             }
             for part in recipe.parts() {
@@ -342,13 +342,17 @@ impl World {
         self.tell(|| "killed".to_owned());
         // What ran is done, or half done, or not.
         for (_, Running { route, task, .. }) in std::mem::take(&mut self.running) {
-            let Task::Destination { consignment, destination, step, recipe, .. } = task else { continue };
+            if let Task::Register { consignment, key, text } = &task
+                && self.random.per_mille(500)
+            {
+                self.registry.register(*consignment, key, text);
+            }
+            let Task::Destination { consignment, destination, step, recipe, sidecar, .. } = task else { continue };
+            let sidecar = sidecar.as_deref();
             match self.random.below(3) {
-                0 => drop(self.does(route, destination.0, consignment, &step, &recipe)),
+                0 => drop(self.does(route, destination.0, consignment, &step, &recipe, sidecar)),
                 1 => {
-                    if let (Step::Send { temporary, .. }, Ok(original)) =
-                        (&step, self.sources[route].make(&recipe, self.now))
-                    {
+                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.sent(route, &recipe, sidecar)) {
                         let half = original[..original.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
@@ -357,8 +361,7 @@ impl World {
             }
         }
         self.now = self.now + self.random.millis(1..5000);
-        let (routes, stream) = (self.sources.len(), self.stream.as_ref());
-        self.mover = start(&self.journal, &self.required, routes, stream, self.settle, self.merge.clone(), self.now);
+        self.mover = self.setup.start(&self.journal, self.now);
         self.totals.starts += 1;
     }
 
@@ -392,7 +395,7 @@ impl World {
             Event::Spoils(to, name, drop) => {
                 if self.now.0 < TROUBLE.as_nanos() as u64 && self.destinations[to].spoil(&name, drop) {
                     self.tell(|| format!("destination {to} spoils {name}, dropped: {drop}"));
-                    self.spoiled.insert((to, name), if drop { MoverFault::Dropped } else { MoverFault::Rotten });
+                    self.is_spoiled(to, &name, if drop { MoverFault::Dropped } else { MoverFault::Rotten });
                 }
             }
             Event::Late(to, id, step, bytes) => {
@@ -404,12 +407,26 @@ impl World {
                 }
                 self.totals.meet(MoverFault::DoneLate);
             }
+            Event::RegistryAway => {
+                if self.fires(MoverFault::RegistryAway, 1000) {
+                    self.registry.away_until = self.now + self.random.millis(100..25_000);
+                }
+            }
+            Event::RegisteredLate(id, key, text) => {
+                self.tell(|| format!("late: {key} is registered"));
+                self.registry.register(id, &key, &text);
+                self.totals.meet(MoverFault::RegisteredLate);
+            }
             Event::Kill => self.kill_now = true,
         }
     }
 
     fn foreign(&mut self, to: usize, name: Name, twin: bool) {
-        let fault = if twin { MoverFault::ForeignTwin } else { MoverFault::Foreign };
+        let fault = match twin {
+            true => MoverFault::ForeignTwin,
+            false if name.as_str().ends_with(".json") => MoverFault::SidecarForeign,
+            false => MoverFault::Foreign,
+        };
         let other = vec![99; self.sources[0].files.get(&name).map_or(5, |file| file.bytes.len())];
         let bytes = self.sources[0].files.get(&name).filter(|_| twin).map_or(other, |file| file.bytes.clone());
         if self.destinations[to].is_free(&name) && self.fires(fault, 1000) {
@@ -427,104 +444,32 @@ impl World {
             Task::Source { step, recipe, consignment, content } => {
                 Done::Source(self.source_does(route, *consignment, *step, recipe, *content))
             }
-            Task::Destination { consignment, destination, step, recipe, .. } => {
-                let answer = self.destination_does(route, *consignment, *destination, step, recipe);
+            Task::Register { consignment, key, text } => {
+                Done::Registered(self.registers(route, *consignment, key, text))
+            }
+            Task::Destination { consignment, destination, step, recipe, sidecar, .. } => {
+                let answer = self.destination_does(route, *consignment, *destination, step, recipe, sidecar.as_deref());
                 Done::Destination(answer)
             }
         }
     }
 
-    fn source_does(
+    /// What is sent: a sidecar, or what the source has.
+    fn sent(&self, route: usize, recipe: &Recipe, sidecar: Option<&str>) -> Result<Vec<u8>, SourceAnswer> {
+        sidecar.map_or_else(|| self.sources[route].make(recipe, self.now), |text| Ok(text.as_bytes().to_vec()))
+    }
+
+    fn does(
         &mut self,
         route: usize,
+        to: usize,
         id: ConsignmentId,
-        step: SourceStep,
+        step: &Step,
         recipe: &Recipe,
-        content: Option<Sums>,
-    ) -> SourceAnswer {
-        if self.fires(MoverFault::SourceUnreadable, 40) {
-            self.totals.meet(MoverFault::SourceUnreadable);
-            return SourceAnswer::NotNow("cannot be read".to_owned());
-        }
-        match step {
-            SourceStep::Check => self.check(route, recipe),
-            SourceStep::Release => self.release(route, id, recipe, content),
-        }
-    }
-
-    fn check(&mut self, route: usize, recipe: &Recipe) -> SourceAnswer {
-        let made = self.sources[route].make(recipe, self.now);
-        let is_damaged = |part: &Part| self.sources[route].find(part).is_ok_and(|original| original.damaged);
-        match made {
-            Ok(_) if recipe.parts().iter().any(is_damaged) => {
-                self.totals.meet(MoverFault::SourceDamaged);
-                SourceAnswer::Damaged("damaged".to_owned())
-            }
-            Ok(bytes) => SourceAnswer::Whole(Sums::of(&bytes)),
-            Err(changed) => {
-                self.met_changed(recipe, &changed);
-                changed
-            }
-        }
-    }
-
-    fn met_changed(&mut self, recipe: &Recipe, answer: &SourceAnswer) {
-        let unavailable = matches!(answer, SourceAnswer::NotNow(_));
-        self.totals.meet(match recipe.events() {
-            Some(_) if unavailable => MoverFault::EventUnavailable,
-            Some(_) => MoverFault::EventLost,
-            None => MoverFault::SourceWritten,
-        });
-    }
-
-    /// All parts are looked at before any is let go.
-    fn release(&mut self, route: usize, id: ConsignmentId, recipe: &Recipe, content: Option<Sums>) -> SourceAnswer {
-        let of_ours = |part: &&Part| {
-            self.sources[route].files.get(&part.name).is_some_and(|file| file.identity.inode == part.identity.inode)
-        };
-        let left: Vec<&Part> = recipe.parts().iter().filter(of_ours).collect();
-        for part in &left {
-            if let Err(changed) = self.sources[route].find(part) {
-                return changed;
-            }
-        }
-        let name = self.names[&id].clone();
-        let left: Vec<Part> = left.into_iter().cloned().collect();
-        // What events lost since they were sent is at the destinations.
-        let made = self.sources[route].make(recipe, self.now).map(|made| Sums::of(&made)).ok();
-        if let Some(made) = recipe.events().map_or(made, |_| content) {
-            for (to, destination) in self.destinations.iter().enumerate() {
-                let since = self.now - (PROOF_LASTS + RELEASED_AFTER);
-                assert!(
-                    destination.is_proven(&name, &made, since) || !self.required[to],
-                    "{name} is released by consignment {id}, and destination {to} has not proven it"
-                );
-            }
-        }
-        let keys: Vec<EventKey> = recipe.events().into_iter().flat_map(|events| events.keys()).collect();
-        let count = left.len().max(keys.len());
-        // Killed, or hindered, between two of them.
-        let stops_at = if count > 1 && self.fires(MoverFault::HalfReleased, 200) {
-            self.random.below(count as u64) as usize
-        } else {
-            count
-        };
-        self.totals.released += self.sources[route].stream.release(keys.into_iter().take(stops_at));
-        for part in left.iter().take(stops_at) {
-            self.sources[route].files.remove(&part.name);
-            self.totals.released += 1;
-        }
-        if stops_at < count {
-            self.totals.meet(MoverFault::HalfReleased);
-            SourceAnswer::NotNow("half of it is let go".to_owned())
-        } else {
-            SourceAnswer::Released
-        }
-    }
-
-    fn does(&mut self, route: usize, to: usize, id: ConsignmentId, step: &Step, recipe: &Recipe) -> Answer {
+        sidecar: Option<&str>,
+    ) -> Answer {
         let content = if matches!(step, Step::Send { .. }) {
-            match self.sources[route].make(recipe, self.now) {
+            match self.sent(route, recipe, sidecar) {
                 Ok(bytes) => Some(bytes),
                 Err(changed) => {
                     self.met_changed(recipe, &changed);
@@ -536,43 +481,4 @@ impl World {
         };
         self.destinations[to].does(id, step, content.as_deref(), RECHECK_AFTER, self.now)
     }
-}
-
-fn start(
-    journal: &Journal,
-    required: &[bool],
-    routes: usize,
-    stream: Option<&(StreamConfig, Merge)>,
-    settle: Duration,
-    merge: Option<Merge>,
-    now: Time,
-) -> Mover {
-    let destination = |to| DestinationConfig { address: format!("destination {to}"), streams_max: 2 };
-    let policy = Policy {
-        recheck_after: RECHECK_AFTER,
-        proof_lasts: PROOF_LASTS,
-        strikes_max: 3,
-        backoff_min: Duration::from_millis(200),
-        backoff_max: Duration::from_secs(10),
-    };
-    let route = |number| RouteConfig {
-        name: format!("route {number}"),
-        destinations: required.iter().enumerate().map(|(to, required)| (DestinationIndex(to), *required)).collect(),
-        policy,
-        settle,
-        merge: stream.filter(|_| number + 1 == routes).map(|(_, merge)| merge.clone()).or(merge.clone()),
-        events: stream.filter(|_| number + 1 == routes).map(|(stream, _)| stream.clone()),
-        scan_every: Duration::from_secs(1),
-        priority: 0,
-        streams_max: 3,
-    };
-    let config = MoverConfig {
-        routes: (0..routes).map(route).collect(),
-        destinations: (0..required.len()).map(destination).collect(),
-        streams_max: 4,
-        once: false,
-        patience: Duration::from_secs(60),
-        token: 7,
-    };
-    Mover::new(config, journal.at_work(), now)
 }

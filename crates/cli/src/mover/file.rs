@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::MoveOptions;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, Merging, RouteSettings, Settings, settle};
+use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, settle};
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::parse_seconds;
 use crate::failure::Failure;
@@ -43,6 +43,8 @@ struct DestinationFile {
     ca_file: Option<PathBuf>,
     s3_endpoint: Option<String>,
     s3_credentials_file: Option<PathBuf>,
+    until: Option<String>,
+    until_command: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,6 +63,12 @@ struct RouteFile {
     merge_wait_s: Option<f64>,
     order_wait_s: Option<f64>,
     name: Option<String>,
+    #[serde(default)]
+    sidecar: bool,
+    register: Option<String>,
+    register_command: Option<PathBuf>,
+    register_token_file: Option<PathBuf>,
+    register_ca_file: Option<PathBuf>,
     #[serde(default)]
     priority: i32,
     streams: Option<u16>,
@@ -100,8 +108,11 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     let streams = check_streams("streams", file.streams).map_err(wrong)?;
     let destination = |(name, destination): (String, DestinationFile)| {
         let of_its_own = destination.streams.map(|count| check_streams(&format!("destination.{name}.streams"), count));
+        let place = Place::parse(&destination.address)?;
+        let key = |key: &str| format!("destination.{name}.{key}");
         Ok(DestinationSettings {
-            place: Place::parse(&destination.address)?,
+            until: Until::of(destination.until.as_ref(), destination.until_command.as_deref(), &place, key)?,
+            place,
             access: Access {
                 token_file: destination.token_file,
                 ca_file: destination.ca_file,
@@ -160,6 +171,14 @@ fn settings_of(
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
     let wait = route.merge_wait_s.map(|_| seconds("merge-wait-s", route.merge_wait_s, Duration::ZERO)).transpose()?;
     let merge = Merging { bytes, wait, name: template }.of(&from);
+    if route.register.is_none() && (route.register_token_file.is_some() || route.register_ca_file.is_some()) {
+        return Err(wrong(format!("{} is missing: the files are for reaching it", here("register"))));
+    }
+    let access = Access {
+        token_file: route.register_token_file.clone(),
+        ca_file: route.register_ca_file.clone(),
+        ..Access::default()
+    };
     Ok(RouteSettings {
         name: name.to_owned(),
         from,
@@ -167,6 +186,8 @@ fn settings_of(
         to,
         merge: merge.map_err(|why| wrong(format!("{}: {why}", here("name"))))?,
         order_wait: seconds("order-wait-s", route.order_wait_s, command.order_wait)?,
+        sidecar: route.sidecar,
+        register: Register::of(route.register.as_ref(), route.register_command.as_deref(), access, here)?,
         settle: seconds("settle-s", route.settle_s, settle(command))?,
         recheck_after: seconds("recheck-after-s", route.recheck_after_s, command.recheck_after)?,
         priority: route.priority,

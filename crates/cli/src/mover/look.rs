@@ -29,7 +29,7 @@ pub enum LookCommand {
         #[command(flatten)]
         journal: JournalOption,
         /// Only those in this state
-        #[arg(long, value_name = "STATE", value_parser = ["found", "sending", "arrived", "verified", "proven", "quarantined", "held"])]
+        #[arg(long, value_name = "STATE", value_parser = ["found", "sending", "arrived", "verified", "waiting", "proven", "quarantined", "held"])]
         state: Option<String>,
     },
     /// All that is known of a file, and every step of it
@@ -173,11 +173,17 @@ fn status(view: &View, output: &Output) -> Result<(), Failure> {
     if counts.is_empty() {
         output.line("no file was found yet");
     }
+    let waits = at_work(view, Some("waiting"))?;
+    let waits = waits.iter().flat_map(|file| &file.deliveries).filter_map(|delivery| delivery.waits_since_unix_ms);
+    let longest = waits.min();
+    if let Some(at) = longest {
+        output.line(&format!("the first of those that wait for tape has waited since {}", time(at)));
+    }
     let object: serde_json::Map<String, serde_json::Value> = counts
         .iter()
         .map(|(state, (files, bytes))| (state.clone(), serde_json::json!({ "files": files, "bytes": bytes })))
         .collect();
-    output.object(&serde_json::json!({ "states": object }));
+    output.object(&serde_json::json!({ "states": object, "waits_since_unix_ms": longest }));
     Ok(())
 }
 
@@ -218,17 +224,23 @@ fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
         output.line(&format!("  by {}{merged}", file.route));
         for delivery in &file.deliveries {
             let words = if delivery.words.is_empty() { String::new() } else { format!(": {}", plain(&delivery.words)) };
+            let what = if delivery.what == "file" { String::new() } else { format!(", its {}", delivery.what) };
+            let since = delivery.waits_since_unix_ms.map_or(String::new(), |at| format!(", since {}", time(at)));
             output.line(&format!(
-                "  {:<12} {} (attempt {}){words}",
+                "  {:<12} {}{what} (attempt {}{since}){words}",
                 delivery.state, delivery.destination, delivery.attempts
             ));
+        }
+        if file.registered {
+            output.line("  registered");
         }
         if !file.words.is_empty() {
             output.line(&format!("  {}", plain(&file.words)));
         }
         for step in &steps {
             let of = step.destination.as_deref().unwrap_or("-");
-            output.line(&format!("    {} {:<12} {of} {}", time(step.unix_ms), step.after, plain(&step.words)));
+            let what = if step.sidecar { " its sidecar" } else { "" };
+            output.line(&format!("    {} {:<12} {of}{what} {}", time(step.unix_ms), step.after, plain(&step.words)));
         }
         objects.push(serde_json::json!({ "file": file, "steps": steps }));
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_destinations::{Access, Address};
+use forebay_destinations::{Access, Address, Scheme};
 use forebay_mover::endpoint::{self, Destination};
 use forebay_mover::events::StreamSource;
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
@@ -164,6 +164,11 @@ impl Place {
             Place::Directory(path) => Some(path),
             Place::Remote(_) => None,
         }
+    }
+
+    /// Whether it can say that a file is on tape.
+    pub fn tells_of_tape(&self) -> bool {
+        matches!(self, Place::Remote(address) if address.scheme() == Scheme::XRootD)
     }
 
     /// Makes it ready.

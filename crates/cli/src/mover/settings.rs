@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_destinations::Access;
+use forebay_destinations::{Access, OtherCommand};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
-use forebay_mover::endpoint::{self, Destination};
+use forebay_mover::endpoint::{self, Asked, Destination, Registry};
 use forebay_mover::journal::Journal;
 use forebay_mover::local::DirectorySource;
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
@@ -36,6 +36,10 @@ pub struct RouteSettings {
     pub merge: Option<Merge>,
     /// Of accepted events: one that is not decided holds those behind it back for so long at most.
     pub order_wait: Duration,
+    /// Whether a `.json` lies beside each file.
+    pub sidecar: bool,
+    /// Where files are registered before they are let go, if they are.
+    pub register: Option<Register>,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
     /// The time between the first and the second proof.
@@ -80,6 +84,89 @@ impl Merging {
     }
 }
 
+/// Where files are registered.
+#[derive(Clone, Debug)]
+pub enum Register {
+    /// With a service, and how it is reached.
+    Web(String, Box<Access>),
+    /// With a program.
+    Command(OtherCommand),
+}
+
+impl Register {
+    /// What is said of it; `key`: what says it.
+    ///
+    /// # Errors
+    /// A program that cannot be run, and both.
+    pub fn of(
+        url: Option<&String>,
+        program: Option<&Path>,
+        access: Access,
+        key: impl Fn(&str) -> String,
+    ) -> Result<Option<Register>, Failure> {
+        match (url, program) {
+            (None, None) => Ok(None),
+            (Some(url), None) => Ok(Some(Register::Web(url.clone(), Box::new(access)))),
+            (None, Some(program)) => command_of(program, &key("register-command")).map(Register::Command).map(Some),
+            (Some(_), Some(_)) => {
+                let (url, command) = (key("register"), key("register-command"));
+                Err(Failure::usage(format!("{url} and {command} are both said: give one of them; nothing was moved")))
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Arc<dyn Registry>, Failure> {
+        match self {
+            Register::Command(command) => Ok(Arc::new(command.clone())),
+            Register::Web(url, access) => forebay_destinations::open_registry(url, access).map_err(|error| {
+                Failure::usage(format!("files cannot be registered with {url}: {error}; nothing was moved"))
+            }),
+        }
+    }
+}
+
+/// What is waited for at a destination besides its proofs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// As the destination tells it.
+    OnTape,
+    /// As a program does.
+    Command(OtherCommand),
+}
+
+impl Until {
+    /// What is said of it for a place; `key`: what says it.
+    ///
+    /// # Errors
+    /// A destination that cannot say, a program that cannot be run, and both.
+    pub fn of(
+        what: Option<&String>,
+        program: Option<&Path>,
+        place: &Place,
+        key: impl Fn(&str) -> String,
+    ) -> Result<Option<Until>, Failure> {
+        let (until, command) = (key("until"), key("until-command"));
+        match (what.map(String::as_str), program) {
+            (None, None) => Ok(None),
+            (None, Some(program)) => command_of(program, &command).map(Until::Command).map(Some),
+            (Some(_), Some(_)) => {
+                Err(Failure::usage(format!("{until} and {command} are both said: give one of them; nothing was moved")))
+            }
+            (Some("on-tape"), None) if place.tells_of_tape() => Ok(Some(Until::OnTape)),
+            (Some("on-tape"), None) => Err(Failure::usage(format!(
+                "{until}: {place} cannot say whether a file is on tape; root:// alone can. Give {command} with a program that knows it; nothing was moved"
+            ))),
+            (Some(what), None) => Err(Failure::usage(format!(
+                "{until}: {what:?} is nothing that is waited for. It may be on-tape; nothing was moved"
+            ))),
+        }
+    }
+}
+
+fn command_of(program: &Path, key: &str) -> Result<OtherCommand, Failure> {
+    OtherCommand::new(program).map_err(|error| Failure::usage(format!("{key}: {error}; nothing was moved")))
+}
+
 /// A destination.
 #[derive(Clone, Debug)]
 pub struct DestinationSettings {
@@ -87,6 +174,8 @@ pub struct DestinationSettings {
     pub place: Place,
     /// How it is reached.
     pub access: Access,
+    /// What is waited for there besides its proofs.
+    pub until: Option<Until>,
     /// Files that are sent there at once.
     pub streams: usize,
 }
@@ -109,6 +198,8 @@ pub struct Opened {
     /// Of each route; nothing where the source is a store's, which is leased by the token of the journal.
     sources: Vec<Option<DirectorySource>>,
     destinations: Vec<Arc<dyn Destination>>,
+    /// Of each route.
+    registries: Vec<Option<Arc<dyn Registry>>>,
 }
 
 impl Settings {
@@ -141,11 +232,19 @@ impl Settings {
             s3_endpoint: command.s3_endpoint.clone(),
             s3_credentials_file: command.s3_credentials_file.clone(),
         };
+        let option = |name: &str| format!("--{name}");
         let destination = |text: &String| {
-            Place::parse(text).map(|place| DestinationSettings { place, access: access.clone(), streams })
+            let place = Place::parse(text)?;
+            let until = Until::of(command.until.as_ref(), command.until_command.as_deref(), &place, option)?;
+            Ok::<_, Failure>(DestinationSettings { place, access: access.clone(), until, streams })
         };
         let destinations: Vec<DestinationSettings> = command.to.iter().map(destination).collect::<Result<_, _>>()?;
         let to: Vec<String> = destinations.iter().map(|destination| destination.place.to_string()).collect();
+        let to_register = Access {
+            token_file: command.register_token_file.clone(),
+            ca_file: command.ca_file.clone(),
+            ..Access::default()
+        };
         let name = format!("{from} -> {}", to.join(", "));
         let journal = command.journal.clone().map_or_else(|| usual_journal(&name), Ok)?;
         let route = RouteSettings {
@@ -155,6 +254,13 @@ impl Settings {
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
             merge,
             order_wait: command.order_wait,
+            sidecar: command.sidecar,
+            register: Register::of(
+                command.register.as_ref(),
+                command.register_command.as_deref(),
+                to_register,
+                option,
+            )?,
             settle: command.settle.unwrap_or(settle(command)),
             recheck_after: command.recheck_after,
             priority: 0,
@@ -201,7 +307,9 @@ impl Settings {
         let open = |destination: &DestinationSettings| destination.place.open(&destination.access);
         let destinations = self.destinations.iter().map(open).collect::<Result<_, _>>()?;
         check_apart(&self.origins(), &self.places())?;
-        Ok(Opened { sources, destinations })
+        let register = |route: &RouteSettings| route.register.as_ref().map(Register::open).transpose();
+        let registries = self.routes.iter().map(register).collect::<Result<_, _>>()?;
+        Ok(Opened { sources, destinations, registries })
     }
 
     /// What the driver does, with stores leased for this journal.
@@ -209,18 +317,26 @@ impl Settings {
     /// # Errors
     /// A store that cannot be moved from.
     pub fn config(&self, opened: Opened, journal: &Journal, command: &MoveOptions) -> Result<Config, Failure> {
-        let Opened { sources, destinations } = opened;
+        let Opened { sources, destinations, registries } = opened;
         let mut routes = Vec::new();
-        for (settings, directory) in self.routes.iter().zip(sources) {
+        for ((settings, directory), registry) in self.routes.iter().zip(sources).zip(registries) {
             let origin = match directory {
                 Some(directory) => endpoint::Origin::Files(Arc::new(directory)),
                 None => settings.from.lease(journal.token(), settings.merge.is_some())?,
             };
-            routes.push(Route { config: route_config(settings), origin });
+            routes.push(Route { config: route_config(settings), origin, registry });
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
-            config: DestinationConfig { address: settings.place.to_string(), streams_max: settings.streams },
+            config: DestinationConfig {
+                address: settings.place.to_string(),
+                streams_max: settings.streams,
+                until_tape: settings.until.is_some(),
+            },
             destination,
+            asked: match &settings.until {
+                Some(Until::Command(command)) => Some(Arc::new(command.clone()) as Arc<dyn Asked>),
+                Some(Until::OnTape) | None => None,
+            },
         };
         Ok(Config {
             routes,
@@ -244,6 +360,8 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
             .from
             .stream()
             .map(|stream| StreamConfig { stream: stream.clone(), order_wait: settings.order_wait }),
+        sidecar: settings.sidecar,
+        register: settings.register.is_some(),
         scan_every: Duration::from_secs(1),
         priority: settings.priority,
         streams_max: settings.streams,

@@ -9,6 +9,7 @@ const IS_DIRECTORY: u32 = 2;
 const IS_OTHER: u32 = 4;
 const IS_OFFLINE: u32 = 8;
 const IS_PENDING: u32 = 64;
+const HAS_BACKUP: u32 = 128;
 
 /// Size and kind of what has a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +22,21 @@ pub(super) struct Stat {
     pub(super) is_offline: bool,
     /// Whether it was not closed yet, and goes if it is not.
     pub(super) is_pending: bool,
+    /// Whether it is on tape, or wherever else the server keeps a copy for good.
+    pub(super) has_backup: bool,
 }
 
 impl Stat {
     /// From the size and the flags.
     pub(super) fn new(bytes: u64, flags: u32) -> Stat {
         let has = |flag| flags & flag != 0;
-        Stat { bytes, is_file: !has(IS_DIRECTORY | IS_OTHER), is_offline: has(IS_OFFLINE), is_pending: has(IS_PENDING) }
+        Stat {
+            bytes,
+            is_file: !has(IS_DIRECTORY | IS_OTHER),
+            is_offline: has(IS_OFFLINE),
+            is_pending: has(IS_PENDING),
+            has_backup: has(HAS_BACKUP),
+        }
     }
 
     /// From what `xrdfs stat` writes: one line `Size:` and one `Flags:`.
@@ -90,10 +99,12 @@ mod tests {
     #[test]
     fn what_stat_tells_is_taken_apart() {
         let stat = Stat::parse(STAT).expect("size and flags");
-        assert_eq!(stat, Stat { bytes: 1_000_000, is_file: true, is_offline: false, is_pending: false });
+        assert_eq!((stat.bytes, stat.is_file, stat.is_offline, stat.is_pending), (1_000_000, true, false, false));
         let with = |flags: &str| Stat::parse(&STAT.replace("48 (IsReadable|IsWritable)", flags)).expect("flags");
         assert!(!with("51 (XBitSet|IsDir)").is_file && !with("52").is_file);
         assert!(with("112 (POSCPending)").is_pending && with("8 (Offline)").is_offline);
+        let taped = with("152 (Offline|IsReadable|BackUpExists)");
+        assert!(taped.has_backup && taped.is_offline && !stat.has_backup);
         for text in [
             String::new(),
             STAT.replace("Size:", "Bytes:"),

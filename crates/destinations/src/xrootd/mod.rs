@@ -6,7 +6,6 @@
 mod answer;
 #[cfg(feature = "xrootd")]
 mod library;
-mod process;
 mod programs;
 mod trouble;
 
@@ -228,6 +227,24 @@ impl<W: Way> Destination for XRootD<W> {
             Err(trouble) if trouble.is_not_found() => Answer::Done,
             Err(trouble) => Answer::Failed(self.failure("remove", &path, &trouble)),
         }
+    }
+
+    fn on_tape(&self, name: &Name, moved: &dyn Moved) -> Answer {
+        let path = match self.path(name) {
+            Ok(path) => path,
+            Err(failure) => return Answer::Failed(failure),
+        };
+        match self.way.stat(&path, moved) {
+            Ok(stat) => Answer::OnTape(stat.has_backup),
+            Err(trouble) if trouble.is_not_found() => Answer::Told(None),
+            Err(trouble) => Answer::Failed(self.failure("stat", &path, &trouble)),
+        }
+    }
+
+    fn address_of(&self, name: &Name) -> String {
+        let directory = self.address.path();
+        let slash = if directory.is_empty() { "" } else { "/" };
+        format!("{}://{}//{directory}{slash}{name}", self.address.scheme_name(), self.address.host())
     }
 
     fn place_of(&self, _: &Name) -> Option<(u64, u64)> {

@@ -8,9 +8,9 @@ use forebay_mover::endpoint::{Content, Moved};
 use forebay_mover::{Summer, Sums};
 
 use super::answer::Stat;
-use super::process::{Ended, Running};
 use super::trouble::Trouble;
 use super::{CONNECTION_SECONDS, Cut, REQUEST_SECONDS, Way, checksum_seconds};
+use crate::process::{Ended, Running};
 use crate::{Address, OpenError};
 
 /// What does not end by itself after so long is ended.

@@ -19,9 +19,14 @@ impl Asked {
     }
 }
 
+/// What is done with a body: the status that is answered, or nothing, and the connection is cut.
+pub type Takes = Arc<dyn Fn(&[u8]) -> Option<u16> + Send + Sync>;
+
 /// What is done about it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Does {
+    /// Takes the whole body, does something with it, and answers, or not.
+    Takes(Takes),
     /// Takes the whole body, then answers.
     Answers(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Answers before any of the body is taken.
@@ -100,6 +105,11 @@ fn serve(stream: &mut BufReader<TcpStream>, does: &dyn Fn(&Asked) -> Does, all: 
     asked.body = vec![0; wanted];
     let taken = stream.read_exact(&mut asked.body);
     let is_head = asked.method == "HEAD";
+    let is_whole = taken.is_ok();
+    let done = match &does {
+        Does::Takes(takes) if is_whole => takes(&asked.body),
+        _ => None,
+    };
     all.lock().expect("no panic").push(asked);
     taken.ok()?;
     let stream = stream.get_mut();
@@ -115,6 +125,7 @@ fn serve(stream: &mut BufReader<TcpStream>, does: &dyn Fn(&Asked) -> Does, all: 
         stream.write_all(&[text.as_bytes(), b"\r\n", body].concat()).ok()
     };
     match does {
+        Does::Takes(_) => answer(done?, &[], b"", 0).map(|()| true),
         Does::Answers(status, headers, body) => answer(status, &headers, &body, body.len()).map(|()| true),
         Does::AnswersAtOnce(status, headers) => answer(status, &headers, b"", 0).map(|()| false),
         Does::AnswersAfter(_, status) => {

@@ -6,11 +6,16 @@ use std::sync::Arc;
 use forebay_types::Time;
 
 use super::delivery::Names;
-use super::{Answer, Change, Changed, Delivery, DeliveryState, Kept, Policy, SourceAnswer, SourceStep, Step};
+use super::{
+    Answer, Change, Changed, Delivery, DeliveryState, Failure, Kept, Policy, SourceAnswer, SourceStep, Stage, Standing,
+    Step, What,
+};
+use crate::about::Checked;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::Recipe;
-use crate::sums::Sums;
+use crate::sidecar::{self, Subject};
+use crate::sums::{Summer, Sums};
 
 /// The number of a consignment in its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,46 +50,6 @@ pub struct Part {
     pub changed_ns: i64,
 }
 
-/// How far a consignment is, besides its deliveries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Its content is not what it should be, or changed on the way; nothing goes on until a person says so.
-    Quarantined,
-    /// It is planned; its content is to be checked.
-    Found,
-    /// Its content was checked, and it is on its way.
-    Delivering,
-    /// Every required destination has proven that it holds it.
-    Proven,
-    /// The source has let it go.
-    Released,
-    /// It changed before it was anywhere under its name: it is planned anew when it is complete.
-    Withdrawn,
-}
-
-impl Stage {
-    /// All of them.
-    pub const ALL: [Stage; 6] =
-        [Stage::Quarantined, Stage::Found, Stage::Delivering, Stage::Proven, Stage::Released, Stage::Withdrawn];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Stage::Quarantined => "quarantined",
-            Stage::Found => "found",
-            Stage::Delivering => "delivering",
-            Stage::Proven => "proven",
-            Stage::Released => "released",
-            Stage::Withdrawn => "withdrawn",
-        }
-    }
-
-    /// Whether the source keeps it no longer on behalf of this consignment.
-    pub const fn is_over(self) -> bool {
-        matches!(self, Stage::Released | Stage::Withdrawn)
-    }
-}
-
 /// One output file on its way, as a machine.
 #[derive(Clone, Debug)]
 pub struct Consignment {
@@ -96,12 +61,15 @@ pub struct Consignment {
     pub recipe: Arc<Recipe>,
     /// Its deliveries, as the route had them when it was planned.
     pub deliveries: Vec<Delivery>,
-    stage: Stage,
-    held: bool,
-    /// A person answers for its release.
-    let_go: bool,
-    content: Option<Sums>,
-    words: String,
+    /// Stands for the settings of its route that decide about its bytes, when it was planned.
+    pub settings: u64,
+    /// Whether it is registered before it is let go.
+    pub(crate) registers: bool,
+    standing: Standing,
+    /// The name of its sidecar, where there is one.
+    sidecar_name: Option<Name>,
+    /// What the bytes of its sidecar come to, once that was asked for.
+    sidecar_sums: Option<Sums>,
     /// It is to be withdrawn when nothing of it is anywhere under its name.
     withdrawing: bool,
     due: Time,
@@ -111,32 +79,36 @@ pub struct Consignment {
 
 impl Consignment {
     /// One that was just planned.
-    pub fn new(id: ConsignmentId, name: Name, recipe: Arc<Recipe>, deliveries: Vec<Delivery>) -> Consignment {
-        Consignment::kept(id, name, recipe, deliveries, Stage::Found, (false, false), None, String::new())
+    pub fn new(
+        id: ConsignmentId,
+        name: Name,
+        recipe: Arc<Recipe>,
+        settings: u64,
+        deliveries: Vec<Delivery>,
+    ) -> Consignment {
+        Consignment::kept(id, name, recipe, settings, deliveries, Standing::default())
     }
 
-    /// Goes on with what the journal kept; `by_a_person`: whether one holds it, and whether one answers for its release.
-    #[expect(clippy::too_many_arguments, reason = "it is a row of the journal")]
+    /// Goes on with what the journal kept.
     pub fn kept(
         id: ConsignmentId,
         name: Name,
         recipe: Arc<Recipe>,
+        settings: u64,
         deliveries: Vec<Delivery>,
-        stage: Stage,
-        (held, let_go): (bool, bool),
-        content: Option<Sums>,
-        words: String,
+        standing: Standing,
     ) -> Consignment {
+        let has_sidecar = deliveries.iter().any(|delivery| delivery.what == What::Sidecar);
         Consignment {
+            sidecar_name: sidecar::name_of(&name).ok().filter(|_| has_sidecar),
             id,
             name,
             recipe,
             deliveries,
-            stage,
-            held,
-            let_go,
-            content,
-            words,
+            settings,
+            registers: false,
+            standing,
+            sidecar_sums: None,
             withdrawing: false,
             due: Time(0),
             failures: 0,
@@ -146,38 +118,63 @@ impl Consignment {
 
     /// Before the first step after a start.
     pub fn start(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
-        let from = self.stage;
+        let from = self.standing.clone();
         for place in 0..self.deliveries.len() {
             let salt = self.salt(Some(place));
             self.deliveries[place].start(now, policy, salt);
         }
-        if self.stage.is_over() {
+        if self.stage().is_over() {
             self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
         }
         // Nobody knows how old the proofs are.
         let mut changes = self.doubt(now, policy);
-        changes.extend(self.staged(from));
+        changes.extend(self.noted(from));
         changes
     }
 
     /// How far it is.
     pub fn stage(&self) -> Stage {
-        self.stage
+        self.standing.stage
     }
 
     /// Whether a person holds it.
     pub fn is_held(&self) -> bool {
-        self.held
+        self.standing.held
     }
 
     /// What its bytes come to, once they were checked.
     pub fn content(&self) -> Option<&Sums> {
-        self.content.as_ref()
+        self.standing.content.as_ref().map(|checked| &checked.sums)
     }
 
     /// What was said last about it.
     pub fn words(&self) -> &str {
-        &self.words
+        &self.standing.words
+    }
+
+    /// The names that it has, or is to have, at a destination of its route.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+        std::iter::once(&self.name).chain(&self.sidecar_name)
+    }
+
+    /// The text of its sidecar, once it was checked. It is what is registered, too.
+    pub fn sidecar(&self, token: u64) -> Option<String> {
+        let checked = self.standing.content.as_ref()?;
+        let Consignment { id, name, recipe, settings, .. } = self;
+        Some(sidecar::text(&Subject { token, id: *id, name, recipe, checked, settings: *settings }))
+    }
+
+    /// What the bytes of a delivery come to.
+    fn content_of(&mut self, place: usize, token: u64) -> Option<Sums> {
+        if self.deliveries[place].what == What::File {
+            return self.content().copied();
+        }
+        if self.sidecar_sums.is_none() {
+            let mut summer = Summer::default();
+            summer.update(self.sidecar(token)?.as_bytes());
+            self.sidecar_sums = Some(summer.sums());
+        }
+        self.sidecar_sums
     }
 
     /// Bytes of its parts.
@@ -188,9 +185,9 @@ impl Consignment {
     /// Whether nothing of it goes on before a person says so.
     pub fn needs_a_person(&self) -> bool {
         let stuck = |delivery: &Delivery| delivery.state() == DeliveryState::Quarantined && delivery.due().is_none();
-        !self.stage.is_over()
-            && (self.held
-                || self.stage == Stage::Quarantined
+        !self.stage().is_over()
+            && (self.standing.held
+                || self.stage() == Stage::Quarantined
                 || self.deliveries.iter().any(|delivery| delivery.required && stuck(delivery)))
     }
 
@@ -209,92 +206,112 @@ impl Consignment {
 
     /// Whether nothing is left to be done: the source let it go, and nothing of ours lies about.
     pub fn is_over(&self) -> bool {
-        self.stage.is_over() && self.deliveries.iter().all(Delivery::is_swept)
+        self.stage().is_over() && self.deliveries.iter().all(Delivery::is_swept)
     }
 
-    /// When something is to be done at the source.
+    /// When something is to be done at the source, or where it is registered.
     pub fn source_due(&self) -> Option<Time> {
-        (!self.held && matches!(self.stage, Stage::Found | Stage::Proven)).then_some(self.due)
+        let is_due = matches!(self.stage(), Stage::Found | Stage::Proven) || self.registers_now();
+        (!self.standing.held && is_due).then_some(self.due)
     }
 
     /// What is to be done at the source.
     pub fn source_step(&self) -> Option<SourceStep> {
-        match self.stage {
-            _ if self.held => None,
+        match self.stage() {
+            _ if self.standing.held || self.registers_now() => None,
             Stage::Found => Some(SourceStep::Check),
             Stage::Proven => Some(SourceStep::Release),
             _ => None,
         }
     }
 
+    /// Whether it is to be registered now: it is proven, and nobody answers for it in the place of that.
+    pub fn registers_now(&self) -> bool {
+        let Standing { stage, let_go, registered, held, .. } = self.standing;
+        let proven = |delivery: &Delivery| delivery.state() == DeliveryState::Proven;
+        let is_early = planted(Planted::RegisteredEarly) && stage == Stage::Delivering;
+        let may = stage == Stage::Proven || is_early && self.deliveries.iter().any(proven);
+        self.registers && may && !registered && !let_go && !held
+    }
+
     /// When something is to be done at a destination.
     pub fn delivery_due(&self, place: usize) -> Option<Time> {
-        let goes_on = matches!(self.stage, Stage::Delivering | Stage::Proven) || self.stage.is_over();
+        let is_under_way = matches!(self.stage(), Stage::Delivering | Stage::Proven) && self.content().is_some();
+        let goes_on = is_under_way && !self.waits_for_its_file(place) || self.stage().is_over();
         let is_asked = self.withdrawing && self.deliveries[place].asks_gone();
-        (!self.held && (goes_on || is_asked)).then(|| self.deliveries[place].due()).flatten()
+        (!self.standing.held && (goes_on || is_asked)).then(|| self.deliveries[place].due()).flatten()
+    }
+
+    /// A sidecar says that its file is there: so that is there first.
+    fn waits_for_its_file(&self, place: usize) -> bool {
+        self.file_of(place).is_some_and(|file| file.state() < DeliveryState::Verified)
+    }
+
+    /// The delivery of the file of a sidecar.
+    fn file_of(&self, place: usize) -> Option<&Delivery> {
+        let sidecar = &self.deliveries[place];
+        let is_its = |file: &&Delivery| file.what == What::File && file.destination == sidecar.destination;
+        self.deliveries.iter().find(is_its).filter(|_| sidecar.what == What::Sidecar)
     }
 
     /// What is to be done at a destination. The journal's `token` is in every temporary name, so that no two movers have one.
     pub fn delivery_step(&self, place: usize, token: u64) -> Option<Step> {
         self.delivery_due(place)?;
-        let temporary = |attempt| self.temporary(token, attempt);
-        self.deliveries[place].step(&Names { last: &self.name, temporary: &temporary })
+        let what = self.deliveries[place].what;
+        let temporary = |attempt| self.temporary(token, what, attempt);
+        let last = match what {
+            What::File => &self.name,
+            What::Sidecar => self.sidecar_name.as_ref().expect("one without is quarantined when it is checked"),
+        };
+        self.deliveries[place].step(&Names { last, temporary: &temporary })
     }
 
     /// The temporary name of an attempt: beside the final one, as destinations choose tapes by directories, and hidden.
-    pub fn temporary(&self, token: u64, attempt: u32) -> Name {
-        let file = format!(".forebay-{token:016x}-{}-{attempt}.part", self.id);
+    pub fn temporary(&self, token: u64, what: What, attempt: u32) -> Name {
+        let of = if what == What::Sidecar { ".json" } else { "" };
+        let file = format!(".forebay-{token:016x}-{}-{attempt}{of}.part", self.id);
         // The directory of a name and a short file are a name, but for one that is too long already.
         self.name.beside(&file).unwrap_or_else(|_| file.parse().expect("a short name"))
     }
 
     /// The step at the source is done.
     pub fn source_answer(&mut self, answer: SourceAnswer, now: Time, policy: &Policy) -> Vec<Change> {
-        let (from, step, words) = (self.stage, self.source_step(), self.words.clone());
+        let (from, step) = (self.standing.clone(), self.source_step());
         let mut changes = Vec::new();
         if !matches!(answer, SourceAnswer::NotNow(_)) {
             (self.failures, self.failing_since) = (0, None);
         }
         let answer = match (step, answer) {
             // It looks as it did, and is not: a destination may have what it was.
-            (Some(SourceStep::Check), SourceAnswer::Whole(sums))
-                if self.content.is_some_and(|before| before != sums) =>
+            (Some(SourceStep::Check), SourceAnswer::Whole(checked))
+                if self.content().is_some_and(|before| *before != checked.sums) =>
             {
-                let before = self.content.expect("it was looked at");
+                let before = self.content().expect("it was looked at");
                 SourceAnswer::Changed(format!(
-                    "it comes to {sums} now, and came to {before} when it was checked before"
+                    "it comes to {} now, and came to {before} when it was checked before",
+                    checked.sums
                 ))
             }
             (_, answer) => answer,
         };
         match (step, answer) {
-            (Some(SourceStep::Check), SourceAnswer::Whole(sums)) => {
-                self.content = Some(sums);
-                self.stage = Stage::Delivering;
-                self.words.clear();
-            }
+            (Some(SourceStep::Check), SourceAnswer::Whole(checked)) => self.is_whole(checked),
             (Some(SourceStep::Release), SourceAnswer::Released) => {
-                self.stage = Stage::Released;
-                self.words.clear();
+                self.standing.stage = Stage::Released;
+                self.standing.words.clear();
                 self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
             }
             // Held meanwhile: asked again when it goes on.
             (_, SourceAnswer::Whole(_) | SourceAnswer::Released) => {}
-            (_, SourceAnswer::NotNow(words)) => {
-                self.failures += 1;
-                self.failing_since.get_or_insert(now);
-                self.due = now + policy.backoff(self.failures, self.salt(None));
-                self.words = words;
-                changes.extend(self.doubt(now, policy));
-            }
+            (_, SourceAnswer::NotNow(words)) => changes.extend(self.not_now(words, now, policy)),
             // When some of it is somewhere already, a person said that it shall be tried again with what is there now. Moved anew, it may get another name: so what has this
             // one must be gone first.
             (Some(SourceStep::Check), SourceAnswer::Changed(words)) => {
                 self.changed(words, now);
                 if planted(Planted::WithdrawnUnasked) {
-                    self.withdraw(self.words.clone(), now);
+                    self.withdraw(self.standing.words.clone(), now);
                 }
-                if self.stage == Stage::Quarantined {
+                if self.stage() == Stage::Quarantined {
                     self.ask_gone(now);
                 }
             }
@@ -303,10 +320,69 @@ impl Consignment {
         }
         // All of it was proven before a person said that it shall be tried again.
         changes.extend(self.conclude(now, policy));
-        if self.stage != from || self.words != words {
-            changes.push(self.change(from));
-        }
+        changes.extend(self.noted(from));
         changes
+    }
+
+    fn is_whole(&mut self, checked: Checked) {
+        self.sidecar_sums = None;
+        let wants_sidecar = self.deliveries.iter().any(|delivery| delivery.what == What::Sidecar);
+        if wants_sidecar && self.sidecar_name.is_none() {
+            return self.quarantine("its name has no room for the .json of its sidecar behind it. Rename it; then it is found anew, and this one is withdrawn with retry".to_owned());
+        }
+        self.standing.content = Some(checked);
+        self.standing.stage = Stage::Delivering;
+        self.standing.words.clear();
+    }
+
+    /// The source, or where it is registered, cannot now.
+    fn not_now(&mut self, words: String, now: Time, policy: &Policy) -> Vec<Change> {
+        self.failures += 1;
+        self.failing_since.get_or_insert(now);
+        self.due = now + policy.backoff(self.failures, self.salt(None));
+        self.standing.words = words;
+        self.doubt(now, policy)
+    }
+
+    /// It was registered, or was not.
+    pub fn registered(&mut self, answer: Result<(), Failure>, now: Time, policy: &Policy) -> Vec<Change> {
+        let from = self.standing.clone();
+        if from.stage.is_over() || from.registered {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        if !matches!(answer, Err(Failure::NotNow(_) | Failure::Unknown(_))) {
+            (self.failures, self.failing_since) = (0, None);
+        }
+        match answer {
+            Ok(()) => changes.extend(self.is_registered(now, policy)),
+            Err(Failure::Unknown(_)) if planted(Planted::SilenceTakenForRegistered) => {
+                changes.extend(self.is_registered(now, policy));
+            }
+            // Whoever holds it, or looks after it, does not mind.
+            Err(_) if from.held || !matches!(from.stage, Stage::Proven | Stage::Delivering) => {}
+            // Registering it twice is registering it once: so whether it was is not asked for.
+            Err(Failure::NotNow(words) | Failure::Unknown(words)) => changes.extend(self.not_now(words, now, policy)),
+            Err(Failure::Refused(words)) => {
+                self.standing.refusals += 1;
+                self.due = now + policy.backoff(self.standing.refusals, self.salt(None));
+                if self.standing.refusals >= policy.strikes_max {
+                    self.quarantine(words);
+                } else {
+                    self.standing.words = words;
+                    changes.extend(self.doubt(now, policy));
+                }
+            }
+        }
+        changes.extend(self.noted(from));
+        changes
+    }
+
+    /// It may have taken long: what is let go was proven not too long ago.
+    fn is_registered(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
+        (self.standing.registered, self.standing.refusals, self.due) = (true, 0, now);
+        self.standing.words.clear();
+        self.doubt(now, policy)
     }
 
     /// `step` at a destination is done.
@@ -323,7 +399,8 @@ impl Consignment {
         if self.delivery_step(place, token).as_ref() != Some(step) {
             return Vec::new();
         }
-        let (stage, salt) = (self.stage, self.salt(Some(place)));
+        let (whole, salt) = (self.standing.clone(), self.salt(Some(place)));
+        let content = self.content_of(place, token);
         let delivery = &mut self.deliveries[place];
         let from = delivery.row().clone();
         match answer {
@@ -333,38 +410,37 @@ impl Consignment {
                 delivery.source_failed(words.clone(), now, policy, salt);
                 self.quarantine(words);
             }
-            answer => delivery.answer(answer, self.content.as_ref(), now, policy, salt),
+            answer => delivery.answer(answer, content.as_ref(), now, policy, salt),
         }
         let mut changes: Vec<Change> = self.delivery_change(place, from, None).into_iter().collect();
-        changes.extend(self.asked_gone(now));
+        self.asked_gone(now);
         changes.extend(self.conclude(now, policy));
-        changes.extend(self.staged(stage));
+        changes.extend(self.noted(whole));
         changes
     }
 
     /// Withdraws it when nothing has its name any more; else a person is told what to do.
-    fn asked_gone(&mut self, now: Time) -> Option<Change> {
+    fn asked_gone(&mut self, now: Time) {
         if !self.withdrawing || self.deliveries.iter().any(Delivery::asks_gone) {
-            return None;
+            return;
         }
         self.withdrawing = false;
         if self.deliveries.iter().all(Delivery::may_be_withdrawn) {
-            let words = std::mem::take(&mut self.words);
-            self.withdraw(words, now);
-            return None;
+            let words = std::mem::take(&mut self.standing.words);
+            return self.withdraw(words, now);
         }
-        self.words += &format!(
+        let names: Vec<&str> = self.names().map(Name::as_str).collect();
+        self.standing.words += &format!(
             ". What is there now can be moved when {} is taken away from the destinations: it would be there twice else. Look at what it holds, take it away, then retry",
-            self.name
+            names.join(" with ")
         );
-        Some(self.change(self.stage))
     }
 
     /// What waits to be let go is proven once more when that was too long ago.
     fn doubt(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
         let is_old = |delivery: &Delivery| delivery.required && !delivery.is_fresh(now, policy);
-        if self.stage == Stage::Proven && !self.let_go && self.deliveries.iter().any(is_old) {
-            self.stage = Stage::Delivering;
+        if self.stage() == Stage::Proven && !self.standing.let_go && self.deliveries.iter().any(is_old) {
+            self.standing.stage = Stage::Delivering;
         }
         self.conclude(now, policy)
     }
@@ -372,7 +448,7 @@ impl Consignment {
     /// Goes on to the release when every destination has proven it, each not too long ago.
     fn conclude(&mut self, now: Time, policy: &Policy) -> Vec<Change> {
         let mut changes = Vec::new();
-        if self.stage != Stage::Delivering || !self.is_proven() {
+        if self.stage() != Stage::Delivering || !self.is_proven() {
             return changes;
         }
         for place in (0..self.deliveries.len()).filter(|place| self.deliveries[*place].required).collect::<Vec<_>>() {
@@ -382,7 +458,9 @@ impl Consignment {
             }
         }
         if changes.is_empty() {
-            (self.stage, self.due) = (Stage::Proven, now);
+            self.standing.stage = Stage::Proven;
+            // What waits for its registration to be tried again does so.
+            self.due = self.due.max(now);
         }
         changes
     }
@@ -392,46 +470,53 @@ impl Consignment {
         if planted(Planted::LetGoByOne) {
             return self.deliveries.iter().any(proven);
         }
-        // One that is not required has its chance, and holds nothing back.
+        // One that is not required has its chance, and holds nothing back; nor does its sidecar.
         let given_up = |delivery: &Delivery| {
             !delivery.required && (delivery.failing_since().is_some() || delivery.state() == DeliveryState::Quarantined)
         };
-        self.deliveries.iter().all(|delivery| proven(delivery) || given_up(delivery))
+        let unawaited = |delivery: &Delivery| planted(Planted::SidecarUnawaited) && delivery.what == What::Sidecar;
+        (0..self.deliveries.len()).all(|place| {
+            let delivery = &self.deliveries[place];
+            proven(delivery) || given_up(delivery) || self.file_of(place).is_some_and(given_up) || unawaited(delivery)
+        })
     }
 
     /// A person holds it, or lets it go on.
     pub fn hold(&mut self, held: bool, why: &str) -> Vec<Change> {
-        if self.stage.is_over() {
+        let from = self.standing.clone();
+        if from.stage.is_over() {
             return Vec::new();
         }
-        self.held = held;
-        self.words = why.to_owned();
-        vec![self.change(self.stage)]
+        self.standing.held = held;
+        self.standing.words = why.to_owned();
+        self.noted(from).into_iter().collect()
     }
 
     /// A person answers for it: the source lets it go, proven or not.
     pub fn let_go(&mut self, now: Time, why: &str) -> Vec<Change> {
-        let from = self.stage;
-        if from.is_over() {
+        let from = self.standing.clone();
+        if from.stage.is_over() {
             return Vec::new();
         }
-        (self.stage, self.held, self.let_go, self.due) = (Stage::Proven, false, true, now);
-        self.withdrawing = false;
-        self.words = format!("released by a person: {why}");
-        self.staged(from).into_iter().collect()
+        self.standing.words = format!("released by a person: {why}");
+        (self.standing.stage, self.standing.held, self.standing.let_go) = (Stage::Proven, false, true);
+        (self.due, self.withdrawing) = (now, false);
+        self.noted(from).into_iter().collect()
     }
 
     /// A person says that what is quarantined shall be tried again.
     pub fn retry(&mut self, now: Time) -> Vec<Change> {
-        let from = self.stage;
-        if from.is_over() {
+        let from = self.standing.clone();
+        if from.stage.is_over() {
             return Vec::new();
         }
-        (self.let_go, self.withdrawing) = (false, false);
+        self.standing.let_go = false;
+        self.standing.refusals = 0;
+        self.withdrawing = false;
         let stuck = self.deliveries.iter().any(|delivery| delivery.state() == DeliveryState::Quarantined);
-        if self.stage == Stage::Quarantined || (self.stage == Stage::Delivering && stuck) {
+        if self.stage() == Stage::Quarantined || (self.stage() == Stage::Delivering && stuck) {
             // It may have changed since it was checked.
-            self.stage = Stage::Found;
+            self.standing.stage = Stage::Found;
         }
         self.due = now;
         let mut changes = Vec::new();
@@ -440,7 +525,7 @@ impl Consignment {
             self.deliveries[place].retry(now);
             changes.extend(self.delivery_change(place, row, Some("a person said: retry")));
         }
-        changes.extend(self.staged(from));
+        changes.extend(self.noted(from));
         changes
     }
 
@@ -460,38 +545,42 @@ impl Consignment {
         self.deliveries.iter_mut().for_each(|delivery| delivery.ask_gone(now));
     }
 
-    fn withdraw(&mut self, words: String, now: Time) {
-        self.stage = Stage::Withdrawn;
-        self.words = words;
+    fn withdraw(&mut self, mut words: String, now: Time) {
+        if self.standing.registered {
+            words += ". It was registered before: take that back there";
+        }
+        self.standing.stage = Stage::Withdrawn;
+        self.standing.words = words;
         self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
     }
 
     fn quarantine(&mut self, words: String) {
-        self.stage = Stage::Quarantined;
-        self.words = words;
+        self.standing.stage = Stage::Quarantined;
+        self.standing.words = words;
     }
 
     fn delivery_change(&self, place: usize, from: Kept, why: Option<&str>) -> Option<Change> {
-        let to = self.deliveries[place].row();
+        let (delivery, to) = (&self.deliveries[place], self.deliveries[place].row());
         (*to != from).then(|| Change {
             consignment: self.id,
             why: why.unwrap_or(&to.words).to_owned(),
             of: Changed::Delivery {
                 place,
-                destination: self.deliveries[place].destination.clone(),
+                destination: delivery.destination.clone(),
+                what: delivery.what,
                 from: Box::new(from),
                 to: Box::new(to.clone()),
             },
         })
     }
 
-    fn staged(&self, from: Stage) -> Option<Change> {
-        (self.stage != from).then(|| self.change(from))
-    }
-
-    fn change(&self, from: Stage) -> Change {
-        let of = Changed::Stage { from, to: self.stage, held: self.held, let_go: self.let_go, content: self.content };
-        Change { consignment: self.id, of, why: self.words.clone() }
+    /// What is to be remembered when the whole is not as it was.
+    fn noted(&self, from: Standing) -> Option<Change> {
+        (self.standing != from).then(|| Change {
+            consignment: self.id,
+            why: self.standing.words.clone(),
+            of: Changed::Standing { from: Box::new(from), to: Box::new(self.standing.clone()) },
+        })
     }
 
     fn salt(&self, place: Option<usize>) -> u64 {

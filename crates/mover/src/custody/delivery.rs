@@ -2,84 +2,10 @@
 
 use forebay_types::Time;
 
-use super::{Answer, Failure, Policy, Step};
+use super::{Answer, DeliveryState, Failure, Kept, Policy, Step, What};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::sums::{Sums, Told};
-
-/// How far a delivery is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DeliveryState {
-    /// What was found there, sent or said is not what it should be; kept, and told to people.
-    Quarantined,
-    /// Nothing was sent.
-    Found,
-    /// Bytes stream there under a temporary name.
-    Sending,
-    /// All were sent, and what they came to is known.
-    Arrived,
-    /// The destination said, by the final name, that it holds them.
-    Verified,
-    /// It said so again after the wait.
-    Proven,
-}
-
-impl DeliveryState {
-    /// All of them.
-    pub const ALL: [DeliveryState; 6] = [
-        DeliveryState::Quarantined,
-        DeliveryState::Found,
-        DeliveryState::Sending,
-        DeliveryState::Arrived,
-        DeliveryState::Verified,
-        DeliveryState::Proven,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DeliveryState::Quarantined => "quarantined",
-            DeliveryState::Found => "found",
-            DeliveryState::Sending => "sending",
-            DeliveryState::Arrived => "arrived",
-            DeliveryState::Verified => "verified",
-            DeliveryState::Proven => "proven",
-        }
-    }
-}
-
-/// What the journal keeps of a delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// How far it is.
-    pub state: DeliveryState,
-    /// The number of the newest attempt; its temporary name has it.
-    pub attempts: u32,
-    /// How often something was other than it should be, or refused, since a person last looked.
-    pub strikes: u32,
-    /// Whether the file under the final name was put there by an attempt.
-    pub ours: bool,
-    /// The attempt whose temporary name may have bytes that are not known to be wrong.
-    pub partial: Option<u32>,
-    /// Attempts whose temporary names hold what is not needed; taken away once the file is proven.
-    pub left: Vec<u32>,
-    /// What was said last, by the destination or about it.
-    pub words: String,
-}
-
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept {
-            state: DeliveryState::Found,
-            attempts: 0,
-            strikes: 0,
-            ours: false,
-            partial: None,
-            left: Vec::new(),
-            words: String::new(),
-        }
-    }
-}
 
 /// What comes next; after a start it follows from the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +22,8 @@ enum Phase {
         perhaps: bool,
     },
     AskAgain,
+    /// Whether it is on tape.
+    AskTape,
     /// Whether what is there by the final name was taken away: before that it may not be moved anew under another one.
     AskGone,
     /// Take away what is left over, the newest first.
@@ -114,6 +42,7 @@ impl Phase {
             DeliveryState::Sending => Phase::Clean,
             DeliveryState::Arrived => Phase::AskTemporary,
             DeliveryState::Verified => Phase::AskAgain,
+            DeliveryState::Waiting => Phase::AskTape,
             DeliveryState::Proven => Phase::Rest,
             DeliveryState::Quarantined => Phase::Retry,
         }
@@ -125,13 +54,21 @@ impl Phase {
 pub struct Delivery {
     /// The destination's address, as it is configured.
     pub destination: String,
+    /// What is delivered.
+    pub what: What,
     /// Whether the source waits for it.
     pub required: bool,
+    /// Whether it is proven only when it is on tape.
+    pub(crate) until_tape: bool,
     kept: Kept,
     phase: Phase,
     due: Time,
     /// When it was proven; nobody knows after a start.
     proven_at: Option<Time>,
+    /// How often it was asked in vain whether it is on tape.
+    tape_asked: u32,
+    /// It is on tape; whether with the right bytes is asked behind that.
+    is_on_tape: bool,
     /// Its consignment is released or withdrawn: nothing is left to be done but to sweep.
     is_over: bool,
     /// Its consignment is to be withdrawn, if nothing has its name there any more.
@@ -149,20 +86,24 @@ pub(super) struct Names<'a> {
 
 impl Delivery {
     /// A delivery of which nothing was done.
-    pub fn new(destination: &str, required: bool) -> Delivery {
-        Delivery::kept(destination, required, Kept::default())
+    pub fn new(destination: &str, what: What, required: bool) -> Delivery {
+        Delivery::kept(destination, what, required, Kept::default())
     }
 
     /// Goes on with what the journal kept. Nobody knows what became of a step that was under way: so nothing is done before it was looked at.
-    pub fn kept(destination: &str, required: bool, kept: Kept) -> Delivery {
+    pub fn kept(destination: &str, what: What, required: bool, kept: Kept) -> Delivery {
         let phase = Phase::after(kept.state);
         Delivery {
             destination: destination.to_owned(),
+            what,
             required,
+            until_tape: false,
             kept,
             phase,
             due: Time(0),
             proven_at: None,
+            tape_asked: 0,
+            is_on_tape: false,
             is_over: false,
             leaving: false,
             failures: 0,
@@ -174,6 +115,8 @@ impl Delivery {
     pub(super) fn start(&mut self, now: Time, policy: &Policy, salt: u64) {
         match self.phase {
             Phase::AskAgain => self.due = now + policy.recheck_after,
+            // Nobody waits for tape any more.
+            Phase::AskTape if !self.until_tape => (self.phase, self.due) = (Phase::AskAgain, now),
             Phase::Retry if self.kept.strikes >= policy.strikes_max => self.phase = Phase::Rest,
             Phase::Retry => self.due = now + policy.backoff(self.kept.strikes, salt),
             _ => {}
@@ -246,6 +189,7 @@ impl Delivery {
             Phase::Clean => Step::Remove { name: temporary(self.kept.partial.unwrap_or(self.kept.attempts)) },
             Phase::Send => Step::Send { temporary: temporary(self.kept.attempts), last: last() },
             Phase::AskTemporary => Step::Ask { name: temporary(self.kept.attempts) },
+            Phase::AskTape => Step::AskTape { name: last() },
             // A file of ours that is wrong.
             Phase::Rename if self.kept.ours => Step::Replace { from: temporary(self.kept.attempts), to: last() },
             Phase::Rename => Step::Rename { from: temporary(self.kept.attempts), to: last() },
@@ -355,6 +299,10 @@ impl Delivery {
                 }
             }
             (Phase::AskAgain, Answer::Told(told)) => self.asked_again(told, content, now, policy, salt),
+            (Phase::AskTape, Answer::OnTape(on_tape)) => self.asked_tape(on_tape, now, policy),
+            (Phase::AskTape, Answer::Told(None)) => {
+                self.is_missing("when it was asked whether it is on tape", content, now, policy, salt)
+            }
             (phase, answer) => panic!("{answer:?} is no answer to what {phase:?} asks for"),
         }
     }
@@ -415,23 +363,35 @@ impl Delivery {
         let waited = policy.recheck_after.as_secs_f64();
         match told {
             Some(told) if told.proves(content) => {
-                self.kept.state = DeliveryState::Proven;
-                self.phase = Phase::Rest;
-                self.proven_at = Some(now);
+                if self.until_tape && !self.is_on_tape {
+                    (self.kept.state, self.phase, self.tape_asked) = (DeliveryState::Waiting, Phase::AskTape, 0);
+                } else {
+                    (self.kept.state, self.phase) = (DeliveryState::Proven, Phase::Rest);
+                    self.proven_at = Some(now);
+                }
+                self.is_on_tape = false;
             }
             Some(told) if self.kept.ours => {
                 self.strike(mismatch(&format!("{waited} s later"), content, &told), now, policy, salt)
             }
             Some(told) => self.foreign(&told, content, now, policy, salt),
-            None => {
-                self.kept.ours = false;
-                self.strike(
-                    format!("it was there, and is not {waited} s later; expected {content}"),
-                    now,
-                    policy,
-                    salt,
-                );
-            }
+            None => self.is_missing(&format!("{waited} s later"), content, now, policy, salt),
+        }
+    }
+
+    fn is_missing(&mut self, when: &str, content: &Sums, now: Time, policy: &Policy, salt: u64) {
+        self.kept.ours = false;
+        self.strike(format!("it was there, and is not {when}; expected {content}"), now, policy, salt);
+    }
+
+    /// Tape takes as long as it takes: that is no strike, and no failure. What went to tape may have been another file by then: so its sums are asked for once more.
+    fn asked_tape(&mut self, on_tape: bool, now: Time, policy: &Policy) {
+        if on_tape || planted(Planted::DiskTakenForTape) {
+            (self.is_on_tape, self.phase) = (true, Phase::AskAgain);
+        } else {
+            self.due = now + policy.tape_wait(self.tape_asked);
+            self.tape_asked += 1;
+            self.kept.words = "it is not on tape yet".to_owned();
         }
     }
 
@@ -480,6 +440,7 @@ impl Delivery {
     /// Something is not as it should be: kept, told, and tried again so often.
     fn strike(&mut self, words: String, now: Time, policy: &Policy, salt: u64) {
         self.kept.strikes += 1;
+        self.is_on_tape = false;
         self.kept.state = DeliveryState::Quarantined;
         self.kept.words = words;
         let over = self.kept.strikes >= policy.strikes_max;
@@ -500,7 +461,7 @@ impl Delivery {
             return false;
         }
         self.kept.state = DeliveryState::Verified;
-        (self.phase, self.due) = (Phase::AskAgain, now);
+        (self.phase, self.due, self.is_on_tape) = (Phase::AskAgain, now, false);
         true
     }
 

@@ -12,14 +12,18 @@
 //!                     name
 //! ```
 //!
-//! When all required deliveries are proven the source is asked to let the file go, and the consignment is released.
+//! A sidecar is a delivery of its own, with the same steps; it begins when its file is verified at that destination. Where tape is waited for, a delivery does so
+//! between its second proof and being proven. When all required deliveries are proven the file is registered, where that is wanted; then the source is asked to let
+//! the file go, and the consignment is released.
 
 mod consignment;
 mod delivery;
+mod kept;
 mod policy;
 mod step;
 
-pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity, Stage};
-pub use delivery::{Delivery, DeliveryState, Kept};
+pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity};
+pub use delivery::Delivery;
+pub use kept::{DeliveryState, Kept, Stage, Standing, What};
 pub use policy::Policy;
 pub use step::{Answer, Change, Changed, Failure, SourceAnswer, SourceStep, Step};

@@ -15,9 +15,16 @@ pub struct Policy {
     pub backoff_min: Duration,
     /// The longest wait.
     pub backoff_max: Duration,
+    /// The longest time between two questions whether a file is on tape.
+    pub tape_wait_max: Duration,
 }
 
 impl Policy {
+    /// The wait until it is asked once more whether a file is on tape, after so many questions in vain before the last one.
+    pub fn tape_wait(&self, asked: u32) -> Duration {
+        self.recheck_after.max(self.backoff_min).saturating_mul(1 << asked.min(20)).min(self.tape_wait_max)
+    }
+
     /// The wait after so many failures in a row, at least one. Spread over half of itself by `salt`, so that what failed together does not come back together.
     pub fn backoff(&self, failures: u32, salt: u64) -> Duration {
         let doubled = self.backoff_min.saturating_mul(1 << failures.saturating_sub(1).min(20));
@@ -38,6 +45,7 @@ impl Default for Policy {
             strikes_max: 5,
             backoff_min: Duration::from_secs(1),
             backoff_max: Duration::from_secs(300),
+            tape_wait_max: Duration::from_secs(600),
         }
     }
 }
@@ -45,6 +53,17 @@ impl Default for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tape_is_asked_for_less_and_less_often() {
+        let waits = |recheck_after| {
+            let policy = Policy { recheck_after: Duration::from_secs(recheck_after), ..Policy::default() };
+            [0, 1, 2, 5, u32::MAX].map(|asked| policy.tape_wait(asked).as_secs())
+        };
+        assert_eq!(waits(100), [100, 200, 400, 600, 600]);
+        assert_eq!(waits(0), [1, 2, 4, 32, 600]);
+        assert_eq!(waits(900), [600; 5]);
+    }
 
     #[test]
     fn waits_grow_to_their_limit_and_are_spread() {

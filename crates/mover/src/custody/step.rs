@@ -1,6 +1,7 @@
 //! What custody asks for, how that can go, and what must be remembered of it.
 
-use super::{ConsignmentId, Kept, Stage};
+use super::{ConsignmentId, Kept, Standing, What};
+use crate::about::Checked;
 use crate::name::Name;
 use crate::sums::{Sums, Told};
 
@@ -12,7 +13,12 @@ pub enum Step {
         /// The name.
         name: Name,
     },
-    /// Stream the bytes of the source there under the temporary name, durably, and say what they came to.
+    /// Say whether what lies under the name is on tape, or whatever else is waited for there.
+    AskTape {
+        /// The name.
+        name: Name,
+    },
+    /// Stream the bytes of the source, or of the sidecar, there under the temporary name, durably, and say what they came to.
     Send {
         /// The temporary name.
         temporary: Name,
@@ -43,8 +49,10 @@ pub enum Step {
 /// How a step went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Step::Ask`]: what the destination says, or that there is nothing.
+    /// To [`Step::Ask`]: what the destination says, or that there is nothing. The latter to [`Step::AskTape`], too.
     Told(Option<Told>),
+    /// To [`Step::AskTape`]: whether it is.
+    OnTape(bool),
     /// To [`Step::Send`]: what the bytes that were sent came to.
     Sent(Sums),
     /// To [`Step::Rename`], [`Step::Replace`] and [`Step::Remove`]: it is done.
@@ -93,8 +101,8 @@ pub enum SourceStep {
 /// How a step at the source went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceAnswer {
-    /// To [`SourceStep::Check`]: it is whole, and comes to this.
-    Whole(Sums),
+    /// To [`SourceStep::Check`]: it is whole, and this was found.
+    Whole(Checked),
     /// To [`SourceStep::Release`]: it is let go.
     Released,
     /// It is not what was found: somebody wrote it, or took it away.
@@ -119,18 +127,12 @@ pub struct Change {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// The consignment itself: its stage, and what its bytes come to.
-    Stage {
-        /// The stage before.
-        from: Stage,
-        /// The stage now.
-        to: Stage,
-        /// Whether a person holds it.
-        held: bool,
-        /// Whether a person answers for its release.
-        let_go: bool,
-        /// What its bytes come to, when that is known.
-        content: Option<Sums>,
+    /// The consignment itself.
+    Standing {
+        /// As it was.
+        from: Box<Standing>,
+        /// As it is.
+        to: Box<Standing>,
     },
     /// A delivery, by its place.
     Delivery {
@@ -138,6 +140,8 @@ pub enum Changed {
         place: usize,
         /// Where to.
         destination: String,
+        /// Of the file, or of its sidecar.
+        what: What,
         /// As it was.
         from: Box<Kept>,
         /// As it is.

@@ -1,11 +1,12 @@
 //! One job, in a thread of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::Control;
 use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
-use crate::endpoint::{Destination, EventSource, Moved, Origin, Sending, Source};
+use crate::endpoint::{Asked, Content, Destination, EventSource, Moved, Origin, Registry, Sending, Source};
 use crate::machine::{Done, Task};
 use crate::name::Name;
 use crate::recipe::{Ingredients, Recipe, check, open};
@@ -60,35 +61,90 @@ impl Moved for Watch {
     }
 }
 
-pub(super) fn run(task: &Task, origin: &Origin, destination: Option<&dyn Destination>, moved: &dyn Moved) -> Done {
-    match (task, destination) {
-        (Task::Scan, _) => Done::Scanned(files_of(origin).scan(moved)),
-        (Task::List { after, max }, _) => Done::Listed(events_of(origin).accepted(*after, *max)),
-        (Task::Examine { events }, _) => Done::Examined(events_of(origin).examine(events, moved)),
-        (Task::Source { step: SourceStep::Check, recipe, .. }, _) => Done::Source(check(origin, recipe, moved)),
-        (Task::Source { step: SourceStep::Release, recipe, content, .. }, _) => {
+/// What the jobs of a route are done with.
+pub(super) struct Tools {
+    pub(super) origin: Origin,
+    pub(super) registry: Option<Arc<dyn Registry>>,
+    pub(super) destination: Option<Arc<dyn Destination>>,
+    pub(super) asked: Option<Arc<dyn Asked>>,
+}
+
+pub(super) fn run(task: &Task, tools: &Tools, moved: &dyn Moved) -> Done {
+    let origin = &tools.origin;
+    match task {
+        Task::Scan => Done::Scanned(files_of(origin).scan(moved)),
+        Task::List { after, max } => Done::Listed(events_of(origin).accepted(*after, *max)),
+        Task::Examine { events } => Done::Examined(events_of(origin).examine(events, moved)),
+        Task::Source { step: SourceStep::Check, recipe, .. } => Done::Source(check(origin, recipe, moved)),
+        Task::Source { step: SourceStep::Release, recipe, content, .. } => {
             let still_whole = || still_whole(origin, recipe, content.as_ref(), moved);
             Done::Source(match &recipe.of {
                 Ingredients::Files(parts) => files_of(origin).release(parts, &still_whole),
                 Ingredients::Events(events) => events_of(origin).release(events, moved),
             })
         }
-        (Task::Destination { step, recipe, content, .. }, Some(destination)) => Done::Destination(match step {
-            Step::Ask { name } if is_the_source(origin, recipe.parts(), destination, name) => {
-                Answer::Failed(Failure::Refused(format!(
-                    "{name} is there the very file of the source, by a link or a mount: no copy of it. Give a destination that is another place, then retry"
-                )))
+        Task::Register { key, text, .. } => {
+            let registry = tools.registry.as_deref().expect("a job that registers has where");
+            Done::Registered(registry.register(key, text, moved))
+        }
+        Task::Destination { step, recipe, content, sidecar, .. } => {
+            let destination = tools.destination.as_deref().expect("a job at a destination has one");
+            let sent = (content.as_ref(), sidecar.as_deref());
+            Done::Destination(at_destination(step, origin, recipe, sent, (destination, tools.asked.as_deref()), moved))
+        }
+    }
+}
+
+fn at_destination(
+    step: &Step,
+    origin: &Origin,
+    recipe: &Recipe,
+    (content, sidecar): (Option<&Sums>, Option<&str>),
+    (destination, asked): (&dyn Destination, Option<&dyn Asked>),
+    moved: &dyn Moved,
+) -> Answer {
+    match (step, sidecar) {
+        (Step::Ask { name }, _) if is_the_source(origin, recipe.parts(), destination, name) => {
+            Answer::Failed(Failure::Refused(format!(
+                "{name} is there the very file of the source, by a link or a mount: no copy of it. Give a destination that is another place, then retry"
+            )))
+        }
+        (Step::Ask { name }, _) => destination.ask(name, moved),
+        (Step::AskTape { name }, _) => match asked {
+            Some(asked) => {
+                asked.is_there(&destination.address_of(name), moved).map_or_else(Answer::Failed, Answer::OnTape)
             }
-            Step::Ask { name } => destination.ask(name, moved),
-            Step::Rename { from, to } => destination.rename(from, to),
-            Step::Replace { from, to } => destination.replace(from, to),
-            Step::Remove { name } => destination.remove(name),
-            Step::Send { temporary, last } => {
-                let bytes = content.expect("it was checked before it is sent").bytes;
-                destination.send(&Sending { temporary, last, bytes }, open(origin, recipe).as_mut(), moved)
-            }
-        }),
-        (Task::Destination { .. }, None) => unreachable!("a job at a destination has one"),
+            None => destination.on_tape(name, moved),
+        },
+        (Step::Rename { from, to }, _) => destination.rename(from, to),
+        (Step::Replace { from, to }, _) => destination.replace(from, to),
+        (Step::Remove { name }, _) => destination.remove(name),
+        (Step::Send { temporary, last }, Some(text)) => {
+            let sending = Sending { temporary, last, bytes: text.len() as u64 };
+            destination.send(&sending, &mut Text { text, is_read: None }, moved)
+        }
+        (Step::Send { temporary, last }, None) => {
+            let bytes = content.expect("it was checked before it is sent").bytes;
+            destination.send(&Sending { temporary, last, bytes }, open(origin, recipe).as_mut(), moved)
+        }
+    }
+}
+
+/// A text that is sent.
+struct Text<'a> {
+    text: &'a str,
+    /// Whether it was given, and its end was met.
+    is_read: Option<bool>,
+}
+
+impl Content for Text<'_> {
+    fn refill(&mut self) -> Result<bool, SourceAnswer> {
+        self.is_read = Some(self.is_read.is_some() || self.text.is_empty());
+        Ok(self.is_read == Some(false))
+    }
+
+    fn block(&self) -> &[u8] {
+        if self.is_read == Some(false) { self.text.as_bytes() } else { &[] }
     }
 }
 
@@ -109,13 +165,14 @@ fn events_of(origin: &Origin) -> &dyn EventSource {
 /// Whether what is there comes to what was proven.
 fn still_whole(origin: &Origin, recipe: &Recipe, proven: Option<&Sums>, moved: &dyn Moved) -> SourceAnswer {
     match check(origin, recipe, moved) {
-        SourceAnswer::Whole(sums) => match proven {
-            Some(proven) if *proven != sums => SourceAnswer::Changed(format!(
-                "{} was written since, though its times say that it was not: it comes to {sums}, and {proven} was proven to be at the destinations. It was not let go",
-                recipe.of_what()
+        SourceAnswer::Whole(checked) => match proven {
+            Some(proven) if *proven != checked.sums => SourceAnswer::Changed(format!(
+                "{} was written since, though its times say that it was not: it comes to {}, and {proven} was proven to be at the destinations. It was not let go",
+                recipe.of_what(),
+                checked.sums
             )),
             // A person answers for its release.
-            _ => SourceAnswer::Whole(sums),
+            _ => SourceAnswer::Whole(checked),
         },
         answer => answer,
     }
@@ -127,14 +184,14 @@ fn is_the_source(origin: &Origin, parts: &[Part], destination: &dyn Destination,
     there.is_some() && parts.iter().any(|part| files_of(origin).place_of(part) == there)
 }
 
-/// The machine has no thread for it: later.
-pub(super) fn not_begun(task: &Task, error: &std::io::Error) -> Done {
-    let words = format!("no thread could be started: {error}");
+/// What a job came to that was not begun, or was given up.
+pub(super) fn failed(task: &Task, failure: Failure) -> Done {
     match task {
-        Task::Scan => Done::Scanned(Err(words)),
-        Task::List { .. } => Done::Listed(Err(words)),
-        Task::Examine { .. } => Done::Examined(Err(words)),
-        Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
-        Task::Destination { .. } => Done::Destination(Answer::Failed(Failure::NotNow(words))),
+        Task::Scan => Done::Scanned(Err(failure.words().to_owned())),
+        Task::List { .. } => Done::Listed(Err(failure.words().to_owned())),
+        Task::Examine { .. } => Done::Examined(Err(failure.words().to_owned())),
+        Task::Source { .. } => Done::Source(SourceAnswer::NotNow(failure.words().to_owned())),
+        Task::Destination { .. } => Done::Destination(Answer::Failed(failure)),
+        Task::Register { .. } => Done::Registered(Err(failure)),
     }
 }

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
-use crate::custody::{Answer, Consignment, Failure, SourceAnswer, Stage};
-use crate::endpoint::{Destination, Origin};
+use crate::custody::{Answer, Consignment, Failure, Stage};
+use crate::endpoint::{Asked, Destination, Origin, Registry};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
     DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, LeftAlone, Mover, MoverConfig, Record,
     RouteConfig, RouteIndex, Scanned, Task,
 };
 
-use job::Watch;
+use job::{Tools, Watch};
 
 /// The driver looks at its clock so often.
 const TICK: Duration = Duration::from_millis(100);
@@ -35,6 +35,8 @@ pub struct Route {
     pub config: RouteConfig,
     /// Where from.
     pub origin: Origin,
+    /// Where its files are registered, if they are.
+    pub registry: Option<Arc<dyn Registry>>,
 }
 
 /// A destination with what does its work.
@@ -43,6 +45,8 @@ pub struct Target {
     pub config: DestinationConfig,
     /// What does it.
     pub destination: Arc<dyn Destination>,
+    /// Who says whether a file is on tape there, where that is not the destination itself.
+    pub asked: Option<Arc<dyn Asked>>,
 }
 
 /// What a mover is to do.
@@ -315,8 +319,15 @@ struct Driver<'a> {
     /// Told of already: not with every look.
     told_alone: BTreeSet<String>,
     scan_fails: BTreeSet<RouteIndex>,
-    /// When it was last told of a destination that something fails there.
-    failures_told: BTreeMap<DestinationIndex, Time>,
+    /// When it was last told where something fails.
+    failures_told: BTreeMap<Failing, Time>,
+}
+
+/// Where something fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Failing {
+    Destination(DestinationIndex),
+    Registry(RouteIndex),
 }
 
 impl Driver<'_> {
@@ -373,24 +384,29 @@ impl Driver<'_> {
 
     fn begin(&mut self, job: Job, control: &Control) {
         let watch = Arc::new(Watch::new(control.clone(), self.start));
-        let origin = self.config.routes[job.route.0].origin.clone();
-        let destination = match &job.task {
-            Task::Destination { destination: DestinationIndex(at), .. } => {
-                Some(Arc::clone(&self.config.targets[*at].destination))
-            }
+        let route = &self.config.routes[job.route.0];
+        let target = match &job.task {
+            Task::Destination { destination: DestinationIndex(at), .. } => Some(&self.config.targets[*at]),
             _ => None,
+        };
+        let tools = Tools {
+            origin: route.origin.clone(),
+            registry: route.registry.clone(),
+            destination: target.map(|target| Arc::clone(&target.destination)),
+            asked: target.and_then(|target| target.asked.clone()),
         };
         let (id, task, sender) = (job.id, job.task.clone(), self.sender.clone());
         self.jobs.insert(id, (job, Arc::clone(&watch)));
         let done = std::thread::Builder::new().name("mover job".to_owned()).spawn(move || {
-            let done = job::run(&task, &origin, destination.as_deref(), watch.as_ref());
+            let done = job::run(&task, &tools, watch.as_ref());
             // Whoever ends when all jobs ended is then the last one that has it, and gives it back.
-            drop((origin, destination));
+            drop(tools);
             // Nobody listens any more when the mover ended.
             drop(sender.send((id, done)));
         });
         if let Err(error) = done {
-            drop(self.sender.send((id, job::not_begun(&self.jobs[&id].0.task, &error))));
+            let failure = Failure::NotNow(format!("no thread could be started: {error}"));
+            drop(self.sender.send((id, job::failed(&self.jobs[&id].0.task, failure))));
         }
     }
 
@@ -420,24 +436,37 @@ impl Driver<'_> {
                 (_, Done::Listed(Err(words)) | Done::Examined(Err(words))) => self.tell_looked(job.route, Some(words)),
                 (_, Done::Listed(Ok(_))) => self.tell_looked(job.route, None),
                 (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
-                    self.tell_failure(*destination, failure);
+                    self.tell_failure(Failing::Destination(*destination), failure);
                 }
+                (_, Done::Registered(Err(failure))) => self.tell_failure(Failing::Registry(job.route), failure),
                 _ => {}
             }
             self.machine.done(id, done, self.now());
         }
     }
 
-    /// Tells what fails at a destination, and is tried again, now and then.
-    fn tell_failure(&mut self, destination: DestinationIndex, failure: &Failure) {
-        let (now, address) = (self.now(), &self.config.targets[destination.0].config.address);
-        let is_due = self.failures_told.get(&destination).is_none_or(|told| now.since(*told) >= FAILURES_TOLD_EVERY);
-        if is_due && failure.is_of_the_destination() {
-            self.failures_told.insert(destination, now);
-            tracing::warn!(
-                "{address}: {}. It is tried again, each time later; what is not proven there stays at the source",
-                failure.words()
-            );
+    /// Tells what fails at a destination, or where files are registered, and is tried again, now and then.
+    fn tell_failure(&mut self, at: Failing, failure: &Failure) {
+        let now = self.now();
+        let is_due = self.failures_told.get(&at).is_none_or(|told| now.since(*told) >= FAILURES_TOLD_EVERY);
+        if !is_due || !failure.is_of_the_destination() {
+            return;
+        }
+        self.failures_told.insert(at, now);
+        let words = failure.words();
+        match at {
+            Failing::Destination(DestinationIndex(at)) => {
+                let address = &self.config.targets[at].config.address;
+                tracing::warn!(
+                    "{address}: {words}. It is tried again, each time later; what is not proven there stays at the source"
+                );
+            }
+            Failing::Registry(RouteIndex(at)) => {
+                let route = &self.routes[at];
+                tracing::warn!(
+                    "files of route {route} cannot be registered: {words}. It is tried again, each time later; what is not registered stays at the source"
+                );
+            }
         }
     }
 
@@ -474,14 +503,8 @@ impl Driver<'_> {
         let stalled: Vec<JobId> = self.jobs.iter().filter(stalled).map(|(id, _)| *id).collect();
         for id in stalled {
             let seconds = self.config.stall_after.as_secs();
-            let words = format!("nothing happened for {seconds} s");
-            let done = match &self.jobs[&id].0.task {
-                Task::Scan => Done::Scanned(Err(words)),
-                Task::List { .. } => Done::Listed(Err(words)),
-                Task::Examine { .. } => Done::Examined(Err(words)),
-                Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
-                Task::Destination { .. } => Done::Destination(Answer::Failed(Failure::Unknown(words))),
-            };
+            let failure = Failure::Unknown(format!("nothing happened for {seconds} s"));
+            let done = job::failed(&self.jobs[&id].0.task, failure);
             self.jobs[&id].1.give_up();
             self.done(id, done);
         }
@@ -494,14 +517,14 @@ impl Driver<'_> {
                 .deliveries
                 .iter()
                 .filter(|delivery| delivery.required)
-                .min_by_key(|delivery| delivery.state());
+                .min_by_key(|delivery| delivery.state().as_far_as(delivery.what));
             let (state, words) = match (consignment.stage(), state) {
                 _ if consignment.is_held() => ("held", consignment.words().to_owned()),
                 (Stage::Delivering, Some(delivery)) => {
                     let words = &delivery.row().words;
                     let words =
                         if words.is_empty() { String::new() } else { format!("{}: {words}", delivery.destination) };
-                    (delivery.state().name(), words)
+                    (delivery.state().as_far_as(delivery.what).name(), words)
                 }
                 (stage, _) => (stage.name(), consignment.words().to_owned()),
             };

@@ -8,6 +8,8 @@ pub mod parts;
 mod source;
 pub mod walk;
 
+use std::sync::Arc;
+
 use forebay_rawdata::Container;
 use forebay_types::{EventKey, RunId};
 
@@ -17,6 +19,7 @@ pub use kind::EventKind;
 pub use list::{EventList, LIST_EVENTS_MAX, ListError};
 pub use source::StreamSource;
 
+use crate::about::About;
 use crate::sums::Sums;
 
 /// What a file of accepted events is made of: events of one run and kind, ascending.
@@ -47,6 +50,11 @@ impl Events {
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
         self.container().file_bytes(self.list.len(), self.event_bytes)
+    }
+
+    /// What is known of the file besides its sums; which events it has is said by this.
+    pub fn about(&self) -> Arc<About> {
+        Arc::new(About { format: Some(self.kind.name().to_owned()), ..About::default() })
     }
 
     /// The events, ascending.

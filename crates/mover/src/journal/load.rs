@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, Row};
 
 use super::{AtWork, JournalError, failed};
-use crate::custody::{Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage};
+use crate::about::{About, Checked};
+use crate::custody::{
+    Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage, Standing, What,
+};
 use crate::events::Events;
 use crate::name::Name;
 use crate::recipe::{Form, Recipe};
+use crate::sidecar;
 use crate::sums::Sums;
 
 /// More attempts that left something are damage.
@@ -25,13 +30,13 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     .map_err(sqlite)?;
     let mut deliveries = grouped(
         connection,
-        "SELECT consignment, destination, required, state, attempts, strikes, ours, partial, left_over, deliveries.words \
+        "SELECT consignment, destination, required, state, attempts, strikes, ours, partial, left_over, deliveries.words, what \
          FROM deliveries JOIN consignments ON id = consignment AND is_over = 0 ORDER BY consignment, place",
         delivery,
     )
     .map_err(sqlite)?;
     let mut select = connection
-        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form FROM consignments WHERE is_over = 0 ORDER BY id")
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals FROM consignments WHERE is_over = 0 ORDER BY id")
         .map_err(sqlite)?;
     let mut rows = select.query([]).map_err(sqlite)?;
     let mut consignments = Vec::new();
@@ -91,7 +96,10 @@ fn delivery(row: &Row) -> rusqlite::Result<Result<Delivery, String>> {
     let (destination, required, state): (String, bool, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
     let (attempts, strikes, ours): (u32, u32, bool) = (row.get(4)?, row.get(5)?, row.get(6)?);
     let (partial, left, words): (Option<u32>, String, String) = (row.get(7)?, row.get(8)?, row.get(9)?);
+    let what: String = row.get(10)?;
     let parse = || {
+        let known = What::ALL.into_iter().find(|known| known.name() == what);
+        let what = known.ok_or_else(|| format!("no delivery is of a {what:?}"))?;
         let known = DeliveryState::ALL.into_iter().find(|known| known.name() == state);
         let state = known.ok_or_else(|| format!("no delivery is {state:?}"))?;
         let numbers = left.split_ascii_whitespace().map(str::parse::<u32>);
@@ -101,7 +109,7 @@ fn delivery(row: &Row) -> rusqlite::Result<Result<Delivery, String>> {
             return Err(format!("{} attempts left something, of {attempts}", named.count()));
         }
         let kept = Kept { state, attempts, strikes, ours, partial, left, words };
-        Ok(Delivery::kept(&destination, required, kept))
+        Ok(Delivery::kept(&destination, what, required, kept))
     };
     Ok(parse())
 }
@@ -116,7 +124,8 @@ fn consignment(
 ) -> rusqlite::Result<Result<(String, Consignment), String>> {
     let (route, name, stage): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
     let (held, words, let_go): (bool, String, bool) = (row.get(4)?, row.get(8)?, row.get(9)?);
-    let form: String = row.get(10)?;
+    let (form, settings, about): (String, i64, Option<String>) = (row.get(10)?, row.get(11)?, row.get(12)?);
+    let (registered, refusals): (bool, u32) = (row.get(13)?, row.get(14)?);
     let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
     let parse = || {
         let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
@@ -135,10 +144,17 @@ fn consignment(
             (form, _) => return Err(format!("what it is made of is not there ({})", form.name())),
         };
         let content = match sums {
-            (Some(bytes), Some(adler32), Some(crc32c)) => Some(Sums { bytes: bytes as u64, adler32, crc32c }),
+            (Some(bytes), Some(adler32), Some(crc32c)) => {
+                let sums = Sums { bytes: bytes as u64, adler32, crc32c };
+                Some(Checked { sums, about: about_of(about.as_deref().unwrap_or_default(), recipe.parts().len())? })
+            }
             (None, None, None) => None,
             _ => return Err("half of its sums".to_owned()),
         };
+        let has_sidecar = deliveries.iter().any(|delivery| delivery.what == What::Sidecar);
+        if content.is_some() && has_sidecar && sidecar::name_of(&name).is_err() {
+            return Err("its sidecar can have no name".to_owned());
+        }
         let checked = !matches!(stage, Stage::Found | Stage::Quarantined | Stage::Withdrawn);
         if checked && content.is_none() {
             return Err(format!("{} without sums", stage.name()));
@@ -147,19 +163,18 @@ fn consignment(
         if stage == Stage::Proven && !let_go && !deliveries.iter().all(proven) {
             return Err("a required destination has not proven what may be let go".to_owned());
         }
-        Ok((
-            route,
-            Consignment::kept(
-                ConsignmentId(id as u64),
-                name,
-                recipe,
-                deliveries,
-                stage,
-                (held, let_go),
-                content,
-                words,
-            ),
-        ))
+        let standing = Standing { stage, held, let_go, content, registered, refusals, words };
+        let id = ConsignmentId(id as u64);
+        Ok((route, Consignment::kept(id, name, recipe, settings as u64, deliveries, standing)))
     };
     Ok(parse())
+}
+
+/// What a check found besides sums.
+fn about_of(text: &str, parts: usize) -> Result<Arc<About>, String> {
+    let about: About = serde_json::from_str(text).map_err(|error| format!("what is known of it: {error}"))?;
+    if about.parts.len() != parts {
+        return Err(format!("{parts} parts, and {} are described", about.parts.len()));
+    }
+    Ok(Arc::new(about))
 }

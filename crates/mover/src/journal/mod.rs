@@ -21,10 +21,9 @@ use rustix::fs::{FlockOperation, flock};
 pub use view::{Action, ConsignmentView, DeliveryView, EventsView, View};
 
 use crate::audit::Transition;
-use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Stage};
+use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Stage, Standing, What};
 use crate::machine::Record;
 use crate::recipe::Recipe;
-use crate::sums::Sums;
 
 /// So long another process that reads the journal, to show it, is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -164,24 +163,26 @@ impl Journal {
         let mut transitions = Vec::new();
         for record in records {
             let transition = match record {
-                Record::Planned { id, route, name, recipe, series, deliveries } => {
+                Record::Planned { id, route, name, recipe, series, settings, deliveries } => {
                     let route = &routes[route.0];
-                    planned(&transaction, *id, route, name.as_str(), recipe, deliveries).map_err(failed)?;
+                    planned(&transaction, *id, route, name.as_str(), recipe, *settings, deliveries).map_err(failed)?;
                     series
                         .as_ref()
                         .map_or(Ok(()), |series| write_series(&transaction, route, series))
                         .map_err(failed)?;
-                    Some((*id, None, None, "found", String::new()))
+                    Some(Told { consignment: *id, of: None, before: None, after: "found", words: String::new() })
                 }
                 Record::Change(change) => changed(&transaction, change).map_err(failed)?,
             };
-            let Some((consignment, destination, before, after, words)) = transition else { continue };
+            let Some(told) = transition else { continue };
+            let (destination, sidecar) = told.of.map_or((None, false), |(to, what)| (Some(to), what == What::Sidecar));
             transaction
                 .prepare_cached(
-                    "INSERT INTO transitions (unix_ms, consignment, destination, before, after, words) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT INTO transitions (unix_ms, consignment, destination, sidecar, before, after, words) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )
                 .and_then(|mut insert| {
-                    insert.execute(params![now.0 as i64, consignment.0 as i64, destination, before, after, words])
+                    let id = told.consignment.0 as i64;
+                    insert.execute(params![now.0 as i64, id, destination, sidecar, told.before, told.after, told.words])
                 })
                 .map_err(failed)?;
             transitions.push(Transition::read(&transaction, transaction.last_insert_rowid()).map_err(failed)?);
@@ -250,7 +251,14 @@ impl Journal {
     }
 }
 
-type Told = (ConsignmentId, Option<String>, Option<&'static str>, &'static str, String);
+/// A transition that is to be written.
+struct Told {
+    consignment: ConsignmentId,
+    of: Option<(String, What)>,
+    before: Option<&'static str>,
+    after: &'static str,
+    words: String,
+}
 
 fn planned(
     transaction: &Transaction,
@@ -258,12 +266,15 @@ fn planned(
     route: &str,
     name: &str,
     recipe: &Recipe,
-    deliveries: &[(String, bool)],
+    settings: u64,
+    deliveries: &[(String, What, bool)],
 ) -> rusqlite::Result<()> {
     let id = id.0 as i64;
     transaction
-        .prepare_cached("INSERT INTO consignments (id, route, name, form, stage) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![id, route, name, recipe.form.name(), Stage::Found.name()])?;
+        .prepare_cached(
+            "INSERT INTO consignments (id, route, name, form, settings, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![id, route, name, recipe.form.name(), settings as i64, Stage::Found.name()])?;
     if let Some(events) = recipe.events() {
         events::insert(transaction, id, events)?;
     }
@@ -272,10 +283,11 @@ fn planned(
         let (bytes, inode) = (identity.bytes as i64, identity.inode as i64);
         insert.execute(params![id, place as i64, name.as_str(), bytes, identity.modified_ns, inode, changed_ns])?;
     }
-    let mut insert = transaction
-        .prepare_cached("INSERT INTO deliveries (consignment, place, destination, required) VALUES (?1, ?2, ?3, ?4)")?;
-    for (place, (destination, required)) in deliveries.iter().enumerate() {
-        insert.execute(params![id, place as i64, destination, required])?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO deliveries (consignment, place, destination, what, required) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (place, (destination, what, required)) in deliveries.iter().enumerate() {
+        insert.execute(params![id, place as i64, destination, what.name(), required])?;
     }
     Ok(())
 }
@@ -292,34 +304,20 @@ fn write_series(transaction: &Transaction, route: &str, (series, next): &(String
 fn changed(transaction: &Transaction, change: &Change) -> rusqlite::Result<Option<Told>> {
     let id = change.consignment.0 as i64;
     let told = match &change.of {
-        Changed::Stage { from, to, held, let_go, content } => {
-            let Sums { bytes, adler32, crc32c } = content.unwrap_or(Sums { bytes: 0, adler32: 0, crc32c: 0 });
-            let known = content.is_some();
-            transaction
-                .prepare_cached(
-                    "UPDATE consignments SET stage = ?2, held = ?3, let_go = ?9, bytes = iif(?4, ?5, NULL), adler32 = iif(?4, ?6, NULL), \
-                     crc32c = iif(?4, ?7, NULL), words = ?8 WHERE id = ?1",
-                )?
-                .execute(params![id, to.name(), held, known, bytes as i64, adler32, crc32c, change.why, let_go])?;
-            let after = match to {
-                _ if *held => "held",
-                Stage::Proven if *let_go => "let go",
-                to => to.name(),
+        Changed::Standing { from, to } => {
+            write_standing(transaction, id, to)?;
+            let after = match to.stage {
+                _ if to.held => "held",
+                Stage::Proven if to.let_go => "let go",
+                Stage::Proven | Stage::Delivering if to.registered && !from.registered => "registered",
+                stage => stage.name(),
             };
-            Some((change.consignment, None, Some(from.name()), after, change.why.clone()))
+            Some((None, from.stage.name(), after))
         }
-        Changed::Delivery { place, from, to, destination } => {
+        Changed::Delivery { place, from, to, destination, what } => {
             write_delivery(transaction, id, *place as i64, to)?;
             let moved = from.state != to.state || from.attempts != to.attempts;
-            moved.then(|| {
-                (
-                    change.consignment,
-                    Some(destination.clone()),
-                    Some(from.state.name()),
-                    to.state.name(),
-                    change.why.clone(),
-                )
-            })
+            moved.then(|| (Some((destination.clone(), *what)), from.state.name(), to.state.name()))
         }
     };
     // Nothing is to be done for what the source let go, once nothing of ours lies about.
@@ -329,7 +327,34 @@ fn changed(transaction: &Transaction, change: &Change) -> rusqlite::Result<Optio
              (SELECT 1 FROM deliveries WHERE consignment = ?1 AND (partial IS NOT NULL OR left_over != ''))",
         )?
         .execute([id])?;
-    Ok(told)
+    let (consignment, words) = (change.consignment, &change.why);
+    Ok(told.map(|(of, before, after)| Told { consignment, of, before: Some(before), after, words: words.clone() }))
+}
+
+fn write_standing(transaction: &Transaction, id: i64, standing: &Standing) -> rusqlite::Result<()> {
+    let Standing { stage, held, let_go, content, registered, refusals, words } = standing;
+    let sums = content.as_ref().map(|checked| checked.sums);
+    let about =
+        content.as_ref().map(|checked| serde_json::to_string(checked.about.as_ref()).expect("text and numbers"));
+    transaction
+        .prepare_cached(
+            "UPDATE consignments SET stage = ?2, held = ?3, let_go = ?4, bytes = ?5, adler32 = ?6, crc32c = ?7, about = ?8, registered = ?9, \
+             refusals = ?10, words = ?11 WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            stage.name(),
+            held,
+            let_go,
+            sums.map(|sums| sums.bytes as i64),
+            sums.map(|sums| sums.adler32),
+            sums.map(|sums| sums.crc32c),
+            about,
+            registered,
+            refusals,
+            words
+        ])?;
+    Ok(())
 }
 
 fn write_delivery(transaction: &Transaction, id: i64, place: i64, kept: &Kept) -> rusqlite::Result<()> {
@@ -447,165 +472,4 @@ fn sync_parent(path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use forebay_types::{EventKey, RunId};
-
-    use crate::custody::{DeliveryState, PartIdentity};
-    use crate::events::{EventKind, Events};
-    use crate::machine::RouteIndex;
-    use crate::recipe::Form;
-
-    fn planned(id: u64) -> Record {
-        let name: crate::Name = format!("run7/file{id}").parse().expect("a name");
-        let identity = PartIdentity { bytes: u64::MAX - id, modified_ns: -5, inode: u64::MAX };
-        Record::Planned {
-            id: ConsignmentId(id),
-            route: RouteIndex(0),
-            recipe: Recipe::of_files(Form::Tar, vec![Part { name: name.clone(), identity, changed_ns: 9 }]),
-            series: Some(("run7/file{}".to_owned(), id + 1)),
-            name,
-            deliveries: vec![("/first".to_owned(), true), ("/second".to_owned(), false)],
-        }
-    }
-
-    fn events(id: u64) -> Events {
-        Events {
-            run: RunId(7),
-            kind: EventKind::Besiii,
-            numbered: true,
-            sequence: id as u32,
-            event_bytes: 1 << 40,
-            list: [1, 2, 3, 500, u64::MAX].into_iter().collect(),
-            incomplete: [500].into_iter().collect(),
-        }
-    }
-
-    #[test]
-    fn a_file_of_events_is_a_row_and_is_found_by_each_of_its_events() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut journal = opened(&directory);
-        let planned = |id| Record::Planned {
-            id: ConsignmentId(id),
-            route: RouteIndex(0),
-            recipe: Recipe::of_events(events(id)),
-            series: None,
-            name: format!("physics/{id}").parse().expect("a name"),
-            deliveries: vec![("/first".to_owned(), true)],
-        };
-        let routes = ["stream".to_owned()];
-        journal.write(&[planned(1)], &routes, WallTime(1)).expect("written");
-        let at_work = journal.at_work().expect("read");
-        assert_eq!(at_work.consignments[0].1.recipe, Recipe::of_events(events(1)));
-        let view = View::open(journal.path()).expect("opened");
-        let with = |event| view.with_event(EventKey::new(7, event)).expect("read").len();
-        assert_eq!([with(1), with(3), with(4), with(500), with(u64::MAX), with(0)], [1, 1, 0, 1, 1, 0]);
-        let seen = view.at_work(None).expect("read")[0].events.clone().expect("it has some");
-        assert_eq!((seen.run, seen.events, seen.first, seen.last), (7, 5, 1, u64::MAX));
-        // A row that does not fit together is damage.
-        journal.connection.execute("UPDATE events SET events = 6", []).expect("edited");
-        assert!(matches!(journal.at_work(), Err(JournalError::Damaged { .. })));
-        assert!(matches!(view.with_event(EventKey::new(7, 1)), Err(JournalError::Damaged { .. })));
-    }
-
-    fn delivery(id: u64, to: Kept) -> Record {
-        let (from, to) = (Box::new(Kept::default()), Box::new(to));
-        let of = Changed::Delivery { place: 1, destination: "/second".to_owned(), from, to };
-        Record::Change(Change { consignment: ConsignmentId(id), of, why: "it said so".to_owned() })
-    }
-
-    fn stage(id: u64, from: Stage, to: Stage, content: Option<Sums>) -> Record {
-        let of = Changed::Stage { from, to, held: false, let_go: false, content };
-        Record::Change(Change { consignment: ConsignmentId(id), of, why: String::new() })
-    }
-
-    fn opened(directory: &tempfile::TempDir) -> Journal {
-        Journal::open(&directory.path().join("journal.sqlite")).expect("opened")
-    }
-
-    #[test]
-    fn what_was_written_is_there_after_a_start() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut journal = opened(&directory);
-        let token = journal.token();
-        let sums = Sums { bytes: u64::MAX - 2, adler32: u32::MAX, crc32c: 7 };
-        let left = Kept {
-            state: DeliveryState::Arrived,
-            attempts: 9,
-            strikes: 2,
-            ours: true,
-            partial: Some(9),
-            left: vec![3, 8],
-            words: "ü".to_owned(),
-        };
-        let records = [
-            planned(1),
-            planned(2),
-            planned(3),
-            stage(2, Stage::Found, Stage::Delivering, Some(sums)),
-            delivery(2, left.clone()),
-            stage(1, Stage::Found, Stage::Delivering, Some(sums)),
-            stage(1, Stage::Delivering, Stage::Released, Some(sums)),
-            // The source let it go, and something of ours lies about still.
-            delivery(3, left.clone()),
-            stage(3, Stage::Found, Stage::Withdrawn, None),
-        ];
-        let transitions = journal.write(&records, &["daq".to_owned()], WallTime(5)).expect("written");
-        assert_eq!(transitions.len(), records.len());
-        let steps = |transitions: &[Transition]| -> Vec<(i64, i64, Option<String>, String)> {
-            let step = |t: &Transition| (t.number, t.consignment, t.destination.clone(), t.after.clone());
-            transitions.iter().map(step).collect()
-        };
-        assert_eq!(steps(&transitions), steps(&journal.transitions_after(0).expect("read")));
-        assert!(matches!(Journal::open(journal.path()), Err(JournalError::Locked { .. })));
-        drop(journal);
-        let journal = opened(&directory);
-        assert_eq!(journal.token(), token);
-        let AtWork { consignments, series, next } = journal.at_work().expect("read");
-        assert_eq!((next, series), (4, vec![("daq".to_owned(), "run7/file{}".to_owned(), 4)]));
-        let ids: Vec<u64> = consignments.iter().map(|(_, consignment)| consignment.id.0).collect();
-        assert_eq!(ids, [2, 3], "1 is over");
-        let (route, second) = &consignments[0];
-        assert_eq!((route.as_str(), second.stage(), second.content()), ("daq", Stage::Delivering, Some(&sums)));
-        assert_eq!(
-            second.recipe.parts()[0].identity,
-            PartIdentity { bytes: u64::MAX - 2, modified_ns: -5, inode: u64::MAX }
-        );
-        assert_eq!((second.deliveries[1].row(), second.deliveries[1].required), (&left, false));
-        assert_eq!(second.deliveries[0].row(), &Kept::default());
-        // What is over is forgotten, and its number is not given again.
-        let mut journal = journal;
-        assert_eq!(journal.forget_before(WallTime(5)).expect("written"), 0);
-        assert_eq!(journal.forget_before(WallTime(6)).expect("written"), 1);
-        journal
-            .write(&[planned(4), stage(4, Stage::Found, Stage::Withdrawn, None)], &["daq".to_owned()], WallTime(5))
-            .expect("written");
-        assert_eq!(journal.forget_before(WallTime(6)).expect("written"), 1);
-        let AtWork { consignments, next, .. } = journal.at_work().expect("read");
-        assert_eq!((consignments.len(), next), (2, 5));
-        assert_eq!(journal.transitions_after(0).expect("read").last().map(|last| last.consignment), Some(3));
-    }
-
-    #[test]
-    fn rows_that_no_mover_wrote_are_damage() {
-        for (damage, words) in [
-            ("UPDATE deliveries SET state = 'gone'", "no delivery is"),
-            ("UPDATE deliveries SET left_over = '1 x'", "are no attempts"),
-            ("UPDATE deliveries SET left_over = '1 2 3'", "left something"),
-            ("UPDATE consignments SET name = '../secret'", "leads elsewhere"),
-            ("UPDATE parts SET name = '/etc/passwd'", "is empty"),
-            ("UPDATE consignments SET stage = 'proven'", "without sums"),
-            ("DELETE FROM parts", "what it is made of is not there"),
-            ("UPDATE consignments SET form = 'zip'", "no form is"),
-            ("UPDATE series SET next = -1", "names of it"),
-            ("UPDATE consignments SET stage = 'proven', bytes = 1, adler32 = 1, crc32c = 1", "not proven"),
-        ] {
-            let directory = tempfile::tempdir().expect("a directory");
-            let mut journal = opened(&directory);
-            journal.write(&[planned(1)], &["daq".to_owned()], WallTime(5)).expect("written");
-            journal.connection.execute_batch(damage).expect("done");
-            let error = journal.at_work().expect_err("it is damaged").to_string();
-            assert!(error.contains("damaged") && error.contains(words), "{damage}: {error}");
-        }
-    }
-}
+mod tests;

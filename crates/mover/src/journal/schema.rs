@@ -15,12 +15,16 @@ CREATE TABLE consignments (
     route TEXT NOT NULL,
     name TEXT NOT NULL,                 -- at every destination
     form TEXT NOT NULL,                 -- how its parts become one file
+    settings INTEGER NOT NULL,          -- stands for those of its route that decide about its bytes
     stage TEXT NOT NULL,
     held INTEGER NOT NULL DEFAULT 0,
     let_go INTEGER NOT NULL DEFAULT 0,  -- a person answers for its release
     bytes INTEGER,                      -- what its bytes come to, once they were checked
     adler32 INTEGER,
     crc32c INTEGER,
+    about TEXT,                         -- what else its check found, as JSON
+    registered INTEGER NOT NULL DEFAULT 0,
+    refusals INTEGER NOT NULL DEFAULT 0, -- how often its registration was refused
     words TEXT NOT NULL DEFAULT '',
     is_over INTEGER NOT NULL DEFAULT 0  -- nothing is left to be done
 ) STRICT;
@@ -59,6 +63,7 @@ CREATE TABLE deliveries (
     consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
     place INTEGER NOT NULL,
     destination TEXT NOT NULL,
+    what TEXT NOT NULL,                 -- the file, or its sidecar
     required INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'found',
     attempts INTEGER NOT NULL DEFAULT 0,
@@ -74,6 +79,7 @@ CREATE TABLE transitions (              -- what became of each, in order; the au
     unix_ms INTEGER NOT NULL,
     consignment INTEGER NOT NULL REFERENCES consignments (id) ON DELETE CASCADE,
     destination TEXT,
+    sidecar INTEGER NOT NULL,           -- whether it is of that, and not of the file
     before TEXT,
     after TEXT NOT NULL,
     words TEXT NOT NULL

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{BUSY_TIMEOUT, JournalError, check, failed};
 use crate::audit::Transition;
+use crate::custody::{DeliveryState, What};
 use crate::events::Events;
 
 /// What a person asks for.
@@ -44,8 +45,12 @@ impl Action {
 pub struct DeliveryView {
     /// Where to.
     pub destination: String,
+    /// Of the `file`, or of its `sidecar`.
+    pub what: String,
     /// How far.
     pub state: String,
+    /// Since when it waits for tape, in milliseconds since 1970, if it does.
+    pub waits_since_unix_ms: Option<i64>,
     /// Attempts that were begun.
     pub attempts: u32,
     /// How often it was other than it should be, since a person last looked.
@@ -86,6 +91,8 @@ pub struct ConsignmentView {
     pub bytes: i64,
     /// Their Adler-32, in hexadecimal digits, once they were checked.
     pub adler32: Option<String>,
+    /// Whether it was registered.
+    pub registered: bool,
     /// What was said last about the whole.
     pub words: String,
     /// Its deliveries.
@@ -99,7 +106,7 @@ pub struct View {
     connection: Connection,
 }
 
-const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words, (SELECT count(*) FROM parts WHERE consignment = id), run, events, first, last FROM consignments LEFT JOIN events ON consignment = id";
+const COLUMNS: &str = "SELECT id, route, name, stage, held, coalesce(bytes, (SELECT sum(bytes) FROM parts WHERE consignment = id)), adler32, words, (SELECT count(*) FROM parts WHERE consignment = id), registered, run, events, first, last FROM consignments LEFT JOIN events ON consignment = id";
 
 impl View {
     /// Opens a journal that is there.
@@ -225,7 +232,8 @@ impl View {
                 adler32: row.get::<_, Option<u32>>(6)?.map(|sum| format!("{sum:08x}")),
                 words: row.get(7)?,
                 parts: row.get(8)?,
-                events: row.get::<_, Option<u32>>(9)?.map(|run| events_of(run, row)).transpose()?,
+                registered: row.get(9)?,
+                events: row.get::<_, Option<u32>>(10)?.map(|run| events_of(run, row)).transpose()?,
                 deliveries: deliveries.into_iter().map(|(_, delivery)| delivery).collect(),
             })
         });
@@ -234,11 +242,21 @@ impl View {
 
     /// The deliveries of a consignment, and whether they are required.
     fn deliveries(&self, id: i64) -> rusqlite::Result<Vec<(bool, DeliveryView)>> {
-        let columns = "SELECT required, destination, state, attempts, strikes, words FROM deliveries WHERE consignment = ?1 ORDER BY place";
+        let columns = "SELECT required, destination, state, attempts, strikes, words, what, iif(state = 'waiting', (SELECT max(unix_ms) FROM transitions \
+                       WHERE consignment = ?1 AND destination = of.destination AND sidecar = (what = 'sidecar') AND after = 'waiting'), NULL) \
+                       FROM deliveries AS of WHERE consignment = ?1 ORDER BY place";
         let mut select = self.connection.prepare_cached(columns)?;
         let rows = select.query_map([id], |row| {
-            let (destination, state, words) = (row.get(1)?, row.get(2)?, row.get(5)?);
-            Ok((row.get(0)?, DeliveryView { destination, state, attempts: row.get(3)?, strikes: row.get(4)?, words }))
+            let delivery = DeliveryView {
+                destination: row.get(1)?,
+                what: row.get(6)?,
+                state: row.get(2)?,
+                waits_since_unix_ms: row.get(7)?,
+                attempts: row.get(3)?,
+                strikes: row.get(4)?,
+                words: row.get(5)?,
+            };
+            Ok((row.get(0)?, delivery))
         });
         rows?.collect()
     }
@@ -255,17 +273,20 @@ impl View {
 }
 
 fn events_of(run: u32, row: &Row) -> rusqlite::Result<EventsView> {
-    let (first, last): (i64, i64) = (row.get(11)?, row.get(12)?);
-    Ok(EventsView { run, events: row.get(10)?, first: first as u64, last: last as u64 })
+    let (first, last): (i64, i64) = (row.get(12)?, row.get(13)?);
+    Ok(EventsView { run, events: row.get(11)?, first: first as u64, last: last as u64 })
 }
 
 /// On its way: as far as the required delivery that is least far.
 fn state_of(stage: String, deliveries: &[(bool, DeliveryView)]) -> String {
-    let order = crate::custody::DeliveryState::ALL.map(crate::custody::DeliveryState::name);
-    let rank = |delivery: &DeliveryView| order.iter().position(|state| *state == delivery.state);
-    let required = deliveries.iter().filter(|(required, _)| *required).map(|(_, delivery)| delivery);
-    match required.min_by_key(|delivery| rank(delivery)) {
-        Some(least) if stage == "delivering" => least.state.clone(),
+    let state = |delivery: &DeliveryView| {
+        let mut known = DeliveryState::ALL.into_iter().filter(|known| known.name() == delivery.state);
+        let what = if delivery.what == What::Sidecar.name() { What::Sidecar } else { What::File };
+        known.next().map(|state| state.as_far_as(what))
+    };
+    let least = deliveries.iter().filter(|(required, _)| *required).filter_map(|(_, delivery)| state(delivery)).min();
+    match least {
+        Some(least) if stage == "delivering" => least.name().to_owned(),
         _ => stage,
     }
 }

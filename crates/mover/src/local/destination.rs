@@ -186,6 +186,14 @@ impl Destination for DirectoryDestination {
         }
     }
 
+    fn on_tape(&self, _: &Name, _: &dyn Moved) -> Answer {
+        Answer::Failed(Failure::Refused("a directory cannot say what is on tape".to_owned()))
+    }
+
+    fn address_of(&self, name: &Name) -> String {
+        self.path_of(name).display().to_string()
+    }
+
     fn place_of(&self, name: &Name) -> Option<(u64, u64)> {
         let found = statat(&self.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((found.st_dev, found.st_ino))

@@ -12,6 +12,7 @@ use forebay_types::{EventKey, RunId, StreamName, Time};
 
 use super::merge::{Fields, Merge, Naming, Template};
 use super::plan::{ON_THEIR_WAY_MAX, Planned};
+use crate::about::Checked;
 use crate::events::walk::{Next, Pace, Walk};
 use crate::events::{EventKind, EventList, Events, Examined, LIST_EVENTS_MAX};
 use crate::name::Name;
@@ -306,9 +307,10 @@ impl EventPlan {
         let events = Events { run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
         let container = events.container();
         let tail = container.tail(events.list.len(), event_bytes);
-        let content = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
-        assert_eq!(content.bytes, events.bytes(), "every byte of {name} is counted");
-        Planned { name, recipe: Recipe::of_events(events), series: Some((series, number + 1)), content: Some(content) }
+        let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
+        assert_eq!(sums.bytes, events.bytes(), "every byte of {name} is counted");
+        let content = Some(Checked { sums, about: events.about() });
+        Planned { name, recipe: Recipe::of_events(events), series: Some((series, number + 1)), content }
     }
 
     /// Ranges of this page that are taken, ascending.
@@ -414,7 +416,7 @@ mod tests {
                 file.extend(bytes_of(key));
             }
             file.extend(container.tail(events.list.len(), events.event_bytes));
-            assert_eq!(*content, Some(Sums::of(&file)), "{name}");
+            assert_eq!(content.as_ref().map(|checked| checked.sums), Some(Sums::of(&file)), "{name}");
         }
         assert!(planned[1].recipe.events().expect("of events").incomplete.iter().eq([4]));
         assert!(plan.has_all());

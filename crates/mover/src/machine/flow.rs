@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_types::Time;
 
 use super::{DestinationIndex, MoverConfig, RouteIndex};
-use crate::custody::{ConsignmentId, Policy, SourceStep, Step};
+use crate::custody::{ConsignmentId, Policy, SourceStep, Step, What};
 
 /// So many failures in a row, and a destination counts as away: one step at a time is tried there, each after a longer wait.
 const AWAY_AFTER: u32 = 3;
@@ -27,8 +27,10 @@ pub(super) enum Weight {
 }
 
 impl Weight {
-    pub(super) fn of(step: Option<&Step>) -> Weight {
-        if matches!(step, Some(Step::Send { .. })) { Weight::Heavy } else { Weight::Light }
+    pub(super) fn of(step: Option<&Step>, what: What) -> Weight {
+        // A sidecar is no more than a question.
+        let sends = what == What::File && matches!(step, Some(Step::Send { .. }));
+        if sends { Weight::Heavy } else { Weight::Light }
     }
 
     pub(super) fn of_source(step: Option<SourceStep>) -> Weight {
@@ -36,10 +38,11 @@ impl Weight {
     }
 }
 
-/// Where something is done: the source of a route, or a destination.
+/// Where something is done: the source of a route, where its files are registered, or a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+pub(super) enum Place {
     Source(RouteIndex),
+    Registry(RouteIndex),
     Destination(DestinationIndex),
 }
 
@@ -55,7 +58,8 @@ struct Entry {
     due: Option<Time>,
     /// In the timers rather than among what is ready.
     waits: bool,
-    running: Option<Weight>,
+    /// What runs, and where: by now something else may be due elsewhere.
+    running: Option<(Weight, Place)>,
 }
 
 #[derive(Debug, Default)]
@@ -101,15 +105,17 @@ pub(super) struct Flow {
 impl Flow {
     pub(super) fn new(config: &MoverConfig) -> Flow {
         let channel = |streams_max| Channel { streams_max, ..Channel::default() };
-        let sources = config.routes.iter().enumerate();
-        let sources = sources.map(|(route, config)| (Place::Source(RouteIndex(route)), channel(config.streams_max)));
+        let routes = || config.routes.iter().enumerate();
+        let of_route = |place: fn(RouteIndex) -> Place| {
+            routes().map(move |(route, config)| (place(RouteIndex(route)), channel(config.streams_max)))
+        };
         let destinations = config.destinations.iter().enumerate();
         let destinations =
             destinations.map(|(at, config)| (Place::Destination(DestinationIndex(at)), channel(config.streams_max)));
         Flow {
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
-            channels: sources.chain(destinations).collect(),
+            channels: of_route(Place::Source).chain(of_route(Place::Registry)).chain(destinations).collect(),
             heavy: config.routes.iter().map(|route| (0, route.streams_max)).collect(),
             streams_max: config.streams_max,
             patience: config.routes.first().map_or_else(Policy::default, |route| route.policy),
@@ -122,7 +128,7 @@ impl Flow {
         &mut self,
         key: Key,
         route: RouteIndex,
-        destination: Option<DestinationIndex>,
+        at: Place,
         priority: i32,
         due: Option<Time>,
         weight: Weight,
@@ -130,7 +136,6 @@ impl Flow {
     ) {
         let running = self.entries.get(&key).and_then(|entry| entry.running);
         self.take_out(key);
-        let at = destination.map_or(Place::Source(route), Place::Destination);
         let waits = due.is_some_and(|due| due > now);
         let order = (std::cmp::Reverse(priority), key);
         self.entries.insert(key, Entry { route, at, order, weight, due, waits, running });
@@ -164,7 +169,7 @@ impl Flow {
     pub(super) fn begin(&mut self, key: Key, weight: Weight) -> bool {
         let was_ready = self.take_out(key);
         let entry = self.entries.get_mut(&key).expect("it is known");
-        entry.running = Some(weight);
+        entry.running = Some((weight, entry.at));
         let channel = self.channels.get_mut(&entry.at).expect("every place has one");
         *channel.running.entry(weight).or_default() += 1;
         if weight == Weight::Heavy {
@@ -176,8 +181,8 @@ impl Flow {
     /// It ended: whether for a reason that says something of the whole destination, when that is known.
     pub(super) fn end(&mut self, key: Key, failed: Option<bool>, now: Time) {
         let entry = self.entries.get_mut(&key).expect("it is known");
-        let weight = entry.running.take().expect("it ran");
-        let channel = self.channels.get_mut(&entry.at).expect("every place has one");
+        let (weight, at) = entry.running.take().expect("it ran");
+        let channel = self.channels.get_mut(&at).expect("every place has one");
         *channel.running.get_mut(&weight).expect("it ran") -= 1;
         if weight == Weight::Heavy {
             self.heavy[entry.route.0].0 -= 1;

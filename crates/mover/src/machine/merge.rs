@@ -27,6 +27,14 @@ pub struct Merge {
     pub name: Option<Template>,
 }
 
+impl Merge {
+    /// As text, for what stands for the settings of a route.
+    pub(super) fn settings(&self) -> String {
+        let name = self.name.as_ref().map_or("", |template| template.0.as_str());
+        format!("{} bytes, {} s, {name:?}", self.bytes, self.wait.as_secs_f64())
+    }
+}
+
 /// The name of a merged file, with `{directory}`, `{run}`, `{sequence}` and `{extension}` in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(String);

@@ -18,17 +18,19 @@ use forebay_client::AcceptedPage;
 use forebay_types::{EventKey, Time};
 
 use crate::custody::{
-    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Policy, SourceAnswer, SourceStep, Stage, Step,
+    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Failure, Policy, SourceAnswer, SourceStep, Stage,
+    Step, What,
 };
 use crate::events::Examined;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::Recipe;
+use crate::sidecar;
 use crate::sums::Sums;
 
 use events::EventPlan;
 pub use events::StreamConfig;
-use flow::{Flow, Key, Weight};
+use flow::{Flow, Key, Place, Weight};
 pub use merge::{Merge, Template, TemplateError};
 use merge::{Naming, Series};
 use plan::Planned;
@@ -58,12 +60,24 @@ pub struct RouteConfig {
     pub merge: Option<Merge>,
     /// Accepted events of a stream are moved, rather than files.
     pub events: Option<StreamConfig>,
+    /// Whether a `.json` lies beside each file.
+    pub sidecar: bool,
+    /// Whether each file is registered before its source lets it go.
+    pub register: bool,
     /// The time between two looks at the source.
     pub scan_every: Duration,
     /// The higher, the earlier.
     pub priority: i32,
     /// Files that are read or sent at once.
     pub streams_max: usize,
+}
+
+impl RouteConfig {
+    /// Stands for the settings that decide about the bytes of its files: what is merged, how, and under which names.
+    fn settings(&self) -> u64 {
+        let merge = self.merge.as_ref().map_or_else(String::new, Merge::settings);
+        xxhash_rust::xxh3::xxh3_64(format!("sidecar {}; merge {merge}", self.sidecar).as_bytes())
+    }
 }
 
 /// A destination, of one route or of several.
@@ -73,6 +87,8 @@ pub struct DestinationConfig {
     pub address: String,
     /// Files that are sent there at once.
     pub streams_max: usize,
+    /// Whether a file is proven there only when it is on tape, or whatever else is waited for.
+    pub until_tape: bool,
 }
 
 /// What a mover is told at the start.
@@ -107,8 +123,10 @@ pub enum Record {
         recipe: Arc<Recipe>,
         /// Of which series its name is, and the first number that none of that has.
         series: Option<(String, u64)>,
-        /// Its destinations, and whether they are required.
-        deliveries: Vec<(String, bool)>,
+        /// Stands for the settings of its route that decide about its bytes.
+        settings: u64,
+        /// Its destinations, what goes there, and whether they are required.
+        deliveries: Vec<(String, What, bool)>,
     },
     /// What changed of one.
     Change(Change),
@@ -165,10 +183,21 @@ pub enum Task {
         destination: DestinationIndex,
         /// What.
         step: Step,
-        /// What is sent.
+        /// What the file is made of, and how.
         recipe: Arc<Recipe>,
         /// What it comes to.
         content: Option<Sums>,
+        /// What is sent in its place, where that is its sidecar.
+        sidecar: Option<Arc<str>>,
+    },
+    /// To be registered: [`Done::Registered`].
+    Register {
+        /// Which consignment.
+        consignment: ConsignmentId,
+        /// The key by which a second time is known for what it is.
+        key: String,
+        /// What is registered: the text of its sidecar.
+        text: Arc<str>,
     },
 }
 
@@ -185,6 +214,8 @@ pub enum Done {
     Source(SourceAnswer),
     /// The answer of a destination.
     Destination(Answer),
+    /// Whether it is registered.
+    Registered(Result<(), Failure>),
 }
 
 /// How a mover ended that was to move once.
@@ -257,6 +288,7 @@ impl Mover {
             mover.series.go_on_with(series, next);
         }
         for (route, mut consignment) in kept {
+            mover.configure(route, &mut consignment);
             let changes = consignment.start(now, &mover.config.routes[route.0].policy);
             mover.records.extend(changes.into_iter().map(Record::Change));
             let id = consignment.id;
@@ -285,31 +317,43 @@ impl Mover {
             return Some(Job { id, route, task });
         }
         let (key, weight) = self.flow.next(now)?;
-        let (route, consignment) = &self.consignments[&key.consignment];
-        let (route, recipe) = (*route, Arc::clone(&consignment.recipe));
-        let consignment_id = consignment.id;
-        let (task, step) = match key.place {
-            None => {
-                let step = consignment.source_step().expect("it is due");
-                (
-                    Task::Source { consignment: consignment_id, step, recipe, content: consignment.content().copied() },
-                    None,
-                )
-            }
-            Some(place) => {
-                let step = consignment.delivery_step(place, self.config.token).expect("it is due");
-                let destination = self.destination(route, consignment, place).expect("it is due");
-                let content = consignment.content().copied();
-                (
-                    Task::Destination { consignment: consignment_id, destination, step: step.clone(), recipe, content },
-                    Some(step),
-                )
-            }
-        };
+        let (task, step) = self.task(key);
+        let route = self.consignments[&key.consignment].0;
         let channel = self.flow.begin(key, weight);
         debug_assert!(channel, "it was free");
         let id = self.begin(Running::Of(key, step));
         Some(Job { id, route, task })
+    }
+
+    /// What is due of a consignment, at its source or at one of its destinations.
+    fn task(&self, key: Key) -> (Task, Option<Step>) {
+        let (route, of) = &self.consignments[&key.consignment];
+        let (consignment, recipe, content) = (of.id, Arc::clone(&of.recipe), of.content().copied());
+        let token = self.config.token;
+        let text = || of.sidecar(token).map(Arc::<str>::from);
+        match key.place {
+            None if of.registers_now() => {
+                let mut key = sidecar::key_of(token, consignment);
+                if planted(Planted::KeyOfTheAttempt) {
+                    key += &format!("-{}", self.next_job);
+                }
+                (Task::Register { consignment, key, text: text().expect("it was checked before it was proven") }, None)
+            }
+            None => {
+                let step = of.source_step().expect("it is due");
+                (Task::Source { consignment, step, recipe, content }, None)
+            }
+            Some(place) => {
+                let step = of.delivery_step(place, token).expect("it is due");
+                let destination = self.destination(*route, of, place).expect("it is due");
+                let is_sidecar = of.deliveries[place].what == What::Sidecar && matches!(step, Step::Send { .. });
+                let sidecar = if is_sidecar { text() } else { None };
+                (
+                    Task::Destination { consignment, destination, step: step.clone(), recipe, content, sidecar },
+                    Some(step),
+                )
+            }
+        }
     }
 
     /// A job is done.
@@ -327,6 +371,13 @@ impl Mover {
                 let policy = self.policy(key.consignment);
                 let (_, consignment) = self.consignments.get_mut(&key.consignment).expect("it is there");
                 let changes = consignment.source_answer(answer, now, &policy);
+                self.changed(key.consignment, changes, now);
+            }
+            (Running::Of(key, None), Done::Registered(answer)) => {
+                self.flow.end(key, Some(answer.as_ref().is_err_and(Failure::is_of_the_destination)), now);
+                let policy = self.policy(key.consignment);
+                let (_, consignment) = self.consignments.get_mut(&key.consignment).expect("it is there");
+                let changes = consignment.registered(answer, now, &policy);
                 self.changed(key.consignment, changes, now);
             }
             (Running::Of(key @ Key { place: Some(place), .. }, Some(step)), Done::Destination(answer)) => {
@@ -453,29 +504,30 @@ impl Mover {
     }
 
     fn plan(&mut self, route: RouteIndex, planned: Vec<Planned>, destinations: &[(String, bool)], now: Time) {
+        let config = &self.config.routes[route.0];
+        let (sidecar, settings) = (config.sidecar, config.settings());
         let mut blocked = BTreeSet::new();
         for Planned { name, recipe, series, content } in planned {
-            // What has the name at one of them now is over first: then it is there, and is not ours to replace.
-            if has_name(&self.names, destinations, &name) && !planted(Planted::NameGivenTwice) {
+            let id = ConsignmentId(self.next_consignment);
+            let of =
+                |what: What| destinations.iter().map(move |(address, required)| (address.clone(), what, *required));
+            let deliveries: Vec<(String, What, bool)> =
+                of(What::File).chain(of(What::Sidecar).filter(|_| sidecar)).collect();
+            let made = deliveries.iter().map(|(address, what, required)| Delivery::new(address, *what, *required));
+            let mut consignment = Consignment::new(id, name.clone(), Arc::clone(&recipe), settings, made.collect());
+            // What has one of its names at one of them now is over first: then it is there, and is not ours to replace.
+            let is_taken = consignment.names().any(|name| has_name(&self.names, destinations, name));
+            if is_taken && !planted(Planted::NameGivenTwice) {
                 blocked.extend(recipe.parts().iter().map(|part| part.name.clone()));
                 continue;
             }
-            let id = ConsignmentId(self.next_consignment);
             self.next_consignment += 1;
             self.beginnings[route.0].take(&recipe);
-            self.records.push(Record::Planned {
-                id,
-                route,
-                name: name.clone(),
-                recipe: Arc::clone(&recipe),
-                series,
-                deliveries: destinations.to_vec(),
-            });
-            let deliveries = destinations.iter().map(|(address, required)| Delivery::new(address, *required)).collect();
-            let mut consignment = Consignment::new(id, name, recipe, deliveries);
+            self.records.push(Record::Planned { id, route, name, recipe, series, settings, deliveries });
+            self.configure(route, &mut consignment);
             let policy = &self.config.routes[route.0].policy;
             // What was looked at need not be read once more before it is sent.
-            let checked = content.map(|sums| consignment.source_answer(SourceAnswer::Whole(sums), now, policy));
+            let checked = content.map(|checked| consignment.source_answer(SourceAnswer::Whole(checked), now, policy));
             self.records.extend(checked.into_iter().flatten().map(Record::Change));
             self.insert(id, route, consignment);
             self.settle(id, now);
@@ -483,9 +535,19 @@ impl Mover {
         self.beginnings[route.0].block(blocked);
     }
 
+    /// What the configuration says of it now, rather than when it was planned.
+    fn configure(&self, route: RouteIndex, consignment: &mut Consignment) {
+        consignment.registers = self.config.routes[route.0].register;
+        for delivery in &mut consignment.deliveries {
+            let mut destinations = self.config.destinations.iter();
+            let destination = destinations.find(|destination| destination.address == delivery.destination);
+            delivery.until_tape = destination.is_some_and(|destination| destination.until_tape);
+        }
+    }
+
     fn insert(&mut self, id: ConsignmentId, route: RouteIndex, consignment: Consignment) {
-        for delivery in &consignment.deliveries {
-            self.names.insert((delivery.destination.clone(), consignment.name.clone()), id);
+        for key in names_of(&consignment) {
+            self.names.insert(key, id);
         }
         self.consignments.insert(id, (route, consignment));
     }
@@ -493,11 +555,11 @@ impl Mover {
     fn changed(&mut self, id: ConsignmentId, changes: Vec<Change>, now: Time) {
         let (route, consignment) = &self.consignments[&id];
         for change in &changes {
-            if let Changed::Stage { from, to, .. } = &change.of
-                && from != to
-                && to.is_over()
+            if let Changed::Standing { from, to } = &change.of
+                && from.stage != to.stage
+                && to.stage.is_over()
             {
-                self.beginnings[route.0].over(&consignment.recipe, *to == Stage::Withdrawn);
+                self.beginnings[route.0].over(&consignment.recipe, to.stage == Stage::Withdrawn);
             }
         }
         self.records.extend(changes.into_iter().map(Record::Change));
@@ -510,20 +572,22 @@ impl Mover {
         let route = *route;
         let priority = self.config.routes[route.0].priority;
         let key = |place| Key { consignment: id, place };
+        let at = if consignment.registers_now() { Place::Registry(route) } else { Place::Source(route) };
         let source_weight = Weight::of_source(consignment.source_step());
-        self.flow.set(key(None), route, None, priority, consignment.source_due(), source_weight, now);
+        self.flow.set(key(None), route, at, priority, consignment.source_due(), source_weight, now);
         for place in 0..consignment.deliveries.len() {
             let destination = self.destination(route, consignment, place);
             // One that no route has any more waits until one does.
             let due = destination.and(consignment.delivery_due(place));
-            let weight = Weight::of(consignment.delivery_step(place, self.config.token).as_ref());
-            self.flow.set(key(Some(place)), route, destination, priority, due, weight, now);
+            let at = destination.map_or(Place::Source(route), Place::Destination);
+            let what = consignment.deliveries[place].what;
+            let weight = Weight::of(consignment.delivery_step(place, self.config.token).as_ref(), what);
+            self.flow.set(key(Some(place)), route, at, priority, due, weight, now);
         }
         if self.consignments[&id].1.is_over() && !self.flow.runs(id) {
             self.flow.forget(id);
             let (_, consignment) = self.consignments.remove(&id).expect("it is there");
-            for delivery in consignment.deliveries {
-                let key = (delivery.destination, consignment.name.clone());
+            for key in names_of(&consignment) {
                 if self.names.get(&key) == Some(&id) {
                     self.names.remove(&key);
                 }
@@ -551,4 +615,12 @@ impl Mover {
 /// Whether something that is not over has a name at one of the destinations.
 fn has_name(names: &BTreeMap<(String, Name), ConsignmentId>, destinations: &[(String, bool)], name: &Name) -> bool {
     destinations.iter().any(|(to, _)| names.contains_key(&(to.clone(), name.clone())))
+}
+
+/// What it has at each destination: the name of its file, and that of its sidecar.
+fn names_of(consignment: &Consignment) -> Vec<(String, Name)> {
+    let at =
+        |delivery: &Delivery| consignment.names().map(|name| (delivery.destination.clone(), name.clone())).collect();
+    let files = consignment.deliveries.iter().filter(|delivery| delivery.what == What::File);
+    files.flat_map(|delivery| -> Vec<(String, Name)> { at(delivery) }).collect()
 }

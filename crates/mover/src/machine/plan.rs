@@ -7,11 +7,11 @@ use std::time::Duration;
 use forebay_types::{RunId, Time};
 
 use super::merge::{Merge, Merging, Naming};
+use crate::about::Checked;
 use crate::custody::{Part, PartIdentity};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::{Form, Recipe};
-use crate::sums::Sums;
 
 /// What a look at a source found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,8 +73,8 @@ pub(super) struct Planned {
     pub(super) recipe: Arc<Recipe>,
     /// Of which series its name is, and the first number that none of that has.
     pub(super) series: Option<(String, u64)>,
-    /// What its bytes come to, where they were looked at.
-    pub(super) content: Option<Sums>,
+    /// What was seen of it, where it was looked at.
+    pub(super) content: Option<Checked>,
 }
 
 impl Planned {

@@ -1,50 +1,45 @@
 //! What is looked at before anything is sent.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
 use forebay_rawdata::{EventReader, Format};
 
+use super::parts::Parts;
 use super::reader::ContentReader;
-use super::{EventFile, Form, Recipe, open};
+use super::{EventFile, Form, Ingredients, Recipe, open, open_files};
+use crate::about::{About, Checked, Events};
 use crate::custody::{Part, SourceAnswer};
 use crate::endpoint::{Content, Moved, Origin, Source};
 use crate::name::Name;
-use crate::sums::{Summer, Sums};
+use crate::sums::Summer;
 
 /// The first bytes of a file by which its format is known.
 pub(crate) const DETECTED_BYTES: usize = 12;
 
-/// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to. `moved` is told of all that was read.
+/// Reads all of what a recipe makes, looks at the structure of its events, and says what its bytes come to, and what else was seen. `moved` is told of all that was read.
 pub fn check(origin: &Origin, recipe: &Recipe, moved: &dyn Moved) -> SourceAnswer {
-    let checked = match origin {
-        Origin::Files(source) => check_files(source.as_ref(), origin, recipe, moved),
+    let checked = match (origin, &recipe.of) {
+        (Origin::Files(source), Ingredients::Files(parts)) => check_files(source.as_ref(), parts, recipe.form, moved),
         // Each event is looked at when it is put together.
-        Origin::Events(_) => sum(open(origin, recipe), moved),
+        (_, Ingredients::Events(events)) => {
+            let mut summing = Summing { content: open(origin, recipe), summer: Summer::default(), parts: None, moved };
+            summing.drain().map(|()| Checked { sums: summing.summer.sums(), about: events.about() })
+        }
+        (Origin::Events(_), Ingredients::Files(_)) => {
+            panic!("a route has files or events, and its journal knows which")
+        }
     };
     match checked {
-        Ok(sums) => SourceAnswer::Whole(sums),
+        Ok(checked) => SourceAnswer::Whole(checked),
         Err(answer) => answer,
     }
 }
 
-fn sum(content: Box<dyn Content + '_>, moved: &dyn Moved) -> Result<Sums, SourceAnswer> {
-    let mut summing = Summing { content, summer: Summer::default(), moved };
-    while summing.refill()? {}
-    Ok(summing.summer.sums())
-}
-
-fn check_files(source: &dyn Source, origin: &Origin, recipe: &Recipe, moved: &dyn Moved) -> Result<Sums, SourceAnswer> {
-    let parts = recipe.parts();
-    let format = format_of_first(source, parts)?.filter(|_| recipe.form == Form::Concatenated);
-    let checked = match (format, parts) {
-        (Some(format), [part]) => {
-            let mut summing = Summing { content: open(origin, recipe), summer: Summer::default(), moved };
-            inspect(format, &part.name, &mut summing).map(|()| summing.summer.sums())
-        }
-        // Each part by itself: what one lacks at its end must not be made up of the next.
-        (Some(format), parts) => sum(Box::new(EventFile::new(source, parts, format)), moved),
-        (None, _) => sum(open(origin, recipe), moved),
-    };
+fn check_files(source: &dyn Source, parts: &[Part], form: Form, moved: &dyn Moved) -> Result<Checked, SourceAnswer> {
     // What somebody still writes looks damaged, and is not: it is moved when it is complete.
-    checked.map_err(|answer| match answer {
+    checked(source, parts, form, moved).map_err(|answer| match answer {
         SourceAnswer::Damaged(words) => {
             let changed = parts.iter().find_map(|part| match source.open(part) {
                 Err(changed @ SourceAnswer::Changed(_)) => Some(changed),
@@ -54,6 +49,35 @@ fn check_files(source: &dyn Source, origin: &Origin, recipe: &Recipe, moved: &dy
         }
         answer => answer,
     })
+}
+
+fn checked(source: &dyn Source, all: &[Part], form: Form, moved: &dyn Moved) -> Result<Checked, SourceAnswer> {
+    let of_the_form = match form {
+        Form::Concatenated => format_of_first(source, all)?,
+        Form::Besiii => Some(Format::Besiii),
+        Form::Tar | Form::Events => None,
+    };
+    let parts = Parts::new(source, all, form);
+    let events = Rc::<RefCell<Events>>::default();
+    let is_one = form == Form::Concatenated && all.len() == 1;
+    let content: Box<dyn Content> = match of_the_form {
+        // Each part by itself: what one lacks at its end must not be made up of the next.
+        Some(format) if !is_one => Box::new(EventFile::new(&parts, all, format).noting(&events)),
+        _ => open_files(&parts, all, form),
+    };
+    let mut summing = Summing { content, summer: Summer::default(), parts: Some(&parts), moved };
+    match of_the_form.filter(|_| is_one) {
+        Some(format) => inspect(format, &all[0].name, &mut summing, &events)?,
+        None => summing.drain()?,
+    }
+    let sums = summing.summer.sums();
+    drop(summing);
+    let about = About {
+        format: of_the_form.map(|format| format.name().to_owned()),
+        events: of_the_form.map(|_| events.take()),
+        parts: parts.about(),
+    };
+    Ok(Checked { sums, about: Arc::new(about) })
 }
 
 fn format_of_first(source: &dyn Source, parts: &[Part]) -> Result<Option<Format>, SourceAnswer> {
@@ -68,10 +92,11 @@ fn format_of_first(source: &dyn Source, parts: &[Part]) -> Result<Option<Format>
 }
 
 /// Reads a file to its end, event by event.
-fn inspect(format: Format, name: &Name, content: &mut Summing) -> Result<(), SourceAnswer> {
+fn inspect(format: Format, name: &Name, content: &mut Summing, events: &RefCell<Events>) -> Result<(), SourceAnswer> {
     let reader = ContentReader::new(content);
     let failed = reader.failed();
-    let damage = EventReader::new(format, reader).find_map(Result::err);
+    let noted = |event: forebay_rawdata::RawEvent| events.borrow_mut().note(event.key);
+    let damage = EventReader::new(format, reader).map(|event| event.map(noted)).find_map(Result::err);
     match (failed.take(), damage) {
         (Some(failed), _) => Err(failed),
         (None, Some(error)) => {
@@ -97,7 +122,16 @@ pub(crate) fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
 struct Summing<'a> {
     content: Box<dyn Content + 'a>,
     summer: Summer,
+    /// Where it is told how much there was before each part.
+    parts: Option<&'a Parts<'a>>,
     moved: &'a dyn Moved,
+}
+
+impl Summing<'_> {
+    fn drain(&mut self) -> Result<(), SourceAnswer> {
+        while self.refill()? {}
+        Ok(())
+    }
 }
 
 impl Content for Summing<'_> {
@@ -106,6 +140,9 @@ impl Content for Summing<'_> {
             return Ok(false);
         }
         self.summer.update(self.content.block());
+        if let Some(parts) = self.parts {
+            parts.given(self.content.block().len() as u64);
+        }
         if !self.moved.moved(self.content.block().len() as u64) {
             return Err(SourceAnswer::NotNow("the mover ends".to_owned()));
         }

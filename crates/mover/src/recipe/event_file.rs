@@ -1,9 +1,13 @@
 //! Files of a format that has something before, between and behind its events, as one such file.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use forebay_rawdata::{Container, EventReader, Format};
 use forebay_types::RunId;
 
 use super::reader::{ContentReader, Failed};
+use crate::about::Events;
 use crate::custody::{Part, SourceAnswer};
 use crate::endpoint::{Content, Source};
 
@@ -18,6 +22,7 @@ pub(super) struct EventFile<'a> {
     /// What is around the events: that of the first part.
     container: Option<Container>,
     run: Option<RunId>,
+    noted: Option<Rc<RefCell<Events>>>,
     events: u64,
     event_bytes: u64,
     block: Vec<u8>,
@@ -36,11 +41,17 @@ impl<'a> EventFile<'a> {
             reader: None,
             container: None,
             run: None,
+            noted: None,
             events: 0,
             event_bytes: 0,
             block: Vec::new(),
             is_over: false,
         }
+    }
+
+    /// Notes each event there.
+    pub(super) fn noting(self, events: &Rc<RefCell<Events>>) -> EventFile<'a> {
+        EventFile { noted: Some(Rc::clone(events)), ..self }
     }
 
     /// The next event of any part.
@@ -66,6 +77,9 @@ impl<'a> EventFile<'a> {
                 Some(Ok(event)) => {
                     if self.container.is_none() {
                         self.container = Some(reader.container().cloned().unwrap_or(Container::Plain));
+                    }
+                    if let Some(noted) = &self.noted {
+                        noted.borrow_mut().note(event.key);
                     }
                     return Ok(Some(event.bytes));
                 }

@@ -47,9 +47,7 @@ impl<'a> Merged<'a> {
         };
         self.part = Some(self.source.open(part)?);
         (self.next, self.given_bytes) = (Next::Of(number), 0);
-        if self.form == Form::Tar {
-            self.around = tar_header(part).map_err(SourceAnswer::Damaged)?;
-        }
+        self.around = before_part(self.form, part).map_err(SourceAnswer::Damaged)?;
         Ok(!self.around.is_empty())
     }
 
@@ -101,8 +99,11 @@ impl Content for Merged<'_> {
     }
 }
 
-/// The records of an archive before a file: the same for the same part, whoever makes them.
-fn tar_header(part: &Part) -> Result<Vec<u8>, String> {
+/// What is given before the bytes of a part: in an archive its records, the same for the same part, whoever makes them.
+pub(super) fn before_part(form: Form, part: &Part) -> Result<Vec<u8>, String> {
+    if form != Form::Tar {
+        return Ok(Vec::new());
+    }
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Regular);
     header.set_size(part.identity.bytes);

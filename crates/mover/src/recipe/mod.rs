@@ -3,6 +3,7 @@
 mod check;
 mod event_file;
 mod merged;
+mod parts;
 mod reader;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use forebay_rawdata::Format;
 
 use crate::custody::Part;
-use crate::endpoint::{Content, Origin};
+use crate::endpoint::{Content, Origin, Source};
 use crate::events::Events;
 
 pub use check::check;
@@ -73,13 +74,17 @@ impl Form {
 /// # Panics
 /// When the recipe is for another kind of origin.
 pub fn open<'a>(origin: &'a Origin, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
-    match (origin, &recipe.of, recipe.form) {
-        (Origin::Files(source), Ingredients::Files(parts), Form::Besiii) => {
-            Box::new(EventFile::new(source.as_ref(), parts, Format::Besiii))
-        }
-        (Origin::Files(source), Ingredients::Files(parts), form) => Box::new(Merged::new(source.as_ref(), parts, form)),
-        (Origin::Events(source), Ingredients::Events(events), _) => source.open(events),
+    match (origin, &recipe.of) {
+        (Origin::Files(source), Ingredients::Files(parts)) => open_files(source.as_ref(), parts, recipe.form),
+        (Origin::Events(source), Ingredients::Events(events)) => source.open(events),
         _ => panic!("a route has files or events, and its journal knows which"),
+    }
+}
+
+fn open_files<'a>(source: &'a dyn Source, parts: &'a [Part], form: Form) -> Box<dyn Content + 'a> {
+    match form {
+        Form::Besiii => Box::new(EventFile::new(source, parts, Format::Besiii)),
+        Form::Concatenated | Form::Tar | Form::Events => Box::new(Merged::new(source, parts, form)),
     }
 }
 

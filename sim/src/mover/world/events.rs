@@ -16,7 +16,7 @@ const PAGE_EVENTS: usize = 7;
 impl World {
     /// One that is not of events.
     pub(super) fn route_of_files(&mut self) -> Option<usize> {
-        let routes = self.sources.len() - usize::from(self.stream.is_some());
+        let routes = self.sources.len() - usize::from(self.setup.stream.is_some());
         (routes > 0).then(|| self.random.below(routes as u64) as usize)
     }
 

@@ -6,10 +6,11 @@ use forebay_mover::Name;
 use forebay_mover::custody::{Answer, ConsignmentId, Failure, Step};
 use forebay_mover::machine::DestinationIndex;
 use forebay_mover::recipe::Recipe;
+use forebay_types::Time;
 
 use super::super::MoverFault;
 use super::super::places::half;
-use super::{Event, World};
+use super::{Event, TROUBLE, World};
 
 impl World {
     pub(super) fn destination_does(
@@ -19,8 +20,13 @@ impl World {
         to: DestinationIndex,
         step: &Step,
         recipe: &Recipe,
+        sidecar: Option<&str>,
     ) -> Answer {
         let to = to.0;
+        if let Step::AskTape { name } = step {
+            let at = self.when_on_tape();
+            self.destinations[to].comes_to_tape(name, at);
+        }
         if self.now < self.destinations[to].away_until {
             self.totals.meet(MoverFault::Away);
             return Answer::Failed(Failure::NotNow("away".to_owned()));
@@ -36,17 +42,17 @@ impl World {
         if self.fires(MoverFault::NoAnswer, 40) {
             self.totals.meet(MoverFault::NoAnswer);
             if self.random.per_mille(500) {
-                self.does(route, to, id, step, recipe);
+                self.does(route, to, id, step, recipe, sidecar);
             }
             return Answer::Failed(Failure::Unknown("no answer".to_owned()));
         }
-        if !matches!(step, Step::Ask { .. }) && self.fires(MoverFault::DoneLate, 30) {
-            let bytes = self.sources[route].make(recipe, self.now).unwrap_or_default();
+        if !matches!(step, Step::Ask { .. } | Step::AskTape { .. }) && self.fires(MoverFault::DoneLate, 30) {
+            let bytes = self.sent(route, recipe, sidecar).unwrap_or_default();
             let after = self.random.millis(1..30_000);
             self.at(after, Event::Late(to, id, step.clone(), bytes));
             return Answer::Failed(Failure::Unknown("it hangs".to_owned()));
         }
-        let answer = self.does(route, to, id, step, recipe);
+        let answer = self.does(route, to, id, step, recipe, sidecar);
         self.lies(to, step, answer)
     }
 
@@ -57,7 +63,7 @@ impl World {
                 for (fault, cut) in [(MoverFault::Truncated, true), (MoverFault::Flipped, false)] {
                     let bytes = self.destinations[to].bytes(temporary).map(<[u8]>::to_vec).unwrap_or_default();
                     if !bytes.is_empty() && self.fires(fault, 40) {
-                        self.spoiled.insert((to, temporary.clone()), fault);
+                        self.is_spoiled(to, temporary, fault);
                         self.destinations[to].truncate_or_flip(temporary, cut);
                     }
                 }
@@ -71,6 +77,9 @@ impl World {
             (Step::Ask { name }, Answer::Told(told)) => {
                 if let Some(fault) = self.spoiled.remove(&(to, name.clone())) {
                     self.totals.meet(fault);
+                    if is_of_a_sidecar(name) && fault != MoverFault::SidecarForeign {
+                        self.totals.meet(MoverFault::SidecarSpoiled);
+                    }
                 }
                 let adler = self.random.per_mille(500);
                 Answer::Told(told.map(|mut told| {
@@ -82,8 +91,38 @@ impl World {
                     half(told, adler)
                 }))
             }
-            (_, answer) => answer,
+            (_, answer) => {
+                if answer == Answer::OnTape(false) {
+                    self.totals.meet(MoverFault::TapeLate);
+                    if self.is_tape_stuck() {
+                        self.totals.meet(MoverFault::TapeStuck);
+                    }
+                }
+                answer
+            }
         }
+    }
+
+    /// When what comes to a destination now is on tape.
+    fn when_on_tape(&mut self) -> Time {
+        if self.is_tape_stuck() && self.fires(MoverFault::TapeStuck, 100) {
+            return Time(TROUBLE.as_nanos() as u64) + self.random.millis(1000..20_000);
+        }
+        if self.fires(MoverFault::TapeLate, 600) {
+            return self.now + self.random.millis(1..40_000);
+        }
+        self.now
+    }
+
+    fn is_tape_stuck(&self) -> bool {
+        self.now.0 < TROUBLE.as_nanos() as u64
+    }
+
+    pub(super) fn is_spoiled(&mut self, to: usize, name: &Name, fault: MoverFault) {
+        if is_of_a_sidecar(name) {
+            self.totals.fire(MoverFault::SidecarSpoiled);
+        }
+        self.spoiled.insert((to, name.clone()), fault);
     }
 
     fn spoil_later(&mut self, to: usize, name: &Name) {
@@ -94,4 +133,9 @@ impl World {
             }
         }
     }
+}
+
+/// Of one that is there by its name, or of one on its way.
+fn is_of_a_sidecar(name: &Name) -> bool {
+    name.as_str().ends_with(".json") || name.as_str().ends_with(".json.part")
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::pipe::fcntl_setpipe_size;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 
 /// Who waits is asked so often while nothing moves.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -22,7 +22,7 @@ const STDERR_BYTES_MAX: usize = 16 << 10;
 
 /// Why a program was not waited for.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// Nobody waits for it.
     Stopped,
     /// It takes or gives nothing more: see how it ended.
@@ -38,7 +38,7 @@ impl From<Errno> for Ended {
 }
 
 /// A program that runs. It is ended when this is dropped.
-pub(super) struct Running<'a> {
+pub(crate) struct Running<'a> {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
@@ -52,7 +52,7 @@ impl<'a> Running<'a> {
     ///
     /// # Errors
     /// What the operating system says.
-    pub(super) fn start(command: &mut Command, goes_on: &'a dyn Fn() -> bool) -> io::Result<Running<'a>> {
+    pub(crate) fn start(command: &mut Command, goes_on: &'a dyn Fn() -> bool) -> io::Result<Running<'a>> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // What is typed at the mover's terminal is for the mover.
         command.process_group(0);
@@ -80,7 +80,7 @@ impl<'a> Running<'a> {
     }
 
     /// Gives it all these bytes.
-    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         while !bytes.is_empty() {
             let Some(stdin) = &self.stdin else { return Err(Ended::Closed) };
             match rustix::io::write(stdin, bytes) {
@@ -95,7 +95,7 @@ impl<'a> Running<'a> {
     }
 
     /// The next bytes that it gives; 0 at the end.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Ended> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Ended> {
         loop {
             let Some(stdout) = &self.stdout else { return Ok(0) };
             match rustix::io::read(stdout, &mut *buffer) {
@@ -108,12 +108,12 @@ impl<'a> Running<'a> {
     }
 
     /// It is told no more.
-    pub(super) fn close_stdin(&mut self) {
+    pub(crate) fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
     /// Waits for its end: how it ended, and what it said of itself.
-    pub(super) fn finish(mut self) -> Result<(ExitStatus, String), Ended> {
+    pub(crate) fn finish(mut self) -> Result<(ExitStatus, String), Ended> {
         self.stdin = None;
         let mut rest = [0; 4096];
         while self.read(&mut rest)? > 0 {}
@@ -150,15 +150,16 @@ impl<'a> Running<'a> {
         self.listen()
     }
 
-    /// Takes in what it says of itself; all of it, so that it is never held up by that.
+    /// Takes in what it says of itself; all of it, so that it is never held up by that. The end of it is kept.
     fn listen(&mut self) -> Result<(), Ended> {
         let mut words = [0; 4096];
         while let Some(stderr) = &self.stderr {
             match rustix::io::read(stderr, &mut words) {
                 Ok(0) => self.stderr = None,
                 Ok(read) => {
-                    let room = STDERR_BYTES_MAX.saturating_sub(self.said.len()).min(read);
-                    self.said.extend_from_slice(&words[..room]);
+                    self.said.extend_from_slice(&words[..read]);
+                    let too_many = self.said.len().saturating_sub(STDERR_BYTES_MAX);
+                    self.said.drain(..too_many);
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -171,8 +172,10 @@ impl<'a> Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        // Before its input ends, which it would take for the end of the file.
-        let _ = self.child.kill();
+        // Before its input ends, which it would take for the end of the file; with all that it has started.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }
