@@ -244,8 +244,14 @@ impl Source {
         Scanned { files: self.files.iter().map(seen).collect(), left_alone: Vec::new() }
     }
 
-    /// All bytes that a recipe makes, if its parts are still what was found; nothing else tells one form from the other here.
+    /// All bytes that a recipe makes, if its parts are still what was found; that they are compressed shows, and no other form.
     pub(super) fn make(&self, recipe: &Recipe) -> Result<Vec<u8>, SourceAnswer> {
+        let bytes = self.uncompressed(recipe)?;
+        Ok(if recipe.zstd.is_some() { [b"zstd", bytes.as_slice()].concat() } else { bytes })
+    }
+
+    /// The same before they are compressed.
+    pub(super) fn uncompressed(&self, recipe: &Recipe) -> Result<Vec<u8>, SourceAnswer> {
         let found: Result<Vec<&Original>, SourceAnswer> = recipe.parts.iter().map(|part| self.find(part)).collect();
         Ok(found?.into_iter().flat_map(|original| original.bytes.iter().copied()).collect())
     }

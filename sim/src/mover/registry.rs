@@ -48,6 +48,8 @@ pub(super) fn describes(text: &[u8], id: ConsignmentId, name: &Name, recipe: &Re
         && said["bytes"] == sums.bytes
         && said["adler32"] == format!("{:08x}", sums.adler32)
         && said["crc32c"] == format!("{:08x}", sums.crc32c)
+        && (said["compression"] == "zstd") == recipe.zstd.is_some()
+        && (recipe.zstd.is_none() || said["uncompressed_bytes"] == recipe.bytes())
         && parts.len() == recipe.parts.len()
         && recipe.parts.iter().zip(parts).all(fits)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_destinations::Access;
 use forebay_mover::machine::{Merge, Template};
+use forebay_mover::recipe::ZSTD_LEVELS;
 use serde::Deserialize;
 
 use super::MoveOptions;
@@ -62,6 +63,7 @@ struct RouteFile {
     merge: Option<String>,
     merge_wait_s: Option<f64>,
     name: Option<String>,
+    zstd: Option<i32>,
     #[serde(default)]
     sidecar: bool,
     register: Option<String>,
@@ -165,6 +167,9 @@ fn settings_of(
     let template = route.name.as_ref().map(|name| name.parse::<Template>()).transpose();
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
     let wait = seconds("merge-wait-s", route.merge_wait_s, Duration::from_secs(600))?;
+    if let Some(level) = route.zstd.filter(|level| !ZSTD_LEVELS.contains(level)) {
+        return Err(wrong(format!("{} = {level} cannot be. From 1 to 19.", here("zstd"))));
+    }
     if route.register.is_none() && (route.register_token_file.is_some() || route.register_ca_file.is_some()) {
         return Err(wrong(format!("{} is missing: the files are for reaching it", here("register"))));
     }
@@ -178,6 +183,7 @@ fn settings_of(
         from,
         remove: route.remove,
         to,
+        zstd: route.zstd,
         sidecar: route.sidecar,
         register: Register::of(route.register.as_ref(), route.register_command.as_deref(), access, here)?,
         merge: bytes.map(|bytes| Merge { bytes, wait, name: template }),

@@ -31,6 +31,8 @@ pub struct RouteSettings {
     pub to: Vec<(usize, bool)>,
     /// Whether files are merged.
     pub merge: Option<Merge>,
+    /// The level at which files are compressed, if they are.
+    pub zstd: Option<i32>,
     /// Whether a `.json` lies beside each file.
     pub sidecar: bool,
     /// Where files are registered before they are let go, if they are.
@@ -211,6 +213,7 @@ impl Settings {
             from,
             remove: command.remove,
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
+            zstd: command.zstd,
             sidecar: command.sidecar,
             register: Register::of(
                 command.register.as_ref(),
@@ -314,6 +317,7 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
+        zstd: settings.zstd,
         sidecar: settings.sidecar,
         register: settings.register.is_some(),
         scan_every: Duration::from_secs(1),

@@ -271,9 +271,9 @@ fn planned(
     let id = id.0 as i64;
     transaction
         .prepare_cached(
-            "INSERT INTO consignments (id, route, name, form, settings, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO consignments (id, route, name, form, zstd, settings, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
-        .execute(params![id, route, name, recipe.form.name(), settings as i64, Stage::Found.name()])?;
+        .execute(params![id, route, name, recipe.form.name(), recipe.zstd, settings as i64, Stage::Found.name()])?;
     let mut insert = transaction.prepare_cached("INSERT INTO parts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     for (place, Part { name, identity, changed_ns }) in recipe.parts.iter().enumerate() {
         let (bytes, inode) = (identity.bytes as i64, identity.inode as i64);

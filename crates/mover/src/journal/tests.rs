@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::about::{About, AboutPart, Checked};
+use crate::about::{About, AboutPart, Checked, Uncompressed};
 use crate::custody::{DeliveryState, PartIdentity};
 use crate::machine::RouteIndex;
 use crate::recipe::Form;
@@ -15,7 +15,11 @@ fn planned(id: u64) -> Record {
     Record::Planned {
         id: ConsignmentId(id),
         route: RouteIndex(0),
-        recipe: Arc::new(Recipe { form: Form::Tar, parts: vec![Part { name: name.clone(), identity, changed_ns: 9 }] }),
+        recipe: Arc::new(Recipe {
+            form: Form::Tar,
+            parts: vec![Part { name: name.clone(), identity, changed_ns: 9 }],
+            zstd: (id == 2).then_some(19),
+        }),
         series: Some(("run7/file{}".to_owned(), id + 1)),
         name,
         settings: u64::MAX,
@@ -29,14 +33,19 @@ fn delivery(id: u64, to: Kept) -> Record {
     Record::Change(Change { consignment: ConsignmentId(id), of, why: "it said so".to_owned() })
 }
 
-fn checked(sums: Sums) -> Checked {
+fn checked(id: u64, sums: Sums) -> Checked {
+    let uncompressed = (id == 2).then_some(Uncompressed { bytes: u64::MAX, adler32: 7 });
     let parts = vec![AboutPart { at: 512, adler32: u32::MAX }];
-    Checked { sums, about: Arc::new(About { parts, ..About::default() }) }
+    Checked { sums, about: Arc::new(About { parts, uncompressed, ..About::default() }) }
 }
 
 fn stage(id: u64, from: Stage, to: Stage, content: Option<Sums>) -> Record {
-    let standing =
-        |stage| Standing { stage, content: content.map(checked), registered: id == 2, ..Standing::default() };
+    let standing = |stage| Standing {
+        stage,
+        content: content.map(|sums| checked(id, sums)),
+        registered: id == 2,
+        ..Standing::default()
+    };
     let (from, to) = (Box::new(standing(from)), Box::new(standing(to)));
     let of = Changed::Standing { from, to };
     Record::Change(Change { consignment: ConsignmentId(id), of, why: String::new() })
@@ -125,6 +134,11 @@ fn rows_that_no_mover_wrote_are_damage() {
         ("UPDATE consignments SET bytes = 1, adler32 = 1, crc32c = 1", "what is known of it"),
         ("UPDATE consignments SET bytes = 1, adler32 = 1, crc32c = 1, about = '{\"parts\":[]}'", "0 are described"),
         ("UPDATE deliveries SET what = 'twin'", "no delivery is of a"),
+        ("UPDATE consignments SET zstd = 20", "compressed at level 20"),
+        (
+            "UPDATE consignments SET zstd = 3, bytes = 1, adler32 = 1, crc32c = 1, about = '{\"parts\":[{\"at\":0,\"adler32\":1}]}'",
+            "of another form",
+        ),
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut journal = opened(&directory);

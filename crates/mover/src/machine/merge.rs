@@ -218,7 +218,7 @@ impl Merging {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
         numbers.0.insert(series.clone(), next + 1);
-        let recipe = Arc::new(Recipe { form: group.form, parts });
+        let recipe = Arc::new(Recipe { form: group.form, parts, zstd: None });
         vec![Planned { name, recipe, series: Some((series, next + 1)) }]
     }
 }

@@ -51,6 +51,8 @@ pub struct RouteConfig {
     pub settle: Duration,
     /// Whether files are merged, and how.
     pub merge: Option<Merge>,
+    /// The level at which files are compressed, if they are.
+    pub zstd: Option<i32>,
     /// Whether a `.json` lies beside each file.
     pub sidecar: bool,
     /// Whether each file is registered before its source lets it go.
@@ -64,10 +66,10 @@ pub struct RouteConfig {
 }
 
 impl RouteConfig {
-    /// Stands for the settings that decide about the bytes of its files: what is merged, how, and under which names.
+    /// Stands for the settings that decide about the bytes of its files: what is merged, how and under which names, and how it is compressed.
     fn settings(&self) -> u64 {
         let merge = self.merge.as_ref().map_or_else(String::new, Merge::settings);
-        xxhash_rust::xxh3::xxh3_64(format!("sidecar {}; merge {merge}", self.sidecar).as_bytes())
+        xxhash_rust::xxh3::xxh3_64(format!("zstd {:?}; merge {merge}", self.zstd).as_bytes())
     }
 }
 
@@ -461,7 +463,7 @@ impl Mover {
         // A large source is not looked at all the time.
         plan.scan_at = now + config.scan_every.max(now.since(plan.scan_began) * 10);
         let planned = plan.scanned(scanned, &mut self.series, now);
-        let (sidecar, settings) = (config.sidecar, config.settings());
+        let (zstd, sidecar, settings) = (config.zstd, config.sidecar, config.settings());
         let addresses = config
             .destinations
             .iter()
@@ -469,6 +471,8 @@ impl Mover {
         let addresses: Vec<(String, bool)> = addresses.collect();
         self.plans[route.0].blocked.clear();
         for Planned { name, recipe, series } in planned {
+            let (name, recipe) =
+                zstd.map_or((name.clone(), Arc::clone(&recipe)), |level| recipe.compressed(&name, level));
             let id = ConsignmentId(self.next_consignment);
             let of = |what: What| addresses.iter().map(move |(address, required)| (address.clone(), what, *required));
             let deliveries: Vec<(String, What, bool)> =

@@ -8,8 +8,9 @@ use forebay_rawdata::{EventReader, Format};
 
 use super::parts::Parts;
 use super::reader::ContentReader;
-use super::{EventFile, Form, Recipe, open};
-use crate::about::{About, Checked, Events};
+use super::seekable::Seekable;
+use super::{EventFile, Form, Recipe, uncompressed};
+use crate::about::{About, Checked, Events, Uncompressed};
 use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, Moved, Source};
 use crate::name::Name;
@@ -46,19 +47,26 @@ fn checked(source: &dyn Source, recipe: &Recipe, moved: &dyn Moved) -> Result<Ch
     let content: Box<dyn Content> = match of_the_form {
         // Each part by itself: what one lacks at its end must not be made up of the next.
         Some(format) if !is_one => Box::new(EventFile::new(&parts, recipe, format).noting(&events)),
-        _ => open(&parts, recipe),
+        _ => uncompressed(&parts, recipe),
     };
-    let mut summing = Summing { content, summer: Summer::default(), parts: &parts, moved };
+    let stored = recipe.zstd.map(Seekable::new).transpose()?.map(|zstd| (zstd, Summer::default()));
+    let mut summing = Summing { content, summer: Summer::default(), stored, parts: &parts, moved };
     match of_the_form.filter(|_| is_one) {
         Some(format) => inspect(format, &recipe.parts[0].name, &mut summing, &events)?,
         None => while summing.refill()? {},
     }
-    let sums = summing.summer.sums();
-    drop(summing);
+    let Summing { summer, stored, .. } = summing;
+    let (mut sums, mut before) = (summer.sums(), None);
+    if let Some((mut zstd, mut summer)) = stored {
+        summer.update(zstd.end()?);
+        before = Some(Uncompressed { bytes: sums.bytes, adler32: sums.adler32 });
+        sums = summer.sums();
+    }
     let about = About {
         format: of_the_form.map(|format| format.name().to_owned()),
         events: of_the_form.map(|_| events.take()),
-        parts: parts.about(),
+        parts: parts.take_about(),
+        uncompressed: before,
     };
     Ok(Checked { sums, about: Arc::new(about) })
 }
@@ -105,6 +113,8 @@ pub(crate) fn format_of(name: &Name, first: &[u8]) -> Option<Format> {
 struct Summing<'a> {
     content: Box<dyn Content + 'a>,
     summer: Summer,
+    /// As it is stored, where that is compressed.
+    stored: Option<(Seekable, Summer)>,
     parts: &'a Parts<'a>,
     moved: &'a dyn Moved,
 }
@@ -116,6 +126,14 @@ impl Content for Summing<'_> {
         }
         self.summer.update(self.content.block());
         self.parts.given(self.content.block().len() as u64);
+        if let Some((zstd, summer)) = &mut self.stored {
+            let mut left = self.content.block();
+            while !left.is_empty() {
+                if let Some(frame) = zstd.feed(&mut left)? {
+                    summer.update(frame);
+                }
+            }
+        }
         if !self.moved.moved(self.content.block().len() as u64) {
             return Err(SourceAnswer::NotNow("the mover ends".to_owned()));
         }

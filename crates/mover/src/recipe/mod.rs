@@ -5,6 +5,7 @@ mod event_file;
 mod merged;
 mod parts;
 mod reader;
+mod seekable;
 
 use std::sync::Arc;
 
@@ -12,11 +13,13 @@ use forebay_rawdata::Format;
 
 use crate::custody::Part;
 use crate::endpoint::{Content, Source};
+use crate::name::Name;
 
 pub use check::check;
 pub(crate) use check::{DETECTED_BYTES, format_of};
 use event_file::EventFile;
 use merged::Merged;
+use seekable::Compressed;
 
 /// How parts become one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,8 +68,23 @@ impl Form {
     }
 }
 
+/// The levels of compression that are taken.
+pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=19;
+
+/// What the name of a compressed file ends in.
+pub(crate) const ZSTD_ENDING: &str = ".zst";
+
 /// The file that a recipe makes, block by block. Nothing is read yet.
 pub fn open<'a>(source: &'a dyn Source, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
+    let content = uncompressed(source, recipe);
+    match recipe.zstd {
+        Some(level) => Box::new(Compressed::new(content, level)),
+        None => content,
+    }
+}
+
+/// The same before it is compressed.
+fn uncompressed<'a>(source: &'a dyn Source, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
     match recipe.form {
         Form::Besiii => Box::new(EventFile::new(source, recipe, Format::Besiii)),
         Form::Concatenated | Form::Tar => Box::new(Merged::new(source, recipe)),
@@ -80,12 +98,20 @@ pub struct Recipe {
     pub form: Form,
     /// Of what, in order; never of nothing.
     pub parts: Vec<Part>,
+    /// The level at which all of that is compressed, if it is.
+    pub zstd: Option<i32>,
 }
 
 impl Recipe {
     /// A file as it is.
     pub fn of_one(part: Part) -> Arc<Recipe> {
-        Arc::new(Recipe { form: Form::Concatenated, parts: vec![part] })
+        Arc::new(Recipe { form: Form::Concatenated, parts: vec![part], zstd: None })
+    }
+
+    /// The same compressed, and its name then; where that is too long, the machine sees it when it is checked.
+    pub(crate) fn compressed(&self, name: &Name, level: i32) -> (Name, Arc<Recipe>) {
+        let name = name.with_ending(ZSTD_ENDING).unwrap_or_else(|_| name.clone());
+        (name, Arc::new(Recipe { zstd: Some(level), ..self.clone() }))
     }
 
     /// Its parts in words: the first, and how many more.

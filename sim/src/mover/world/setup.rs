@@ -21,6 +21,7 @@ pub(super) struct Setup {
     pub(super) routes: usize,
     pub(super) settle: Duration,
     pub(super) merge: Option<Merge>,
+    pub(super) zstd: Option<i32>,
     pub(super) sidecar: bool,
     pub(super) register: bool,
 }
@@ -41,6 +42,7 @@ impl Setup {
             routes: if random.per_mille(300) { 2 } else { 1 },
             settle: random.millis(0..3000),
             merge,
+            zstd: random.per_mille(250).then_some(3),
             sidecar: random.per_mille(500),
             register: random.per_mille(400),
         }
@@ -68,6 +70,7 @@ impl Setup {
             policy,
             settle: self.settle,
             merge: self.merge.clone(),
+            zstd: self.zstd,
             sidecar: self.sidecar,
             register: self.register,
             scan_every: Duration::from_secs(1),

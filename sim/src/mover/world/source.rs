@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_mover::about::{About, AboutPart, Checked};
+use forebay_mover::about::{About, AboutPart, Checked, Uncompressed};
 use forebay_mover::custody::{ConsignmentId, Part, SourceAnswer, SourceStep};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::sidecar;
@@ -95,7 +95,11 @@ impl World {
             at += part.identity.bytes;
             about
         };
-        let about = About { parts: recipe.parts.iter().map(part).collect(), ..About::default() };
+        let before = recipe.zstd.and_then(|_| self.sources[route].uncompressed(recipe).ok());
+        let before = before.map(|before| sums(&before));
+        let uncompressed = before.map(|sums| Uncompressed { bytes: sums.bytes, adler32: sums.adler32 });
+        let parts = recipe.parts.iter().map(part).collect();
+        let about = About { parts, uncompressed, ..About::default() };
         Checked { sums: sums(bytes), about: Arc::new(about) }
     }
 
