@@ -22,6 +22,7 @@ packages=(
     ceph-mon        # its monitor
     ceph-osd        # its drive
     radosgw         # its gateway
+    zstd            # reads what the mover compresses
     curl            # what its buckets hold, by another way than ours
     fio             # the baseline of the drives
     iperf3          # the baseline of the network

@@ -58,7 +58,7 @@ pub struct MoveOptions {
     from: Option<String>,
 
     /// Routes and destinations in a file, instead of --from and --to; SIGHUP has it read again [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle", "sidecar", "register", "register_command", "until", "until_command"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle", "zstd", "sidecar", "register", "register_command", "until", "until_command"])]
     config: Option<PathBuf>,
 
     /// The server of that store, HOST:PORT
@@ -100,6 +100,10 @@ pub struct MoveOptions {
     /// With --merge or a stream: the names of the files, with {directory} (the stream), {run}, {sequence} and {extension} in it [default: {directory}/run{run}-{sequence}.{extension}]
     #[arg(long, value_name = "TEMPLATE")]
     name: Option<Template>,
+
+    /// Compress files with zstd at this level, 1 to 19: FILE.zst, of frames of 4 MiB that stand alone; 3 where no level is said [default: as they are]
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "3", value_parser = clap::value_parser!(i32).range(1..=19))]
+    zstd: Option<i32>,
 
     /// A FILE.json beside each file at each destination: its sums, events and parts; the file is proven only when that is, too [default: none]
     #[arg(long)]

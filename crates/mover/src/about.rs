@@ -31,13 +31,26 @@ pub struct About {
     pub events: Option<Events>,
     /// Its parts, in the order of the recipe.
     pub parts: Vec<AboutPart>,
+    /// What it comes to before it is compressed, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncompressed: Option<Uncompressed>,
+}
+
+/// The sums of a file before it is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Uncompressed {
+    /// The size in bytes.
+    pub bytes: u64,
+    /// Its Adler-32.
+    pub adler32: u32,
 }
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AboutPart {
-    /// Where it begins in the file, bytes: the bytes of the part itself in an archive, what is around its events in a file that has something around them.
+    /// Where it begins in the file before that is compressed, bytes: the bytes of the part itself in an archive, what is around its events in a file that has something around them.
     pub at: u64,
     /// The Adler-32 of the part as the source has it.
     pub adler32: u32,

@@ -34,6 +34,12 @@ struct Sidecar<'a> {
     bytes: u64,
     adler32: String,
     crc32c: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compression: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncompressed_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncompressed_adler32: Option<String>,
     format: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<u32>,
@@ -91,6 +97,9 @@ pub fn text(of: &Subject) -> String {
         bytes: sums.bytes,
         adler32: hex(sums.adler32),
         crc32c: hex(sums.crc32c),
+        compression: about.uncompressed.map(|_| "zstd"),
+        uncompressed_bytes: about.uncompressed.map(|of| of.bytes),
+        uncompressed_adler32: about.uncompressed.map(|of| hex(of.adler32)),
         format: about.format.as_deref().unwrap_or(kind),
         run: events.run,
         events: events.count,
@@ -158,10 +167,10 @@ mod tests {
         (5..8).for_each(|event| events.note(EventKey { run: RunId(7), event: EventId(event) }));
         let identity = PartIdentity { bytes: 9, modified_ns: 1, inode: 2 };
         let part = Part { name: "run7/ü.raw".parse().expect("a name"), identity, changed_ns: 3 };
-        let recipe = Recipe::of_files(Form::Concatenated, vec![part.clone(), part]);
+        let recipe = Recipe::of_files(Form::Concatenated, vec![part.clone(), part], None);
         let name = "run7/a.raw".parse().expect("a name");
         let parts = vec![AboutPart { at: 0, adler32: 1 }, AboutPart { at: 9, adler32: 2 }];
-        let about = about::About { format: Some("faser".to_owned()), events: Some(events), parts };
+        let about = about::About { format: Some("faser".to_owned()), events: Some(events), parts, uncompressed: None };
         let checked = Checked { sums: Sums { bytes: 18, adler32: 0xAB, crc32c: u32::MAX }, about: Arc::new(about) };
         let of =
             Subject { token: 5, id: ConsignmentId(17), name: &name, recipe: &recipe, checked: &checked, settings: 6 };

@@ -44,6 +44,7 @@ impl Journal {
                 assert!(!self.rows.values().any(twice), "what is in {name} is in two consignments");
                 let runs: BTreeSet<Kind> = recipe.parts().iter().map(|part| kind_of(&part.name)).collect();
                 assert!(runs.len() == usize::from(recipe.events().is_none()), "{name} is made of {runs:?}");
+                assert!(recipe.zstd.is_some() == name.as_str().ends_with(".zst"), "{name} is {:?}", recipe.zstd);
                 assert!(recipe.parts().is_sorted_by(|a, b| a.name < b.name), "{name} is out of order");
                 if let Some((series, next)) = series {
                     assert!(self.names.insert(name.clone()), "{name} is given twice");

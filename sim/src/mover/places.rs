@@ -248,8 +248,14 @@ impl Source {
         Scanned { files: self.files.iter().map(seen).collect(), left_alone: Vec::new() }
     }
 
-    /// All bytes that a recipe makes, if its parts are still what was found; nothing else tells one form from the other here.
+    /// All bytes that a recipe makes, if what it is made of is still what was found; that they are compressed shows, and no other form of files.
     pub(super) fn make(&self, recipe: &Recipe, now: Time) -> Result<Vec<u8>, SourceAnswer> {
+        let bytes = self.uncompressed(recipe, now)?;
+        Ok(if recipe.zstd.is_some() { [b"zstd", bytes.as_slice()].concat() } else { bytes })
+    }
+
+    /// The same before they are compressed.
+    pub(super) fn uncompressed(&self, recipe: &Recipe, now: Time) -> Result<Vec<u8>, SourceAnswer> {
         if let Some(events) = recipe.events() {
             return self.stream.make(events, now);
         }

@@ -46,6 +46,8 @@ pub(super) fn describes(text: &[u8], id: ConsignmentId, name: &Name, recipe: &Re
         && said["bytes"] == sums.bytes
         && said["adler32"] == format!("{:08x}", sums.adler32)
         && said["crc32c"] == format!("{:08x}", sums.crc32c)
+        && (said["compression"] == "zstd") == recipe.zstd.is_some()
+        && (recipe.zstd.is_none() || said["uncompressed_bytes"] == recipe.bytes())
         && recipe.events().is_none_or(|events| said["events"] == events.list.len() && said["run"] == events.run.0)
         && parts.len() == recipe.parts().len()
         && recipe.parts().iter().zip(parts).all(fits)

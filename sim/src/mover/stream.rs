@@ -115,6 +115,9 @@ impl Stream {
             file.extend(&event.bytes);
             event_bytes += event.bytes.len() as u64;
         }
+        if event_bytes != events.event_bytes {
+            return Err(SourceAnswer::Changed("events lost something".to_owned()));
+        }
         file.extend(container.tail(events.list.len(), event_bytes));
         Ok(file)
     }

@@ -153,6 +153,9 @@ impl World {
                         let file = if self.random.per_mille(500) { "files-00001.tar" } else { "run000000-00002.raw" };
                         (name, twin) = (format!("{directory}{file}").parse().expect("a name"), false);
                     }
+                    if self.setup.zstd.is_some() {
+                        (name, twin) = (name.with_ending(".zst").expect("it has room"), false);
+                    }
                     if self.setup.sidecar && self.random.per_mille(400) {
                         (name, twin) = (sidecar::name_of(&name).expect("it has room"), false);
                     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_destinations::Access;
 use forebay_mover::machine::Template;
+use forebay_mover::recipe::ZSTD_LEVELS;
 use serde::Deserialize;
 
 use super::MoveOptions;
@@ -63,6 +64,7 @@ struct RouteFile {
     merge_wait_s: Option<f64>,
     order_wait_s: Option<f64>,
     name: Option<String>,
+    zstd: Option<i32>,
     #[serde(default)]
     sidecar: bool,
     register: Option<String>,
@@ -171,6 +173,9 @@ fn settings_of(
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
     let wait = route.merge_wait_s.map(|_| seconds("merge-wait-s", route.merge_wait_s, Duration::ZERO)).transpose()?;
     let merge = Merging { bytes, wait, name: template }.of(&from);
+    if let Some(level) = route.zstd.filter(|level| !ZSTD_LEVELS.contains(level)) {
+        return Err(wrong(format!("{} = {level} cannot be. From 1 to 19.", here("zstd"))));
+    }
     if route.register.is_none() && (route.register_token_file.is_some() || route.register_ca_file.is_some()) {
         return Err(wrong(format!("{} is missing: the files are for reaching it", here("register"))));
     }
@@ -186,6 +191,7 @@ fn settings_of(
         to,
         merge: merge.map_err(|why| wrong(format!("{}: {why}", here("name"))))?,
         order_wait: seconds("order-wait-s", route.order_wait_s, command.order_wait)?,
+        zstd: route.zstd,
         sidecar: route.sidecar,
         register: Register::of(route.register.as_ref(), route.register_command.as_deref(), access, here)?,
         settle: seconds("settle-s", route.settle_s, settle(command))?,

@@ -36,6 +36,8 @@ pub struct RouteSettings {
     pub merge: Option<Merge>,
     /// Of accepted events: one that is not decided holds those behind it back for so long at most.
     pub order_wait: Duration,
+    /// The level at which files are compressed, if they are.
+    pub zstd: Option<i32>,
     /// Whether a `.json` lies beside each file.
     pub sidecar: bool,
     /// Where files are registered before they are let go, if they are.
@@ -254,6 +256,7 @@ impl Settings {
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
             merge,
             order_wait: command.order_wait,
+            zstd: command.zstd,
             sidecar: command.sidecar,
             register: Register::of(
                 command.register.as_ref(),
@@ -360,6 +363,7 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
             .from
             .stream()
             .map(|stream| StreamConfig { stream: stream.clone(), order_wait: settings.order_wait }),
+        zstd: settings.zstd,
         sidecar: settings.sidecar,
         register: settings.register.is_some(),
         scan_every: Duration::from_secs(1),

@@ -13,7 +13,7 @@ use super::{
 use crate::about::Checked;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, ZSTD_ENDING};
 use crate::sidecar::{self, Subject};
 use crate::sums::{Summer, Sums};
 
@@ -327,8 +327,9 @@ impl Consignment {
     fn is_whole(&mut self, checked: Checked) {
         self.sidecar_sums = None;
         let wants_sidecar = self.deliveries.iter().any(|delivery| delivery.what == What::Sidecar);
-        if wants_sidecar && self.sidecar_name.is_none() {
-            return self.quarantine("its name has no room for the .json of its sidecar behind it. Rename it; then it is found anew, and this one is withdrawn with retry".to_owned());
+        let is_too_long = self.recipe.zstd.is_some() && !self.name.as_str().ends_with(ZSTD_ENDING);
+        if is_too_long || wants_sidecar && self.sidecar_name.is_none() {
+            return self.quarantine("its name has no room for what is to stand behind it (.zst, .json). Rename it; then it is found anew, and this one is withdrawn with retry".to_owned());
         }
         self.standing.content = Some(checked);
         self.standing.stage = Stage::Delivering;

@@ -85,6 +85,12 @@ impl Content for EventContent<'_> {
         let keys: Vec<EventKey> = self.keys.by_ref().take(count as usize).collect();
         if keys.is_empty() {
             self.is_over = true;
+            if self.given_bytes != self.events.event_bytes {
+                return Err(SourceAnswer::Changed(format!(
+                    "its {} events come to {} bytes now, and came to {} when they were planned",
+                    self.given_events, self.given_bytes, self.events.event_bytes
+                )));
+            }
             self.block = self.container.tail(self.given_events, self.given_bytes);
             return Ok(!self.block.is_empty());
         }

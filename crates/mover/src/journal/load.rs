@@ -13,7 +13,7 @@ use crate::custody::{
 };
 use crate::events::Events;
 use crate::name::Name;
-use crate::recipe::{Form, Recipe};
+use crate::recipe::{Form, Recipe, ZSTD_LEVELS};
 use crate::sidecar;
 use crate::sums::Sums;
 
@@ -36,7 +36,7 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     )
     .map_err(sqlite)?;
     let mut select = connection
-        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals FROM consignments WHERE is_over = 0 ORDER BY id")
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals, zstd FROM consignments WHERE is_over = 0 ORDER BY id")
         .map_err(sqlite)?;
     let mut rows = select.query([]).map_err(sqlite)?;
     let mut consignments = Vec::new();
@@ -126,6 +126,7 @@ fn consignment(
     let (held, words, let_go): (bool, String, bool) = (row.get(4)?, row.get(8)?, row.get(9)?);
     let (form, settings, about): (String, i64, Option<String>) = (row.get(10)?, row.get(11)?, row.get(12)?);
     let (registered, refusals): (bool, u32) = (row.get(13)?, row.get(14)?);
+    let zstd: Option<i32> = row.get(15)?;
     let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
     let parse = || {
         let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
@@ -134,19 +135,23 @@ fn consignment(
         let parts = parts.into_iter().collect::<Result<Vec<Part>, _>>()?;
         let known = Form::ALL.into_iter().find(|known| known.name() == form);
         let form = known.ok_or_else(|| format!("no form is {form:?}"))?;
+        if let Some(level) = zstd.filter(|level| !ZSTD_LEVELS.contains(level)) {
+            return Err(format!("compressed at level {level}"));
+        }
         let deliveries = deliveries.into_iter().collect::<Result<Vec<_>, _>>()?;
         if id < 1 || deliveries.is_empty() {
             return Err(format!("{} deliveries", deliveries.len()));
         }
         let recipe = match (form, events.transpose()?) {
-            (Form::Events, Some(events)) if parts.is_empty() => Recipe::of_events(events),
-            (form, None) if form != Form::Events && !parts.is_empty() => Recipe::of_files(form, parts),
+            (Form::Events, Some(events)) if parts.is_empty() => Recipe::of_events(events, zstd),
+            (form, None) if form != Form::Events && !parts.is_empty() => Recipe::of_files(form, parts, zstd),
             (form, _) => return Err(format!("what it is made of is not there ({})", form.name())),
         };
         let content = match sums {
             (Some(bytes), Some(adler32), Some(crc32c)) => {
                 let sums = Sums { bytes: bytes as u64, adler32, crc32c };
-                Some(Checked { sums, about: about_of(about.as_deref().unwrap_or_default(), recipe.parts().len())? })
+                let about = about.as_deref().unwrap_or_default();
+                Some(Checked { sums, about: about_of(about, recipe.parts().len(), zstd.is_some())? })
             }
             (None, None, None) => None,
             _ => return Err("half of its sums".to_owned()),
@@ -171,8 +176,11 @@ fn consignment(
 }
 
 /// What a check found besides sums.
-fn about_of(text: &str, parts: usize) -> Result<Arc<About>, String> {
+fn about_of(text: &str, parts: usize, is_compressed: bool) -> Result<Arc<About>, String> {
     let about: About = serde_json::from_str(text).map_err(|error| format!("what is known of it: {error}"))?;
+    if about.uncompressed.is_some() != is_compressed {
+        return Err("its sums are of another form".to_owned());
+    }
     if about.parts.len() != parts {
         return Err(format!("{parts} parts, and {} are described", about.parts.len()));
     }

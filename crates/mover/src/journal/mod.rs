@@ -272,9 +272,9 @@ fn planned(
     let id = id.0 as i64;
     transaction
         .prepare_cached(
-            "INSERT INTO consignments (id, route, name, form, settings, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO consignments (id, route, name, form, zstd, settings, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
-        .execute(params![id, route, name, recipe.form.name(), settings as i64, Stage::Found.name()])?;
+        .execute(params![id, route, name, recipe.form.name(), recipe.zstd, settings as i64, Stage::Found.name()])?;
     if let Some(events) = recipe.events() {
         events::insert(transaction, id, events)?;
     }

@@ -1,7 +1,7 @@
 //! The tables of the journal.
 
 /// Written to `user_version`: a journal of another version is refused.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// In `application_id`: "FBMV".
 pub(super) const APPLICATION: i64 = 0x4642_4D56;
@@ -15,6 +15,7 @@ CREATE TABLE consignments (
     route TEXT NOT NULL,
     name TEXT NOT NULL,                 -- at every destination
     form TEXT NOT NULL,                 -- how its parts become one file
+    zstd INTEGER,                       -- the level at which that is compressed
     settings INTEGER NOT NULL,          -- stands for those of its route that decide about its bytes
     stage TEXT NOT NULL,
     held INTEGER NOT NULL DEFAULT 0,

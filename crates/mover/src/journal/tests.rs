@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_types::{EventKey, RunId};
 
 use super::*;
-use crate::about::{About, AboutPart, Checked};
+use crate::about::{About, AboutPart, Checked, Uncompressed};
 use crate::custody::{DeliveryState, PartIdentity};
 use crate::events::{EventKind, Events};
 use crate::machine::RouteIndex;
@@ -18,7 +18,11 @@ fn planned(id: u64) -> Record {
     Record::Planned {
         id: ConsignmentId(id),
         route: RouteIndex(0),
-        recipe: Recipe::of_files(Form::Tar, vec![Part { name: name.clone(), identity, changed_ns: 9 }]),
+        recipe: Recipe::of_files(
+            Form::Tar,
+            vec![Part { name: name.clone(), identity, changed_ns: 9 }],
+            (id == 2).then_some(19),
+        ),
         series: Some(("run7/file{}".to_owned(), id + 1)),
         name,
         settings: u64::MAX,
@@ -45,7 +49,7 @@ fn a_file_of_events_is_a_row_and_is_found_by_each_of_its_events() {
     let planned = |id| Record::Planned {
         id: ConsignmentId(id),
         route: RouteIndex(0),
-        recipe: Recipe::of_events(events(id)),
+        recipe: Recipe::of_events(events(id), Some(3)),
         series: None,
         name: format!("physics/{id}").parse().expect("a name"),
         settings: 5,
@@ -54,7 +58,7 @@ fn a_file_of_events_is_a_row_and_is_found_by_each_of_its_events() {
     let routes = ["stream".to_owned()];
     journal.write(&[planned(1)], &routes, WallTime(1)).expect("written");
     let at_work = journal.at_work().expect("read");
-    assert_eq!(at_work.consignments[0].1.recipe, Recipe::of_events(events(1)));
+    assert_eq!(at_work.consignments[0].1.recipe, Recipe::of_events(events(1), Some(3)));
     let view = View::open(journal.path()).expect("opened");
     let with = |event| view.with_event(EventKey::new(7, event)).expect("read").len();
     assert_eq!([with(1), with(3), with(4), with(500), with(u64::MAX), with(0)], [1, 1, 0, 1, 1, 0]);
@@ -72,14 +76,19 @@ fn delivery(id: u64, to: Kept) -> Record {
     Record::Change(Change { consignment: ConsignmentId(id), of, why: "it said so".to_owned() })
 }
 
-fn checked(sums: Sums) -> Checked {
+fn checked(id: u64, sums: Sums) -> Checked {
+    let uncompressed = (id == 2).then_some(Uncompressed { bytes: u64::MAX, adler32: 7 });
     let parts = vec![AboutPart { at: 512, adler32: u32::MAX }];
-    Checked { sums, about: Arc::new(About { parts, ..About::default() }) }
+    Checked { sums, about: Arc::new(About { parts, uncompressed, ..About::default() }) }
 }
 
 fn stage(id: u64, from: Stage, to: Stage, content: Option<Sums>) -> Record {
-    let standing =
-        |stage| Standing { stage, content: content.map(checked), registered: id == 2, ..Standing::default() };
+    let standing = |stage| Standing {
+        stage,
+        content: content.map(|sums| checked(id, sums)),
+        registered: id == 2,
+        ..Standing::default()
+    };
     let (from, to) = (Box::new(standing(from)), Box::new(standing(to)));
     let of = Changed::Standing { from, to };
     Record::Change(Change { consignment: ConsignmentId(id), of, why: String::new() })
@@ -171,6 +180,11 @@ fn rows_that_no_mover_wrote_are_damage() {
         ("UPDATE consignments SET bytes = 1, adler32 = 1, crc32c = 1", "what is known of it"),
         ("UPDATE consignments SET bytes = 1, adler32 = 1, crc32c = 1, about = '{\"parts\":[]}'", "0 are described"),
         ("UPDATE deliveries SET what = 'twin'", "no delivery is of a"),
+        ("UPDATE consignments SET zstd = 20", "compressed at level 20"),
+        (
+            "UPDATE consignments SET zstd = 3, bytes = 1, adler32 = 1, crc32c = 1, about = '{\"parts\":[{\"at\":0,\"adler32\":1}]}'",
+            "of another form",
+        ),
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut journal = opened(&directory);

@@ -310,7 +310,7 @@ impl EventPlan {
         let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
         assert_eq!(sums.bytes, events.bytes(), "every byte of {name} is counted");
         let content = Some(Checked { sums, about: events.about() });
-        Planned { name, recipe: Recipe::of_events(events), series: Some((series, number + 1)), content }
+        Planned { name, recipe: Recipe::of_events(events, None), series: Some((series, number + 1)), content }
     }
 
     /// Ranges of this page that are taken, ascending.

@@ -247,7 +247,7 @@ impl Merging {
         let Some((name, number)) = naming.series.give(&series, name_of, naming.is_taken) else {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
-        let recipe = Recipe::of_files(group.form, parts);
+        let recipe = Recipe::of_files(group.form, parts, None);
         vec![Planned { name, recipe, series: Some((series, number + 1)), content: None }]
     }
 }

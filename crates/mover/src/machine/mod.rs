@@ -24,7 +24,7 @@ use crate::custody::{
 use crate::events::Examined;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, ZSTD_ENDING};
 use crate::sidecar;
 use crate::sums::Sums;
 
@@ -60,6 +60,8 @@ pub struct RouteConfig {
     pub merge: Option<Merge>,
     /// Accepted events of a stream are moved, rather than files.
     pub events: Option<StreamConfig>,
+    /// The level at which files are compressed, if they are.
+    pub zstd: Option<i32>,
     /// Whether a `.json` lies beside each file.
     pub sidecar: bool,
     /// Whether each file is registered before its source lets it go.
@@ -73,10 +75,10 @@ pub struct RouteConfig {
 }
 
 impl RouteConfig {
-    /// Stands for the settings that decide about the bytes of its files: what is merged, how, and under which names.
+    /// Stands for the settings that decide about the bytes of its files: what is merged, how and under which names, and how it is compressed.
     fn settings(&self) -> u64 {
         let merge = self.merge.as_ref().map_or_else(String::new, Merge::settings);
-        xxhash_rust::xxh3::xxh3_64(format!("sidecar {}; merge {merge}", self.sidecar).as_bytes())
+        xxhash_rust::xxh3::xxh3_64(format!("zstd {:?}; merge {merge}", self.zstd).as_bytes())
     }
 }
 
@@ -473,7 +475,11 @@ impl Mover {
 
     fn scanned(&mut self, route: RouteIndex, scanned: Result<Scanned, String>, now: Time) {
         let destinations = self.destinations_of(route);
-        let is_taken = |name: &Name| has_name(&self.names, &destinations, name);
+        let zstd = self.config.routes[route.0].zstd.is_some();
+        let is_taken = |name: &Name| {
+            let compressed = name.with_ending(ZSTD_ENDING).ok().filter(|_| zstd);
+            has_name(&self.names, &destinations, compressed.as_ref().unwrap_or(name))
+        };
         let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
         let Beginning::Files(plan) = &mut self.beginnings[route.0] else { panic!("a route of events has no files") };
         plan.looked(self.config.routes[route.0].scan_every, now);
@@ -488,7 +494,11 @@ impl Mover {
         look: impl FnOnce(&mut EventPlan, &mut Naming) -> Vec<Planned>,
     ) {
         let destinations = self.destinations_of(route);
-        let is_taken = |name: &Name| has_name(&self.names, &destinations, name);
+        let zstd = self.config.routes[route.0].zstd.is_some();
+        let is_taken = |name: &Name| {
+            let compressed = name.with_ending(ZSTD_ENDING).ok().filter(|_| zstd);
+            has_name(&self.names, &destinations, compressed.as_ref().unwrap_or(name))
+        };
         let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
         let Beginning::Events(plan) = &mut self.beginnings[route.0] else { panic!("a route of files has no events") };
         let planned = look(plan, &mut naming);
@@ -505,9 +515,13 @@ impl Mover {
 
     fn plan(&mut self, route: RouteIndex, planned: Vec<Planned>, destinations: &[(String, bool)], now: Time) {
         let config = &self.config.routes[route.0];
-        let (sidecar, settings) = (config.sidecar, config.settings());
+        let (zstd, sidecar, settings) = (config.zstd, config.sidecar, config.settings());
         let mut blocked = BTreeSet::new();
         for Planned { name, recipe, series, content } in planned {
+            // What it comes to was seen before it is compressed.
+            let content = content.filter(|_| zstd.is_none());
+            let (name, recipe) =
+                zstd.map_or((name.clone(), Arc::clone(&recipe)), |level| recipe.compressed(&name, level));
             let id = ConsignmentId(self.next_consignment);
             let of =
                 |what: What| destinations.iter().map(move |(address, required)| (address.clone(), what, *required));

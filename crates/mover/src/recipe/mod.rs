@@ -5,6 +5,7 @@ mod event_file;
 mod merged;
 mod parts;
 mod reader;
+mod seekable;
 
 use std::sync::Arc;
 
@@ -13,11 +14,13 @@ use forebay_rawdata::Format;
 use crate::custody::Part;
 use crate::endpoint::{Content, Origin, Source};
 use crate::events::Events;
+use crate::name::Name;
 
 pub use check::check;
 pub(crate) use check::{DETECTED_BYTES, format_of};
 use event_file::EventFile;
 use merged::Merged;
+use seekable::Compressed;
 
 /// How parts become one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,11 +72,26 @@ impl Form {
     }
 }
 
+/// The levels of compression that are taken.
+pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=19;
+
+/// What the name of a compressed file ends in.
+pub(crate) const ZSTD_ENDING: &str = ".zst";
+
 /// The file that a recipe makes, block by block. Nothing is read yet.
 ///
 /// # Panics
 /// When the recipe is for another kind of origin.
 pub fn open<'a>(origin: &'a Origin, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
+    let content = uncompressed(origin, recipe);
+    match recipe.zstd {
+        Some(level) => Box::new(Compressed::new(content, level)),
+        None => content,
+    }
+}
+
+/// The same before it is compressed.
+fn uncompressed<'a>(origin: &'a Origin, recipe: &'a Recipe) -> Box<dyn Content + 'a> {
     match (origin, &recipe.of) {
         (Origin::Files(source), Ingredients::Files(parts)) => open_files(source.as_ref(), parts, recipe.form),
         (Origin::Events(source), Ingredients::Events(events)) => source.open(events),
@@ -95,6 +113,8 @@ pub struct Recipe {
     pub form: Form,
     /// Of what.
     pub of: Ingredients,
+    /// The level at which all of that is compressed, if it is.
+    pub zstd: Option<i32>,
 }
 
 /// What a file is made of.
@@ -109,17 +129,17 @@ pub enum Ingredients {
 impl Recipe {
     /// A file as it is.
     pub fn of_one(part: Part) -> Arc<Recipe> {
-        Recipe::of_files(Form::Concatenated, vec![part])
+        Recipe::of_files(Form::Concatenated, vec![part], None)
     }
 
     /// Files, in this order.
-    pub fn of_files(form: Form, parts: Vec<Part>) -> Arc<Recipe> {
-        Arc::new(Recipe { form, of: Ingredients::Files(parts) })
+    pub fn of_files(form: Form, parts: Vec<Part>, zstd: Option<i32>) -> Arc<Recipe> {
+        Arc::new(Recipe { form, of: Ingredients::Files(parts), zstd })
     }
 
     /// Accepted events.
-    pub fn of_events(events: Events) -> Arc<Recipe> {
-        Arc::new(Recipe { form: Form::Events, of: Ingredients::Events(Box::new(events)) })
+    pub fn of_events(events: Events, zstd: Option<i32>) -> Arc<Recipe> {
+        Arc::new(Recipe { form: Form::Events, of: Ingredients::Events(Box::new(events)), zstd })
     }
 
     /// The files that it is made of; none where it is made of events.
@@ -136,6 +156,12 @@ impl Recipe {
             Ingredients::Files(_) => None,
             Ingredients::Events(events) => Some(events),
         }
+    }
+
+    /// The same compressed, and its name then; where that is too long, the machine sees it when it is checked.
+    pub(crate) fn compressed(&self, name: &Name, level: i32) -> (Name, Arc<Recipe>) {
+        let name = name.with_ending(ZSTD_ENDING).unwrap_or_else(|_| name.clone());
+        (name, Arc::new(Recipe { zstd: Some(level), ..self.clone() }))
     }
 
     /// Its parts in words: the first, and how many more.

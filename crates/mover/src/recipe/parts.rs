@@ -34,8 +34,8 @@ impl<'a> Parts<'a> {
     }
 
     /// What was seen of all parts.
-    pub(super) fn about(self) -> Vec<AboutPart> {
-        let about = self.about.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn take_about(&self) -> Vec<AboutPart> {
+        let about = std::mem::take(&mut *self.lock());
         assert_eq!(about.len(), self.all.len(), "a file is made of all its parts, each once");
         about
     }

@@ -25,6 +25,7 @@ pub(super) struct Setup {
     pub(super) merge: Option<Merge>,
     /// The last route is one of events.
     pub(super) stream: Option<(StreamConfig, Merge)>,
+    pub(super) zstd: Option<i32>,
     pub(super) sidecar: bool,
     pub(super) register: bool,
 }
@@ -54,6 +55,7 @@ impl Setup {
             settle: random.millis(0..3000),
             merge,
             stream,
+            zstd: random.per_mille(250).then_some(3),
             sidecar: random.per_mille(500),
             register: random.per_mille(400),
         }
@@ -83,6 +85,7 @@ impl Setup {
             settle: self.settle,
             merge: stream(number).map(|(_, merge)| merge.clone()).or(self.merge.clone()),
             events: stream(number).map(|(stream, _)| stream.clone()),
+            zstd: self.zstd,
             sidecar: self.sidecar,
             register: self.register,
             scan_every: Duration::from_secs(1),

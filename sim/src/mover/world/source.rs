@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_mover::about::{About, AboutPart, Checked};
+use forebay_mover::about::{About, AboutPart, Checked, Uncompressed};
 use forebay_mover::custody::{ConsignmentId, Part, SourceAnswer, SourceStep};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Sums, sidecar};
@@ -114,8 +114,12 @@ impl World {
     }
 
     fn checked(&self, route: usize, recipe: &Recipe, bytes: &[u8]) -> Checked {
+        let before = recipe.zstd.and_then(|_| self.sources[route].uncompressed(recipe, self.now).ok());
+        let before = before.map(|before| Sums::of(&before));
+        let uncompressed = before.map(|sums| Uncompressed { bytes: sums.bytes, adler32: sums.adler32 });
         if let Some(events) = recipe.events() {
-            return Checked { sums: Sums::of(bytes), about: events.about() };
+            let about = About { uncompressed, ..About::clone(&events.about()) };
+            return Checked { sums: Sums::of(bytes), about: Arc::new(about) };
         }
         let mut at = 0;
         let part = |part: &Part| {
@@ -124,7 +128,8 @@ impl World {
             at += part.identity.bytes;
             about
         };
-        let about = About { parts: recipe.parts().iter().map(part).collect(), ..About::default() };
+        let parts = recipe.parts().iter().map(part).collect();
+        let about = About { parts, uncompressed, ..About::default() };
         Checked { sums: Sums::of(bytes), about: Arc::new(about) }
     }
 
