@@ -82,7 +82,8 @@ mod tag {
     pub(super) const NO_ENTRY: u8 = 4;
     pub(super) const NUMBERS: u8 = 5;
     pub(super) const BEGINS: u8 = 6;
-    // 7 was another end of snapshots, in versions that nobody was given.
+    /// The end of a snapshot of names alone, as it was written before others kept something here.
+    pub(super) const ENDS_OF_NAMES: u8 = 7;
     pub(super) const KEPT: u8 = 8;
     pub(super) const ENDS: u8 = 9;
 }
@@ -269,6 +270,7 @@ fn decode_part(fields: &mut Fields<'_>) -> Result<Part, JournalError> {
         tag::NUMBERS => Part::Numbers { lane: fields.u16()?, next: fields.u64()? },
         tag::BEGINS => Part::Begins { generation: fields.u64()?, lanes: fields.u16()? },
         tag::ENDS => Part::Ends { nodes: fields.u64()?, entries: fields.u64()?, kept: fields.u64()? },
+        tag::ENDS_OF_NAMES => Part::Ends { nodes: fields.u64()?, entries: fields.u64()?, kept: 0 },
         tag::KEPT => {
             let key = fields.bytes(KEPT_BYTES_MAX)?;
             Part::Kept { value: fields.bytes(KEPT_BYTES_MAX - key.len())?, key }

@@ -15,6 +15,7 @@ mod begin;
 mod files;
 mod finish;
 mod lists;
+mod names;
 mod puts;
 mod reads;
 mod runs;
