@@ -5,7 +5,7 @@
     types <- protocol <- client <- emulators, recorder, mount, cli, bench
     types <- rawdata, client <- mover <- recorder, destinations <- cli
     xrdcl <- destinations
-    types <- names <- server, cli
+    types <- names, runs <- server, cli
 
 What decides on drives knows nothing of the network, what talks to a server knows nothing of drives; only the
 command line and the benchmarks have both. Every edge stands in this file: one that is not listed fails, and so does one
@@ -26,10 +26,11 @@ ALLOWED = {
     "engine": ["erasure", "format", "media", "types"],
     "store": ["engine", "format", "media", "types"],
     "protocol": ["types"],
-    "server": ["engine", "names", "protocol", "store", "types"],
+    "server": ["engine", "names", "protocol", "runs", "store", "types"],
     "client": ["protocol", "types"],
     "rawdata": ["types"],
     "names": ["types"],
+    "runs": ["types"],
     "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
     "mover": ["client", "rawdata", "types"],
@@ -66,7 +67,7 @@ KEPT_IN = {
 PLANTED_ONLY_FOR = "sim"
 
 # Crates that decide: no I/O, clock, threads or randomness, and so none of the crates that bring them.
-MACHINES = ["types", "format", "erasure", "engine", "names", "protocol", "rawdata"]
+MACHINES = ["types", "format", "erasure", "engine", "names", "runs", "protocol", "rawdata"]
 NOT_IN_MACHINES = ["axum", "getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
 
 # Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.

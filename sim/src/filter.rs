@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_client::{Answer, Class, FetchedEvent, Request, SessionEvent};
 use forebay_protocol::{Decide, GetEvent, Lease, LeaseReply, decide_from_verdicts};
-use forebay_types::{DecideOutcome, EventKey, ReadOutcome, SourceId, StreamName, Time, Verdict};
+use forebay_types::{DecideOutcome, EventKey, ReadOutcome, RunId, SourceId, StreamName, Time, Verdict};
 
 use crate::faults::{Fault, FaultCounts};
 use crate::links::Links;
@@ -58,6 +58,8 @@ pub(crate) struct Filter {
     lease: Duration,
     states: Vec<State>,
     silent: bool,
+    /// Of other runs somebody else decides.
+    run: Option<RunId>,
 }
 
 impl Filter {
@@ -71,6 +73,7 @@ impl Filter {
             lease: scenario.lease,
             states: (0..scenario.lanes).map(|_| State::Idle { until: now }).collect(),
             silent: scenario.knows(Fault::SilentFilter),
+            run: scenario.runs.then(|| scenario.run()),
         }
     }
 
@@ -108,7 +111,7 @@ impl Filter {
             max_events: self.random.within(1..20) as u32,
             duration_ms: self.lease.as_millis() as u32,
             filter: self.number,
-            run: None,
+            run: self.run,
         };
         let request = self.ask(lane, now, Request::Lease(lease));
         self.states[lane] = State::Leasing { request, asked: server, moment: model.moment() };

@@ -29,6 +29,7 @@ mod play;
 mod pressure;
 mod random;
 mod recorder;
+mod runs;
 mod scenario;
 mod search;
 mod server;

@@ -63,6 +63,16 @@ impl Mistake {
         matches!(self, Mistake::Engine(Planted::HalfEmptied))
     }
 
+    /// Whether it is one with runs: it is looked for with clients that control some.
+    pub fn is_of_runs(self) -> bool {
+        use Planted::{
+            ClosedRunTakes, DiscardForgotten, HeldRunFrees, RuleNotAwaited, RulesUntold, RunAnsweredEarly, RunNotKept,
+        };
+        let books = [RulesUntold, RuleNotAwaited, RunAnsweredEarly, RunNotKept];
+        let lanes = [ClosedRunTakes, HeldRunFrees, DiscardForgotten];
+        matches!(self, Mistake::Engine(planted) if books.contains(&planted) || lanes.contains(&planted))
+    }
+
     /// Whether it is one of the mover, which is played in a world of its own.
     pub fn is_of_the_mover(self) -> bool {
         matches!(self, Mistake::Mover(_))

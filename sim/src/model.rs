@@ -267,7 +267,12 @@ impl Model {
                 assert!(fragment.durable != Some(variant), "{id} conflicts with itself");
             }
             PutOutcome::NoSpace | PutOutcome::Unavailable | PutOutcome::IndexFull => {}
-            PutOutcome::ChecksumMismatch | PutOutcome::TooLarge | PutOutcome::ReadOnly | PutOutcome::KeptRun => {
+            PutOutcome::ChecksumMismatch
+            | PutOutcome::TooLarge
+            | PutOutcome::ReadOnly
+            | PutOutcome::KeptRun
+            | PutOutcome::RunClosed
+            | PutOutcome::RunDiscarded => {
                 panic!("a put of {id} came to {outcome:?}")
             }
         }
@@ -397,7 +402,7 @@ impl Model {
                 assert!(before.durable.is_empty() || event.may_be_over(), "{key} was acknowledged and is not found");
             }
             (DecideOutcome::NoSpace | DecideOutcome::Unavailable, _) => {}
-            (DecideOutcome::ReadOnly | DecideOutcome::TooManyStreams, _) => {
+            (DecideOutcome::ReadOnly | DecideOutcome::TooManyStreams | DecideOutcome::Held, _) => {
                 panic!("a decision on {key} came to {outcome:?}")
             }
         }

@@ -39,6 +39,9 @@ pub struct Play {
     /// With clients that fill lanes with files, and remove them when there is no room for more; not in the second mode.
     #[arg(long)]
     pub full: bool,
+    /// With clients that declare, close, hold and discard runs; not in the second mode.
+    #[arg(long)]
+    pub runs: bool,
     /// Nothing goes wrong after so many milliseconds.
     #[arg(long, value_name = "MILLISECONDS")]
     pub trouble_ms: Option<u64>,
@@ -78,6 +81,7 @@ impl fmt::Display for Play {
         f.write_str(if self.subscribers { " --subscribers" } else { "" })?;
         f.write_str(if self.appends { " --appends" } else { "" })?;
         f.write_str(if self.full { " --full" } else { "" })?;
+        f.write_str(if self.runs { " --runs" } else { "" })?;
         self.without.iter().try_for_each(|fault| write!(f, " --without {}", fault.option()))?;
         let numbers = [
             ("events", self.events),
@@ -107,12 +111,13 @@ mod tests {
             subscribers: true,
             appends: true,
             full: true,
+            runs: true,
             ..Play::of(7)
         };
         let text = play.to_string();
         assert_eq!(
             text,
-            "--seed 7 --beyond --files --subscribers --appends --full --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
+            "--seed 7 --beyond --files --subscribers --appends --full --runs --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
         );
         assert_eq!(Play::from_options(&text).unwrap(), play);
         assert!(Play::from_options("--without nonsense").is_err());

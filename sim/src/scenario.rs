@@ -69,6 +69,8 @@ pub(crate) struct Scenario {
     pub(crate) appends: bool,
     /// Clients fill lanes with files.
     pub(crate) full: bool,
+    /// Clients declare, close, hold and discard runs.
+    pub(crate) runs: bool,
     /// Until then drives do what they should.
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
@@ -134,6 +136,7 @@ impl Scenario {
             told_events: 64,
             appends: false,
             full: false,
+            runs: false,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
@@ -149,6 +152,7 @@ impl Scenario {
         self.subscribers = play.subscribers && !play.beyond;
         self.appends = play.appends && !play.beyond;
         self.full = play.full && !play.beyond;
+        self.runs = play.runs && !play.beyond;
         self.faults.retain(|fault| !play.without.contains(fault));
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.

@@ -37,6 +37,10 @@ const APPENDS_FROM: u64 = 4;
 const FULL_EVERY: u64 = 7;
 const FULL_FROM: u64 = 1;
 
+/// Of so many seeds in one clients control runs; it may be one of any of these but the first.
+const RUNS_EVERY: u64 = 6;
+const RUNS_FROM: u64 = 2;
+
 /// How a seed of a soak is played.
 fn play_of(seed: u64, options: &Play) -> Play {
     let beyond = options.beyond || seed.is_multiple_of(BEYOND_EVERY);
@@ -44,8 +48,9 @@ fn play_of(seed: u64, options: &Play) -> Play {
     let subscribers = options.subscribers || seed % SUBSCRIBERS_EVERY == SUBSCRIBERS_FROM;
     let appends = options.appends || seed % APPENDS_EVERY == APPENDS_FROM;
     let full = options.full || seed % FULL_EVERY == FULL_FROM;
+    let runs = options.runs || seed % RUNS_EVERY == RUNS_FROM;
     let (files, appends, subscribers) = (files && !beyond, appends && !beyond, subscribers && !beyond);
-    Play { seed, beyond, files, appends, subscribers, full: full && !beyond, ..options.clone() }
+    Play { seed, beyond, files, appends, subscribers, full: full && !beyond, runs: runs && !beyond, ..options.clone() }
 }
 
 /// Seeds that are known to fail, each with what is known of it.

@@ -57,7 +57,7 @@ pub(crate) fn make(drives: &mut Drives, scenario: &Scenario) {
 fn superblock(own: &DriveEntry, entries: &[DriveEntry], generation: u64, scenario: &Scenario) -> Superblock {
     Superblock {
         // Seeds of stores without files are older than stores that have some.
-        format_version: if scenario.files || scenario.appends || scenario.full {
+        format_version: if scenario.files || scenario.appends || scenario.full || scenario.runs {
             FORMAT_VERSION
         } else {
             FORMAT_VERSION_OLDEST

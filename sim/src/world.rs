@@ -25,6 +25,7 @@ use crate::operator::Replacing;
 use crate::play::Play;
 use crate::random::Random;
 use crate::recorder::Recorder;
+use crate::runs;
 use crate::scenario::Scenario;
 use crate::server::{Process, Told};
 use crate::store;
@@ -157,7 +158,8 @@ impl World {
             .map(|names| Recorder::new(names.iter().map(|name| stream(name)).collect(), &scenario, random.fork(), now))
             .collect();
         let monitor = Monitor::new(&scenario, random.fork(), now);
-        let file_clients = files::clients(play.seed, &scenario, now);
+        let mut file_clients = files::clients(play.seed, &scenario, now);
+        file_clients.extend(runs::clients(play.seed, &scenario, now));
         // Of its own stream, too.
         let mut of_subscribers = Random::new(play.seed.rotate_left(41));
         let subscribers = if scenario.subscribers { of_subscribers.within(1..SUBSCRIBERS_MAX + 1) } else { 0 };

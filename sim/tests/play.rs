@@ -61,6 +61,11 @@ fn seeds_with_full_lanes_end_well_and_the_same_each_time() {
     end_well_and_the_same_each_time(&Play { full: true, ..Play::default() }, 200);
 }
 
+#[test]
+fn seeds_with_runs_end_well_and_the_same_each_time() {
+    end_well_and_the_same_each_time(&Play { runs: true, ..Play::default() }, 300);
+}
+
 /// Seeds of the second mode that are played always: each asks after everything again and again.
 const BEYOND: u64 = 40;
 

@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    delete, demo, doctor, drive, file, filter, get, init, lost, mount, mover, put, readout, record, serve, status,
-    subscribe, trace, upgrade,
+    delete, demo, doctor, drive, file, filter, get, init, lost, mount, mover, put, readout, record, run, serve, status,
+    stream, subscribe, trace, upgrade,
 };
 
 /// The environment variable that says what is logged.
@@ -124,11 +124,15 @@ pub enum Command {
     Lost(lost::LostCommand),
     /// Show the files of a store as a directory (FUSE)
     Mount(mount::MountCommand),
+    /// Declare, start, stop, close, hold and discard runs
+    Run(Box<run::RunCommand>),
+    /// Define streams
+    Stream(Box<stream::StreamCommand>),
     /// List a server's drives, and take them out of use or put new ones in while it serves
     Drive(drive::DriveCommand),
     /// Say what lies on the drives of a stopped server, and write what can be read into files
     Doctor(doctor::DoctorCommand),
-    /// Give a stopped store the newest format version, which has files
+    /// Give a stopped store the newest format version, which has files, runs and streams
     Upgrade(upgrade::UpgradeCommand),
 }
 

@@ -54,7 +54,11 @@ impl Failure {
     pub fn put(id: impl fmt::Display, outcome: PutOutcome) -> Failure {
         let message = format!("fragment {id} was not stored: {outcome}");
         match outcome {
-            PutOutcome::TooLarge | PutOutcome::ReadOnly | PutOutcome::KeptRun => Failure::usage(message),
+            PutOutcome::TooLarge
+            | PutOutcome::ReadOnly
+            | PutOutcome::KeptRun
+            | PutOutcome::RunClosed
+            | PutOutcome::RunDiscarded => Failure::usage(message),
             outcome if outcome.is_retryable() => Failure::retry(message),
             _ => Failure::data(message),
         }
@@ -64,7 +68,7 @@ impl Failure {
     pub fn decide(what: impl fmt::Display, outcome: DecideOutcome) -> Failure {
         let message = format!("{what}: {outcome}");
         match outcome {
-            DecideOutcome::NoSpace | DecideOutcome::Unavailable => Failure::retry(message),
+            DecideOutcome::NoSpace | DecideOutcome::Unavailable | DecideOutcome::Held => Failure::retry(message),
             DecideOutcome::ReadOnly | DecideOutcome::TooManyStreams => Failure::usage(message),
             _ => Failure::data(message),
         }

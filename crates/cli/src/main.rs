@@ -23,9 +23,11 @@ mod output;
 mod put;
 mod readout;
 mod record;
+mod run;
 mod serve;
 mod size;
 mod status;
+mod stream;
 mod subscribe;
 mod trace;
 mod upgrade;
@@ -72,6 +74,8 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Trace(options) => trace::run(options, output),
         Command::Lost(options) => lost::run(options, output),
         Command::Mount(options) => mount::run(options, output),
+        Command::Run(options) => run::run(options, output),
+        Command::Stream(options) => stream::run(options, output),
         Command::Drive(options) => drive::run(options, output),
         Command::Doctor(options) => doctor::run(options, output),
         Command::Upgrade(options) => upgrade::run(options, output),

@@ -2,6 +2,7 @@
 
 mod calls;
 mod events;
+mod runs;
 pub(crate) mod scatter;
 mod subscribe;
 
@@ -14,6 +15,8 @@ use forebay_protocol::{
 };
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, PutOutcome, ReadOutcome, crc32c};
+
+pub use runs::{RunPage, Signature};
 
 use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};

@@ -209,6 +209,9 @@ fn after_silence(request: &str) -> &'static str {
         "FileWrite" | "FileSet" | "FileSeal" | "ChangeName" => {
             "What was asked of files and names and not answered may or may not be done; see what is there."
         }
+        "ChangeRun" | "DefineStream" => {
+            "What was asked may or may not be done; `forebay run show` and `forebay stream show` tell once the server answers."
+        }
         "ChangeDrive" | "InjectFault" => {
             "What was asked may or may not be done; `forebay drive list` shows it once the server answers."
         }

@@ -18,6 +18,7 @@ mod memory;
 mod read;
 mod rebuild;
 mod request;
+mod rules;
 mod scrub;
 mod space;
 mod start;
@@ -36,7 +37,7 @@ use std::time::Duration;
 
 use forebay_format::{EventFragment, PlannedSegment};
 use forebay_media::{Completion, Operation, OperationId};
-use forebay_types::{DriveNumber, DriveUuid, FragmentId, Time, WallTime};
+use forebay_types::{DriveNumber, DriveUuid, FragmentId, RunId, Time, WallTime};
 
 use crate::accepted::AcceptedEvents;
 use crate::api::{DriveInfo, LaneConfig, LaneCounters, LaneEvent, Reply, Token};
@@ -172,6 +173,8 @@ pub struct Lane {
     survey: Survey,
     losses: KnownLosses,
     late_puts: LatePuts,
+    /// What holds for runs that somebody declared.
+    run_rules: BTreeMap<RunId, rules::Rule>,
     happened: Happened,
     background: Background,
     counters: LaneCounters,

@@ -109,4 +109,18 @@ forebay_types::planted_mistakes!(
     HalfEmptied = "half-emptied",
     /// An append whose place the server chooses is taken each time that it comes.
     AppendTakenTwice = "append-taken-twice",
+    /// Fragments of a run are taken after it was closed or discarded.
+    ClosedRunTakes = "closed-run-takes",
+    /// Releases and deletions free what is held.
+    HeldRunFrees = "held-run-frees",
+    /// At a start lanes are not told which runs are closed, discarded or held.
+    RulesUntold = "rules-untold",
+    /// A lane says that it goes by a rule while what the rule forbids is still on its way.
+    RuleNotAwaited = "rule-not-awaited",
+    /// What is done with a run is answered before it is durable.
+    RunAnsweredEarly = "run-answered-early",
+    /// A start does not go on with what was left of discarded runs.
+    DiscardForgotten = "discard-forgotten",
+    /// A run number is free again when a start forgot that it was used.
+    RunNotKept = "run-not-kept",
 );

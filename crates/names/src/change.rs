@@ -7,6 +7,9 @@ use forebay_types::{Attributes, FileNumber, NAME_BYTES_MAX, NodeKind, TARGET_BYT
 /// The longest frame, its head included.
 pub const FRAME_BYTES_MAX: usize = 1 << 16;
 
+/// The longest record that is kept for others, its key included.
+pub const KEPT_BYTES_MAX: usize = FRAME_BYTES_MAX - 64;
+
 /// Before the parts of a frame: how many bytes they are (u32), their CRC32C (u32).
 const HEAD_BYTES: usize = 8;
 
@@ -25,8 +28,10 @@ pub(crate) enum Part {
     Numbers { lane: u16, next: u64 },
     /// A snapshot begins: of which generation, for how many lanes.
     Begins { generation: u64, lanes: u16 },
-    /// A snapshot is whole: it has so many nodes and entries.
-    Ends { nodes: u64, entries: u64 },
+    /// A snapshot is whole: it has so many nodes, entries, and records that are kept for others.
+    Ends { nodes: u64, entries: u64, kept: u64 },
+    /// A record that is kept for others: this is the value of that key.
+    Kept { key: Box<[u8]>, value: Box<[u8]> },
 }
 
 /// Why a journal or a snapshot cannot be read on.
@@ -54,6 +59,12 @@ pub enum JournalError {
         /// As it is.
         found: u32,
     },
+    /// A newer version wrote it.
+    #[error("a change has a part of kind {tag}, which this version does not know: a newer one wrote it")]
+    Newer {
+        /// The kind.
+        tag: u8,
+    },
     /// What stands there means nothing.
     #[error("a change cannot be understood: {what} at its byte {at}")]
     Malformed {
@@ -71,7 +82,10 @@ mod tag {
     pub(super) const NO_ENTRY: u8 = 4;
     pub(super) const NUMBERS: u8 = 5;
     pub(super) const BEGINS: u8 = 6;
-    pub(super) const ENDS: u8 = 7;
+    /// The end of a snapshot of names alone, as it was written before others kept something here.
+    pub(super) const ENDS_OF_NAMES: u8 = 7;
+    pub(super) const KEPT: u8 = 8;
+    pub(super) const ENDS: u8 = 9;
 }
 
 /// Appends a frame of these parts.
@@ -129,10 +143,16 @@ fn encode_part(part: &Part, into: &mut Vec<u8>) {
             into.extend(generation.to_le_bytes());
             into.extend(lanes.to_le_bytes());
         }
-        Part::Ends { nodes, entries } => {
+        Part::Ends { nodes, entries, kept } => {
             into.push(tag::ENDS);
             into.extend(nodes.to_le_bytes());
             into.extend(entries.to_le_bytes());
+            into.extend(kept.to_le_bytes());
+        }
+        Part::Kept { key, value } => {
+            into.push(tag::KEPT);
+            bytes(into, key);
+            bytes(into, value);
         }
     }
 }
@@ -212,7 +232,7 @@ impl<'a> Fields<'a> {
     fn bytes(&mut self, most: usize) -> Result<Box<[u8]>, JournalError> {
         let count = usize::from(self.u16()?);
         if count > most {
-            return self.malformed("a name or a target that is too long");
+            return self.malformed("a name, a target or a record that is too long");
         }
         Ok(self.take(count)?.into())
     }
@@ -249,8 +269,13 @@ fn decode_part(fields: &mut Fields<'_>) -> Result<Part, JournalError> {
         tag::NO_ENTRY => Part::NoEntry { directory: fields.number()?, name: fields.name()? },
         tag::NUMBERS => Part::Numbers { lane: fields.u16()?, next: fields.u64()? },
         tag::BEGINS => Part::Begins { generation: fields.u64()?, lanes: fields.u16()? },
-        tag::ENDS => Part::Ends { nodes: fields.u64()?, entries: fields.u64()? },
-        _ => return fields.malformed("a part of a kind that is not known"),
+        tag::ENDS => Part::Ends { nodes: fields.u64()?, entries: fields.u64()?, kept: fields.u64()? },
+        tag::ENDS_OF_NAMES => Part::Ends { nodes: fields.u64()?, entries: fields.u64()?, kept: 0 },
+        tag::KEPT => {
+            let key = fields.bytes(KEPT_BYTES_MAX)?;
+            Part::Kept { value: fields.bytes(KEPT_BYTES_MAX - key.len())?, key }
+        }
+        tag => return Err(JournalError::Newer { tag }),
     })
 }
 
@@ -289,7 +314,9 @@ mod tests {
             (number(), name).prop_map(|(directory, name)| Part::NoEntry { directory, name }),
             any::<(u16, u64)>().prop_map(|(lane, next)| Part::Numbers { lane, next }),
             any::<(u64, u16)>().prop_map(|(generation, lanes)| Part::Begins { generation, lanes }),
-            any::<(u64, u64)>().prop_map(|(nodes, entries)| Part::Ends { nodes, entries }),
+            any::<(u64, u64, u64)>().prop_map(|(nodes, entries, kept)| Part::Ends { nodes, entries, kept }),
+            (prop::collection::vec(any::<u8>(), 0..80), prop::collection::vec(any::<u8>(), 0..900))
+                .prop_map(|(key, value)| Part::Kept { key: key.into(), value: value.into() }),
         ]
     }
 

@@ -4,6 +4,8 @@
 //! part of the journal is durable. From time to time it writes a snapshot, slice by slice, while requests go on, and a new journal begins with it. A start reads the newest
 //! whole snapshot and the journals from there on ([`Loader`]). `docs/files.md` says why so.
 //!
+//! Beside names it keeps records for others, by a key, in the same journal and snapshots, and does not look into them.
+//!
 //! It knows nothing of lanes, connections or permissions: who may do what, a mount's kernel decides by the modes and owners that are kept here. The bytes of
 //! files, how long they are and when they were written, are the lanes'.
 
@@ -18,7 +20,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use change::{FRAME_BYTES_MAX, JournalError};
+pub use change::{FRAME_BYTES_MAX, JournalError, KEPT_BYTES_MAX};
 pub use error::NamesError;
 pub use load::{Loader, Loss};
 pub use names::{Done, Entry, Found, Made, Names, Output, Rename};

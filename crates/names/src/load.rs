@@ -36,10 +36,11 @@ pub struct Loader {
     /// Directories without their entries, which may come before them.
     nodes: NumberMap<Node>,
     entries: BTreeMap<FileNumber, Entries>,
+    kept: BTreeMap<Box<[u8]>, Box<[u8]>>,
     numbers: Numbers,
     generation: u64,
     /// Parts of the snapshot so far; none when it does not begin with its head.
-    counted: Option<(u64, u64)>,
+    counted: Option<(u64, u64, u64)>,
     is_whole: bool,
     read_bytes: u64,
 }
@@ -54,6 +55,7 @@ impl Loader {
         Loader {
             nodes: NumberMap::default(),
             entries: BTreeMap::new(),
+            kept: BTreeMap::new(),
             numbers: Numbers::new(lanes),
             generation: 0,
             counted: None,
@@ -83,9 +85,10 @@ impl Loader {
     }
 
     fn take(&mut self, part: Part) {
-        if let Some((nodes, entries)) = self.counted.as_mut().filter(|_| !self.is_whole) {
+        if let Some((nodes, entries, kept)) = self.counted.as_mut().filter(|_| !self.is_whole) {
             *nodes += u64::from(matches!(part, Part::Node { .. }));
             *entries += u64::from(matches!(part, Part::Entry { .. }));
+            *kept += u64::from(matches!(part, Part::Kept { .. }));
         }
         match part {
             Part::Node { number, kind, attributes, device, target } => {
@@ -114,10 +117,11 @@ impl Loader {
             Part::Begins { generation, lanes }
                 if lanes == self.numbers.lanes() && journal_number(generation, lanes).is_some() =>
             {
-                (self.generation, self.counted) = (generation, Some((0, 0)));
+                (self.generation, self.counted) = (generation, Some((0, 0, 0)));
             }
             Part::Begins { .. } => {}
-            Part::Ends { nodes, entries } => self.is_whole |= self.counted == Some((nodes, entries)),
+            Part::Ends { nodes, entries, kept } => self.is_whole |= self.counted == Some((nodes, entries, kept)),
+            Part::Kept { key, value } => drop(self.kept.insert(key, value)),
         }
     }
 
@@ -151,6 +155,7 @@ impl Loader {
         let lost = nodes.iter().filter(|(number, _)| !reached.contains(number));
         losses.extend(lost.map(|(number, node)| Loss::Nameless { number, kind: node.kind() }));
         let mut names = Names::with(nodes, self.numbers, generation.max(self.generation));
+        self.kept.into_iter().for_each(|(key, value)| names.enter_kept(key, value));
         names.journal_bytes = self.read_bytes;
         (names, losses)
     }

@@ -1,6 +1,7 @@
 //! What is asked of names.
 
 mod adopt;
+mod keep;
 mod rename;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -91,6 +92,9 @@ pub struct Names {
     heap_bytes: usize,
     /// Entries of all directories.
     entries: u64,
+    /// What is kept for others, and the memory of it.
+    pub(crate) kept: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    kept_bytes: usize,
     /// Bytes of the journal of this generation, and of its snapshot.
     pub(crate) journal_bytes: u64,
     pub(crate) snapshot_bytes: u64,
@@ -126,6 +130,8 @@ impl Names {
             undurable: BTreeMap::new(),
             outgoing: VecDeque::new(),
             snapshot: None,
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
             journal_bytes: 0,
             snapshot_bytes: 0,
         }
@@ -461,7 +467,7 @@ impl Names {
 
     /// Memory in use, never less than it is.
     pub fn bytes(&self) -> usize {
-        self.nodes.bytes() + self.heap_bytes
+        self.nodes.bytes() + self.heap_bytes + self.kept_bytes
     }
 
     /// Names in all directories.

@@ -1,6 +1,8 @@
 //! Snapshots: all that is there, slice by slice, while it changes. What changes meanwhile stands in the journal that begins with the snapshot, and counts
 //! after it; so it does no harm that slices are of different moments.
 
+use std::ops::Bound;
+
 use forebay_types::FileNumber;
 
 use crate::change::{FRAME_BYTES_MAX, Part, encode_frame};
@@ -18,8 +20,11 @@ pub(crate) struct Walk {
     number: FileNumber,
     /// Behind this entry of it; the number itself was written.
     behind: Option<Box<[u8]>>,
+    /// All nodes were written; of what is kept for others, up to this key.
+    kept_behind: Option<Box<[u8]>>,
     nodes: u64,
     entries: u64,
+    kept: u64,
 }
 
 impl Names {
@@ -39,7 +44,8 @@ impl Names {
         journal_number(self.generation + 1, self.numbers.lanes())?;
         self.generation += 1;
         (self.journal_bytes, self.snapshot_bytes) = (0, 0);
-        self.snapshot = Some(Walk { number: FileNumber(0), behind: None, nodes: 0, entries: 0 });
+        self.snapshot =
+            Some(Walk { number: FileNumber(0), behind: None, kept_behind: None, nodes: 0, entries: 0, kept: 0 });
         let (generation, lanes) = (self.generation, self.numbers.lanes());
         let next = self.numbers.next_ordinals().iter().enumerate();
         let numbers = next.map(|(lane, next)| Part::Numbers { lane: lane as u16, next: *next });
@@ -55,9 +61,13 @@ impl Names {
         let Some(mut walk) = self.snapshot.take() else { return false };
         let mut bytes = Vec::new();
         while bytes.len() < bytes_max {
-            let parts = self.next_parts(&mut walk);
+            let mut parts = self.next_parts(&mut walk);
             if parts.is_empty() {
-                encode_frame(&[Part::Ends { nodes: walk.nodes, entries: walk.entries }], &mut bytes);
+                parts.extend(self.next_kept(&mut walk));
+            }
+            if parts.is_empty() {
+                let Walk { nodes, entries, kept, .. } = walk;
+                encode_frame(&[Part::Ends { nodes, entries, kept }], &mut bytes);
                 self.put_snapshot(bytes, Some(self.position()));
                 return false;
             }
@@ -71,6 +81,15 @@ impl Names {
     fn put_snapshot(&mut self, bytes: Vec<u8>, whole_at: Option<u64>) {
         self.snapshot_bytes += bytes.len() as u64;
         self.put_out(Output::Snapshot { generation: self.generation, bytes, whole_at });
+    }
+
+    /// The next record that is kept for others: each may fill a frame.
+    fn next_kept(&self, walk: &mut Walk) -> Option<Part> {
+        let from = walk.kept_behind.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let (key, value) = self.kept.range::<Box<[u8]>, _>((from, Bound::Unbounded)).next()?;
+        walk.kept_behind = Some(key.clone());
+        walk.kept += 1;
+        Some(Part::Kept { key: key.clone(), value: value.clone() })
     }
 
     fn next_parts(&self, walk: &mut Walk) -> Vec<Part> {

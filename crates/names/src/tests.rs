@@ -81,6 +81,7 @@ enum Step {
     Rename(usize, usize, usize, usize, bool),
     Set(usize, u16),
     Forget(usize),
+    Keep(u8, usize),
     Snapshot(usize),
 }
 
@@ -104,6 +105,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(at, from, into, to, replace)| Step::Rename(at, from, into, to, replace)),
         1 => (some.clone(), any::<u16>()).prop_map(|(of, mode)| Step::Set(of, mode)),
         1 => some.prop_map(Step::Forget),
+        2 => (0..20u8, 0..300usize).prop_map(|(key, bytes)| Step::Keep(key, bytes)),
         2 => (1..300usize).prop_map(Step::Snapshot),
     ];
     prop::collection::vec(step, 1..120)
@@ -114,6 +116,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     directories: BTreeMap<FileNumber, BTreeMap<Vec<u8>, FileNumber>>,
     kinds: BTreeMap<FileNumber, NodeKind>,
+    kept: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Model {
@@ -237,6 +240,12 @@ fn play(steps: &[Step], lanes: u16, mut look: impl FnMut(&Names, &Model, &Writte
                 assert_eq!(names.set(of, set, now).is_ok(), known);
             }
             Step::Forget(of) => names.forget(some(of)),
+            Step::Keep(key, bytes) => {
+                let (key, value) = (vec![b'k', key], vec![key; bytes]);
+                let before = names.position();
+                assert!(names.keep(&key, &value) > before);
+                model.kept.insert(key, value);
+            }
             Step::Snapshot(bytes) => {
                 if names.snapshot.is_none() {
                     names.begin_snapshot().expect("there are many numbers");
@@ -268,17 +277,21 @@ proptest! {
             assert!(named.iter().eq(model.kinds.keys()));
             assert_eq!(names.entries(), entries as u64);
             let heap_bytes: usize = names.nodes.iter().map(|(_, node)| node.heap_bytes()).sum();
-            assert_eq!(names.bytes(), names.nodes.bytes() + heap_bytes);
+            let least: usize = model.kept.iter().map(|(key, value)| key.len() + value.len()).sum();
+            let kept = names.bytes() - names.nodes.bytes() - heap_bytes;
+            assert!(least <= kept && kept <= least + 140 * model.kept.len(), "{kept} bytes are kept, {least} at least");
         });
     }
 
     /// Whatever was written until now, snapshots half made among it, gives the same names again, and a journal that goes on.
     #[test]
     fn a_start_finds_what_was_there(steps in steps(), lanes in 1..4u16) {
-        play(&steps, lanes, |names, _, written| {
+        play(&steps, lanes, |names, model, written| {
             let (mut again, losses) = written.start(lanes);
             assert_eq!(losses, []);
             assert_eq!(tree(&again), tree(names));
+            let kept: BTreeMap<Vec<u8>, Vec<u8>> = again.kept().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            assert_eq!(kept, model.kept);
             // It gives no number twice either.
             let mut known: Vec<FileNumber> = tree(names).values().map(|(number, _)| *number).collect();
             let new = NewNode { kind: NodeKind::File, mode: 0, owner: 0, group: 0, device: 0, target: Vec::new() };
@@ -387,4 +400,17 @@ fn a_part_of_a_journal_that_is_missing_is_told() {
     let mut loader = Loader::new(1);
     assert_eq!(loader.read(&written[2][..written[2].len() - 1]), Ok(0), "a change counts when it is whole");
     assert_eq!(loader.finish(0).1, []);
+}
+
+#[test]
+fn what_a_newer_version_wrote_is_told_apart_from_damage() {
+    let frame = |tag: u8| {
+        let mut frame = [1, 0, 0, 0].to_vec();
+        frame.extend(forebay_types::crc32c(&[tag]).to_le_bytes());
+        frame.push(tag);
+        frame
+    };
+    assert_eq!(Loader::new(1).read(&frame(200)), Err(crate::JournalError::Newer { tag: 200 }));
+    let known = Loader::new(1).read(&frame(1));
+    assert!(matches!(known, Err(crate::JournalError::Malformed { .. })), "{known:?}");
 }

@@ -101,6 +101,14 @@ numbered!(
         ChangeName = 0x001C;
         /// Ask what happened to events.
         Subscribe = 0x001D;
+        /// Declare, start, stop, close, hold or discard a run.
+        ChangeRun = 0x001E;
+        /// List runs that were declared.
+        RunList = 0x001F;
+        /// Define a stream.
+        DefineStream = 0x0020;
+        /// List definitions of streams.
+        StreamList = 0x0021;
         /// Answers Hello.
         HelloReply = 0x8001;
         /// Answers Put.
@@ -119,7 +127,7 @@ numbered!(
         StreamsReply = 0x800A;
         /// Answers Runs, one or more.
         RunsReply = 0x800B;
-        /// Answers Status, Trace and Losses.
+        /// Answers Status, Trace, Losses, ChangeRun, RunList, DefineStream and StreamList.
         StatusReply = 0x800C;
         /// Answers Ping, InjectFault, ChangeDrive and Scrub.
         Done = 0x800D;

@@ -30,14 +30,14 @@ pub use frame::{
 };
 pub use kind::{Class, ErrorCode, EventState, Kind};
 pub use message::{
-    Accepted, AcceptedEvent, AcceptedReply, ChangeDrive, ChangeName, Changer, Decide, DecideEntry, DecideReply, Delete,
-    Done, DriveChange, ErrorReply, EventLine, FileClose, FileInfo, FileOpen, FileRead, FileReadReply, FileReply,
-    FileSeal, FileSet, FileStat, FileStatReply, FileWrite, Get, GetEntry, GetEvent, GetEventReply, GetReply, Hello,
-    HelloReply, InjectFault, Lease, LeaseReply, LeasedEvent, ListReply, Losses, Message, NameChange, NameEntry,
-    NameList, NameLookup, Node, NodeReply, Opener, Ping, Put, PutEntry, PutReply, Release, RunInfo, Runs, RunsReply,
-    Scrub, SourceEntry, Status, StatusReply, StreamInfo, Streams, StreamsReply, Subscribe, SubscribeReply, ToldEvent,
-    Trace, decide_from_verdicts, encode_get_event_reply, encode_get_reply, encode_put, get_event_table,
-    get_reply_table, put_table,
+    Accepted, AcceptedEvent, AcceptedReply, ChangeDrive, ChangeName, ChangeRun, Changer, Decide, DecideEntry,
+    DecideReply, DefineStream, Delete, Done, DriveChange, ErrorReply, EventLine, FileClose, FileInfo, FileOpen,
+    FileRead, FileReadReply, FileReply, FileSeal, FileSet, FileStat, FileStatReply, FileWrite, Get, GetEntry, GetEvent,
+    GetEventReply, GetReply, Hello, HelloReply, InjectFault, Lease, LeaseReply, LeasedEvent, ListReply, Losses,
+    Message, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply, Opener, Ping, Put, PutEntry, PutReply,
+    Release, RunInfo, RunList, Runs, RunsReply, Scrub, SourceEntry, Status, StatusReply, StreamInfo, StreamList,
+    Streams, StreamsReply, Subscribe, SubscribeReply, ToldEvent, Trace, decide_from_verdicts, encode_get_event_reply,
+    encode_get_reply, encode_put, get_event_table, get_reply_table, put_table,
 };
 
 /// Which lane an event belongs to: what names the connection of a request.

@@ -11,6 +11,7 @@ mod hand_out;
 mod list;
 mod name;
 mod put;
+mod run;
 mod subscribe;
 
 pub use control::{
@@ -32,6 +33,7 @@ pub use list::{RunInfo, Runs, RunsReply, StreamInfo, Streams, StreamsReply};
 pub use name::{ChangeName, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply};
 pub(crate) use put::PUT_ENTRY_BYTES;
 pub use put::{Put, PutEntry, PutReply, encode_put, put_table};
+pub use run::{ChangeRun, DefineStream, RunList, StreamList};
 pub use subscribe::{Subscribe, SubscribeReply, ToldEvent};
 
 use crate::error::FrameError;

@@ -45,7 +45,7 @@ fn decode<M: Message>(table: &[u8]) {
 
 #[test]
 fn decoding_takes_a_small_multiple_of_what_arrived() {
-    let decoders: [(Kind, Decoder); 35] = [
+    let decoders: [(Kind, Decoder); 39] = [
         (Kind::Hello, decode::<Hello>),
         (Kind::HelloReply, decode::<HelloReply>),
         (Kind::PutReply, decode::<PutReply>),
@@ -81,6 +81,10 @@ fn decoding_takes_a_small_multiple_of_what_arrived() {
         (Kind::ListReply, decode::<ListReply>),
         (Kind::Subscribe, decode::<Subscribe>),
         (Kind::SubscribeReply, decode::<SubscribeReply>),
+        (Kind::ChangeRun, decode::<ChangeRun>),
+        (Kind::RunList, decode::<RunList>),
+        (Kind::DefineStream, decode::<DefineStream>),
+        (Kind::StreamList, decode::<StreamList>),
     ];
     for bytes in [16, 100, 1000, limits::FRAME_TABLE_BYTES_MAX] {
         for count in [0u32, 1, 60, 64, 1000, 16_384, u32::MAX] {

@@ -100,7 +100,9 @@ fn value(row: &Row, bytes: &[u8]) -> String {
             assert_eq!(number(&bytes[4..8]), 0, "the room in a key");
             format!("{:x}/{:x}", number(&bytes[..4]), number(&bytes[8..]))
         }
-        "text" | "n bytes" | "m bytes" => String::from_utf8(bytes.to_vec()).expect("text, also where any bytes may be"),
+        text if text == "text" || text.ends_with(" bytes") && text.starts_with(char::is_lowercase) => {
+            String::from_utf8(bytes.to_vec()).expect("text, also where any bytes may be")
+        }
         "" => names(bytes, &row.words),
         "16 bytes" => String::from_utf8(bytes.to_vec()).expect("the store of the frames has such a UUID"),
         _ => format!("{:#x}", number(bytes)),
@@ -282,6 +284,18 @@ fn expected(kind: Kind) -> Vec<String> {
             |ask again after so many ms = 0x32|run = 0x1920|run = 0x1921|fragments = 0x3|fragments = 0x4|event = 0x102030405060708\
             |event = 0x11121314|bytes of the fragments = 0x2000|bytes of the fragments = 0x2328|bit 0 = 0x1|bit 0 = 0x0"
             .to_owned(),
+        Kind::ChangeRun => "run = 0x1920|changes that the run had = 0x304|token = 0x171819202122|events that the run control counted = 0x5060708\
+            |what is done = 0x3|bit 0 = 0x1|bytes of the name m = 0x3|bytes of the reason r = 0xc|ranges of sources n = 0x0\
+            |ranges of counted sources s = 0x2|first source = 0x100|first source = 0x200|last source = 0x107|last source = 0x207\
+            |fragments of each = 0x4142|fragments of each = 0x4344|who asks = kim|reason = beam is gone"
+            .to_owned(),
+        Kind::DefineStream => "token = 0x171819202122|versions that the stream had = 0x304|prescale = 0xa0b|length of a luminosity block = 0x3c\
+            |priority = 0xc0d|where a luminosity block ends = 0x2|bit 0 = 0x1|ranges of sources n = 0x2|bytes of the stream's name m = 0x7|bytes of the person's name p = 0x3\
+            |bytes of the format f = 0x3|bytes of the destination d = 0x18|first source = 0x100|first source = 0x120|last source = 0x10f|last source = 0x12f\
+            |stream = physics|who asks = kim|format = mdf|destination = root://eos.example//data"
+            .to_owned(),
+        Kind::RunList => "bit 0 = 0x1|run = 0x1921|at most so many runs = 0x64".to_owned(),
+        Kind::StreamList => "bytes of the stream's name m = 0x7|stream = physics".to_owned(),
         Kind::Error => "error code = 0x8|bit 0 = 0x1|bytes of the sentence = 0xa|what happened = Try again.".to_owned(),
         Kind::Streams | Kind::Runs | Kind::Status | Kind::Ping | Kind::Scrub | Kind::Done => return Vec::new(),
     };

@@ -3,9 +3,10 @@
 use forebay_protocol::*;
 use forebay_types::limits::{FILE_BYTES_MAX, FRAGMENT_BYTES_MAX};
 use forebay_types::{
-    Attributes, Cursor, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, Fraction, FragmentId,
-    NAME_BYTES_MAX, NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, RunId, SetAttributes, SourceId,
-    StoreUuid, StreamName, Verdict, crc32c,
+    Attributes, BlockRule, Cursor, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, Fraction,
+    FragmentId, NAME_BYTES_MAX, NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, RunChange, RunId,
+    RunRequest, SetAttributes, SourceFragments, SourceId, SourceSet, StoreUuid, StreamDefinition, StreamName,
+    StreamRequest, StreamSources, Verdict, crc32c,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -156,6 +157,10 @@ fn decode_all(table: &[u8], payload: &[u8]) -> usize {
         sound::<ListReply>,
         sound::<Subscribe>,
         sound::<SubscribeReply>,
+        sound::<ChangeRun>,
+        sound::<RunList>,
+        sound::<DefineStream>,
+        sound::<StreamList>,
     ]
     .iter()
     .map(|decode| decode(table, payload))
@@ -271,7 +276,44 @@ proptest! {
         let fraction = Fraction::from_millionths(duration_ms % 1_000_001).expect("a part");
         let cursor = after.map(|key| Cursor { start: filter, sequence: key.event.0 });
         round_trip(&Subscribe { max, fraction, run, after: cursor, stream: None })?;
-        round_trip(&Subscribe { max, fraction, run, after: cursor, stream: Some(stream) })?;
+        round_trip(&Subscribe { max, fraction, run, after: cursor, stream: Some(stream.clone()) })?;
+        round_trip(&RunList { after: run, max })?;
+        round_trip(&StreamList { stream: run.map(|_| stream) })?;
+    }
+
+    #[test]
+    fn changes_of_runs(ids in any::<(u32, u32, u64)>(), by in "[a-zé ]{0,40}", reason in "[a-zé ]{0,80}", events in option::of(any::<u64>()),
+        sources in vec(any::<u16>(), 0..30), counts in vec((any::<u16>(), any::<u64>()), 0..30), accept_difference: bool) {
+        let text: Vec<String> = sources.iter().map(u16::to_string).collect();
+        let sources = SourceSet::try_from(text.join(",")).expect("sources");
+        let fragments = SourceFragments::of_counts(counts.into_iter().map(|(s, c)| (SourceId(s.into()), c))).expect("few");
+        for what in [
+            RunChange::Declare { sources },
+            RunChange::Start,
+            RunChange::Stop { events, fragments },
+            RunChange::Close { accept_difference },
+            RunChange::Hold,
+            RunChange::EndHold,
+            RunChange::Discard,
+        ] {
+            let (by, reason) = (by.clone(), reason.clone());
+            round_trip(&ChangeRun(RunRequest { run: RunId(ids.0), changes: ids.1, token: ids.2, by, reason, what }))?;
+        }
+    }
+
+    #[test]
+    fn definitions_of_streams(name in stream(), ids in any::<(u32, u64)>(), by in "[a-z]{0,20}", part in vec(any::<u16>(), 0..30), prescale: u32,
+        format in "[a-z]{0,20}", priority: u16, destination in "[ -~]{0,60}", block in (0..3u8, any::<u64>())) {
+        let text: Vec<String> = part.iter().map(u16::to_string).collect();
+        let part = SourceSet::try_from(text.join(",")).expect("sources");
+        let sources = if part.is_empty() { StreamSources::All } else { StreamSources::Part(part) };
+        let block = match block {
+            (0, _) => BlockRule::Run,
+            (1, events) => BlockRule::Events(events),
+            (_, seconds) => BlockRule::Seconds(seconds),
+        };
+        let definition = StreamDefinition { sources, prescale, format, priority, destination, block };
+        round_trip(&DefineStream(StreamRequest { name, version: ids.0, token: ids.1, by, definition }))?;
     }
 
     #[test]

@@ -6,7 +6,9 @@ use forebay_engine::{
     AcceptedPage, Admission, EventView, Fetch, FetchEvent, Lane, LaneStatus, LeasedEvent, LossPage, Put, Reply,
     RunView, StreamView, Subscription, Token, ToldPage,
 };
-use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, StreamName, Verdict};
+use forebay_types::{
+    DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, RunPuts, StreamName, Verdict,
+};
 use std::time::Duration;
 
 pub use files::FileRequests;
@@ -27,6 +29,8 @@ pub trait LaneRequests: FileRequests {
     fn accepted(&self, stream: &StreamName, after: Option<EventKey>, events_max: usize) -> AcceptedPage;
     fn streams(&self) -> Vec<StreamView>;
     fn runs(&self) -> Vec<RunView>;
+    fn rule_run(&mut self, run: RunId, puts: RunPuts, is_held: bool);
+    fn events_of_run(&self, run: RunId, from: EventId, events_max: usize, into: &mut Vec<EventKey>);
     fn trace(&mut self, token: Token, key: EventKey);
     fn losses(&mut self, from: u32, max: u32) -> LossPage;
     fn status(&self) -> LaneStatus;
@@ -85,6 +89,14 @@ impl LaneRequests for Lane {
 
     fn runs(&self) -> Vec<RunView> {
         Lane::runs(self)
+    }
+
+    fn rule_run(&mut self, run: RunId, puts: RunPuts, is_held: bool) {
+        Lane::rule_run(self, run, puts, is_held);
+    }
+
+    fn events_of_run(&self, run: RunId, from: EventId, events_max: usize, into: &mut Vec<EventKey>) {
+        Lane::events_of_run(self, run, from, events_max, into);
     }
 
     fn trace(&mut self, token: Token, key: EventKey) {

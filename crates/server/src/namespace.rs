@@ -4,20 +4,23 @@
 
 mod load;
 mod recent;
+mod runs;
 mod serve;
 mod write;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use forebay_engine::Reply;
 use forebay_names::{KEPT_ORDINALS, Names};
 use forebay_types::placement::{lane_of, lane_ordinal};
-use forebay_types::{FileNumber, NodeKind, RunId};
+use forebay_types::{FileNumber, NodeKind, RunCounts, RunId, RunRule};
 
 use crate::lane_requests::LaneRequests;
 use crate::status::NamesReport;
 pub use load::{NamesFound, NamesLoading};
 use recent::Recent;
+use runs::RunBooks;
 pub(crate) use serve::{NameAnswer, NameRequest};
 use write::Writer;
 
@@ -47,6 +50,26 @@ pub enum FilesMessage {
     Unnamed(FileNumber),
     /// To lane 0: such a file has ended.
     Ended(FileNumber),
+    /// To each lane, at a start, before it takes anything: what holds for runs that were declared; for all others nothing does.
+    Rules(Arc<[(RunId, RunRule)]>),
+    /// To each lane: what holds for a run from now on. Answered with [`FilesMessage::GoesBy`].
+    Rule {
+        /// Which telling this is.
+        serial: u64,
+        /// The run.
+        run: RunId,
+        /// What holds.
+        rule: RunRule,
+    },
+    /// To lane 0: a lane goes by a rule that it was told, and nothing on its way breaks it any more.
+    GoesBy {
+        /// The lane.
+        lane: u16,
+        /// The telling.
+        serial: u64,
+        /// What the lane knows of the run.
+        counts: RunCounts,
+    },
 }
 
 enum State {
@@ -64,12 +87,20 @@ struct Loaded {
     names: Names,
     writer: Writer,
     recent: Recent,
+    books: RunBooks,
     /// Something of them was lost, which the lanes were not told yet.
     is_damaged: bool,
     /// The lanes were told which numbers have names: requests are served.
     is_serving: bool,
     /// What has no name any more when the journals are durable up to there.
     unnamed: BTreeMap<u64, Vec<(FileNumber, NodeKind)>>,
+}
+
+impl Loaded {
+    /// Memory that names and books take.
+    fn memory_bytes(&self) -> usize {
+        self.names.bytes() + self.books.bytes()
+    }
 }
 
 /// The names of a store, or nothing on the other lanes.
@@ -104,7 +135,7 @@ impl Namespace {
     /// How many there are, and what memory they take and may take.
     pub(crate) fn report(&self) -> NamesReport {
         let (names, bytes) = match &self.state {
-            State::Loaded(loaded) => (loaded.names.entries(), loaded.names.bytes() as u64),
+            State::Loaded(loaded) => (loaded.names.entries(), loaded.memory_bytes() as u64),
             State::Starting | State::Loading(_) | State::Failed(_) => (0, 0),
         };
         NamesReport { names, names_bytes: bytes, names_bytes_max: self.index_bytes_max as u64 }
@@ -113,6 +144,16 @@ impl Namespace {
     /// Messages for other lanes, and for this one.
     pub(crate) fn take_messages(&mut self, into: &mut Vec<(u16, FilesMessage)>) {
         into.append(&mut self.messages);
+        if let State::Loaded(loaded) = &mut self.state {
+            loaded.books.take_messages(into);
+        }
+    }
+
+    /// What became of things that were asked of runs and streams, by the number of the request.
+    pub(crate) fn take_answers(&mut self, into: &mut Vec<(u64, NameAnswer)>) {
+        if let State::Loaded(loaded) = &mut self.state {
+            loaded.books.take_answers(into);
+        }
     }
 
     /// A lane says something of files.
@@ -124,6 +165,9 @@ impl Namespace {
                 }
             }
             (FilesMessage::Ended(number), State::Loaded(loaded)) => loaded.names.forget(number),
+            (FilesMessage::GoesBy { lane, serial, counts }, State::Loaded(loaded)) => {
+                loaded.books.lane_goes_by(lane, serial, counts, &mut loaded.names);
+            }
             (FilesMessage::Nameless(numbers), State::Loaded(loaded)) if !self.read_only => {
                 for number in numbers {
                     if let Err(error) = loaded.names.adopt(number, now_unix_ns) {
@@ -174,13 +218,24 @@ impl Namespace {
         let State::Loading(loading) = std::mem::replace(&mut self.state, State::Starting) else { return };
         let found = loading.finish();
         tell_damage(&found);
+        if let Some(why) = found.newer {
+            tracing::error!(
+                "neither names nor runs nor fragments are served: {why}. Nothing was changed; start the version that wrote it, or a newer one"
+            );
+            self.state = State::Failed(why);
+            return;
+        }
         let is_damaged = found.is_damaged();
         let mut names = found.names;
         if is_damaged && !self.read_only {
             // What is written behind something that cannot be read would not be found by the next start.
             names.begin_snapshot();
         }
+        let books = RunBooks::new(found.books, self.lanes);
+        let rules = books.rules();
+        self.messages.extend((0..self.lanes).map(|lane| (lane, FilesMessage::Rules(rules.clone()))));
         self.state = State::Loaded(Box::new(Loaded {
+            books,
             names,
             writer: Writer::new(self.lanes, found.cut, found.obsolete),
             recent: Recent::default(),
@@ -226,6 +281,7 @@ impl Namespace {
     /// What became durable takes effect.
     fn settle(&mut self) {
         let State::Loaded(loaded) = &mut self.state else { return };
+        loaded.books.settle(&mut loaded.names);
         let durable = loaded.names.durable();
         while let Some(first) = loaded.unnamed.first_entry().filter(|first| *first.key() <= durable) {
             for (number, kind) in first.remove() {
@@ -268,18 +324,18 @@ impl Namespace {
             State::Loaded(loaded) if loaded.is_serving => Ok(()),
             State::Failed(why) => Err((
                 format!(
-                    "names of files cannot be served until the server is started again: {why}. What was acknowledged is on the drives; a change of a \
+                    "names of files, runs and streams cannot be served until the server is started again: {why}. What was acknowledged is on the drives; a change of a \
                      name that was not answered was made or was not"
                 ),
                 true,
             )),
             State::Loading(loading) if loading.waits_for_drives() => Err((
-                "names of files cannot be read now: too few of the drives that hold them answer. Nothing is lost that these drives bring back; see \
+                "names of files, runs and streams cannot be read now: too few of the drives that hold them answer. Nothing is lost that these drives bring back; see \
                  `forebay status`"
                     .to_owned(),
                 true,
             )),
-            _ => Err(("names of files are being read; try again in a moment".to_owned(), true)),
+            _ => Err(("names of files, runs and streams are being read; try again in a moment".to_owned(), true)),
         }
     }
 }

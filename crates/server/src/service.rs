@@ -15,8 +15,10 @@ mod begin;
 mod files;
 mod finish;
 mod lists;
+mod names;
 mod puts;
 mod reads;
+mod runs;
 mod stall;
 mod tells;
 mod waiting;
@@ -142,6 +144,9 @@ struct Core {
     names: Option<Namespace>,
     /// Requests for names whose answers wait: where the journals must be durable, and the request.
     name_waits: BTreeSet<(u64, u64)>,
+    /// Of these, requests for runs and streams, which are answered when lanes have said something.
+    run_waits: BTreeSet<u64>,
+    rules: runs::Rules,
     /// Files whose end is on its way.
     ending: BTreeMap<u16, FileNumber>,
     messages: Vec<(u16, FilesMessage)>,
@@ -163,6 +168,7 @@ impl Service {
         let unit_max = (HEADER_BYTES + FRAME_TABLE_BYTES_MAX).max(config.fragment_bytes_max as usize);
         let has_names = config.has_files && config.lane == 0;
         let names = has_names.then(|| Namespace::new(config.lanes, config.read_only));
+        let has_books = config.has_files;
         let core = Core {
             staging: Staging::new(config.staging_bytes, unit_max),
             config,
@@ -196,11 +202,13 @@ impl Service {
             openings: Openings::default(),
             names,
             name_waits: BTreeSet::new(),
+            run_waits: BTreeSet::new(),
+            rules: runs::Rules::new(has_books),
             ending: BTreeMap::new(),
             messages: Vec::new(),
             first_new_ordinal: None,
         };
-        Service { core, connections: BTreeMap::new(), requests: BTreeMap::new(), next_request: 1 }
+        Service { core, connections: BTreeMap::new(), requests: BTreeMap::new(), next_request: runs::DISCARDS_REQUEST }
     }
 
     /// A connection that greeted with `request`. `id` was never used before.

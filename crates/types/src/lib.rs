@@ -12,6 +12,7 @@ mod number_map;
 mod outcome;
 pub mod placement;
 mod planted;
+mod run;
 mod sampling;
 mod time;
 
@@ -23,6 +24,11 @@ pub use node::{Attributes, NAME_BYTES_MAX, NewNode, NodeKind, NodeView, SetAttri
 pub use number_map::NumberMap;
 pub use outcome::{
     DecideOutcome, FileOutcome, NameOutcome, PutOutcome, ReadOutcome, StreamName, StreamNameError, Verdict,
+};
+pub use run::{
+    BlockRule, ParseSourcesError, ParseStreamError, RunChange, RunCounts, RunHold, RunPuts, RunRecord, RunRequest,
+    RunRule, RunState, RunStep, RunStream, SourceFragments, SourceSet, StreamDefinition, StreamRequest, StreamSources,
+    StreamVersion, is_prescaled_in,
 };
 pub use sampling::{Cursor, Fraction, ParseFractionError};
 pub use time::{Time, WallTime};

@@ -31,6 +31,30 @@ pub const STREAMS_MAX: usize = 64;
 /// Bytes of the name of a stream.
 pub const STREAM_NAME_BYTES_MAX: usize = 64;
 
+/// Runs that a store can keep in its books. None is ever forgotten, as its number must not be used again.
+pub const RUNS_MAX: usize = 1 << 16;
+
+/// Ranges of sources of one run or stream.
+pub const SOURCE_RANGES_MAX: usize = 1024;
+
+/// Versions of the definition of one stream.
+pub const STREAM_VERSIONS_MAX: usize = 1024;
+
+/// Bytes of a reason that somebody gives.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// Bytes of the name of a person or a program.
+pub const PERSON_BYTES_MAX: usize = 128;
+
+/// Bytes of the name of a format of files.
+pub const FORMAT_BYTES_MAX: usize = 64;
+
+/// Bytes of the address of a destination.
+pub const DESTINATION_BYTES_MAX: usize = 1024;
+
+/// Memory that the books of runs and streams may take.
+pub const BOOKS_BYTES_MAX: usize = 64 << 20;
+
 const _: () = assert!(BLOCK_BYTES.is_power_of_two());
 const _: () = assert!(PIECE_BYTES_MAX <= FRAGMENT_BYTES_MAX);
 const _: () = assert!(STREAM_NAME_BYTES_MAX <= u8::MAX as usize);

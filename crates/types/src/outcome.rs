@@ -63,6 +63,10 @@ coded!(
         ReadOnly = 8, "read-only: the store was started read-only";
         /// The run is kept for files, in stores that have some.
         KeptRun = 9, "kept run: run 4294967295 is kept for files; nothing was stored, give the fragment another run";
+        /// The run is closed, and this fragment is none that was there before.
+        RunClosed = 10, "run closed: no fragments of this run are taken any more, as it was closed; nothing was stored, `forebay run show` says who closed it and why";
+        /// The run is discarded.
+        RunDiscarded = 11, "run discarded: nothing of this run is kept; nothing was stored, drop the fragment";
     }
 );
 
@@ -187,6 +191,8 @@ coded!(
         /// The lane has given all numbers of streams away; the event stays as it is.
         TooManyStreams = 7, "too many streams: the store knows as many as it can already and none is ever forgotten; the event stays \
                              as it is, name streams that the store knows";
+        /// The run is held: nothing of it is freed.
+        Held = 8, "held: nothing of this run is freed until its hold ends; nothing was changed, `forebay run show` says who holds it and why";
     }
 );
 
@@ -273,10 +279,11 @@ mod tests {
         }
         assert_eq!(PutOutcome::from_code(200), None);
         assert_eq!((PutOutcome::KeptRun.code(), FileOutcome::NoFiles.code()), (9, 12));
+        assert_eq!((PutOutcome::RunClosed.code(), PutOutcome::RunDiscarded.code()), (10, 11));
         assert!(PutOutcome::KeptRun.to_string().contains(&crate::RunId::FILES.to_string()), "it names the run");
         assert_eq!(ReadOutcome::Lost.code(), 4);
         assert_eq!(DecideOutcome::ReadOnly.code(), 6);
-        assert_eq!(DecideOutcome::TooManyStreams.code(), 7);
+        assert_eq!((DecideOutcome::TooManyStreams.code(), DecideOutcome::Held.code()), (7, 8));
     }
 
     #[test]

@@ -113,7 +113,11 @@ impl World {
         let segments = lane.stored_segments().into_iter().filter(|segment| segment.closed && segment.live_bytes > 0);
         let Some(segment) = segments.min_by_key(|segment| segment.live_records) else { return };
         let mut events = lane.stored_events(EventKey::default(), usize::MAX);
-        events.retain(|event| event.fragments.iter().any(|fragment| fragment.segment == segment.handle));
+        // Of other runs somebody else decides.
+        let run = self.scenario.run();
+        events.retain(|event| {
+            event.key.run == run && event.fragments.iter().any(|fragment| fragment.segment == segment.handle)
+        });
         let ids = |event: &StoredEvent| {
             let here = event.fragments.iter().filter(|fragment| fragment.segment == segment.handle);
             here.map(|fragment| event.key.fragment(fragment.source)).collect::<Vec<_>>()

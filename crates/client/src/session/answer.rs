@@ -39,7 +39,7 @@ pub enum Answer {
     Streams(Vec<StreamInfo>),
     /// To Runs.
     Runs(Vec<RunInfo>),
-    /// To Status, Trace and Losses: one JSON object.
+    /// To Status, Trace, Losses, ChangeRun, RunList, DefineStream and StreamList: one JSON object.
     Status(String),
     /// To Ping, InjectFault, ChangeDrive and Scrub.
     Done,
@@ -123,6 +123,9 @@ impl Collector {
             Request::Streams(_) => Wanted::Streams,
             Request::Runs(_) => Wanted::Runs { runs: Vec::new() },
             Request::Status(_) | Request::Trace(_) | Request::Losses(_) => Wanted::Status,
+            Request::ChangeRun(_) | Request::RunList(_) | Request::DefineStream(_) | Request::StreamList(_) => {
+                Wanted::Status
+            }
             Request::Ping(_) | Request::InjectFault(_) | Request::ChangeDrive(_) | Request::Scrub(_) => Wanted::Done,
             Request::FileOpen(_) | Request::FileClose(_) | Request::FileSet(_) | Request::FileSeal(_) => {
                 Wanted::File(file::Wanted::Changed)

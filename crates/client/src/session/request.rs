@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use forebay_protocol::{
-    Accepted, ChangeDrive, ChangeName, Decide, Delete, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat,
-    FileWrite, Get, GetEvent, InjectFault, Kind, Lease, Losses, Message, NameList, NameLookup, Ping, Release, Runs,
-    Scrub, Status, Streams, Subscribe, Trace, encode_head,
+    Accepted, ChangeDrive, ChangeName, ChangeRun, Decide, DefineStream, Delete, FileClose, FileOpen, FileRead,
+    FileSeal, FileSet, FileStat, FileWrite, Get, GetEvent, InjectFault, Kind, Lease, Losses, Message, NameList,
+    NameLookup, Ping, Release, RunList, Runs, Scrub, Status, StreamList, Streams, Subscribe, Trace, encode_head,
 };
 
 use super::payload::Payload;
@@ -41,6 +41,10 @@ pub enum Request {
     NameLookup(NameLookup),
     NameList(NameList),
     ChangeName(ChangeName),
+    ChangeRun(ChangeRun),
+    RunList(RunList),
+    DefineStream(DefineStream),
+    StreamList(StreamList),
 }
 
 impl Request {
@@ -78,6 +82,10 @@ impl Request {
             Request::NameLookup(_) => Kind::NameLookup,
             Request::NameList(_) => Kind::NameList,
             Request::ChangeName(_) => Kind::ChangeName,
+            Request::ChangeRun(_) => Kind::ChangeRun,
+            Request::RunList(_) => Kind::RunList,
+            Request::DefineStream(_) => Kind::DefineStream,
+            Request::StreamList(_) => Kind::StreamList,
         }
     }
 
@@ -130,6 +138,10 @@ impl Request {
             Request::NameLookup(message) => message.encode(number, into),
             Request::NameList(message) => message.encode(number, into),
             Request::ChangeName(message) => message.encode(number, into),
+            Request::ChangeRun(message) => message.encode(number, into),
+            Request::RunList(message) => message.encode(number, into),
+            Request::DefineStream(message) => message.encode(number, into),
+            Request::StreamList(message) => message.encode(number, into),
         }
     }
 }

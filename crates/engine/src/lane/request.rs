@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_format::{RECORD_INCOMPLETE, RecordKind};
-use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunId, StreamName, Verdict, crc32c};
+use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunId, RunPuts, StreamName, Verdict, crc32c};
 
 use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
@@ -42,8 +42,17 @@ impl Lane {
         if self.writer.frozen || !self.writer.replay.is_empty() {
             return Admission::Busy;
         }
+        let puts = self.puts_of(put.id.run);
+        if puts == RunPuts::Discarded {
+            return Admission::Done(PutOutcome::RunDiscarded);
+        }
         if let Some(admission) = self.put_known(token, put, payload) {
             return admission;
+        }
+        match puts {
+            RunPuts::Taken => {}
+            RunPuts::Wait => return Admission::Busy,
+            RunPuts::Closed | RunPuts::Discarded => return Admission::Done(PutOutcome::RunClosed),
         }
         if self.index_is_full(|| self.index.event(put.id.key()).is_some()) {
             self.counters.puts_index_full += 1;
@@ -245,6 +254,9 @@ impl Lane {
         if self.finished.contains(key) {
             return Admission::Done(DecideOutcome::AlreadyDone);
         }
+        if self.is_held(key.run) && self.index.event(key).is_some() {
+            return Admission::Done(DecideOutcome::Held);
+        }
         self.decision(token, key, RecordKind::Delete, 0, StreamSet::default())
     }
 
@@ -264,6 +276,9 @@ impl Lane {
         }
         if accepted.released.contains(stream) {
             return Admission::Done(DecideOutcome::AlreadyDone);
+        }
+        if self.is_held(key.run) {
+            return Admission::Done(DecideOutcome::Held);
         }
         self.decision(token, key, RecordKind::Release, 0, StreamSet::one(stream))
     }

@@ -88,6 +88,7 @@ impl Lane {
             survey: Survey::default(),
             losses: KnownLosses::new(config.index_bytes),
             late_puts: LatePuts::default(),
+            run_rules: BTreeMap::new(),
             happened: Happened::new(config.told_events),
             background: Background::default(),
             counters: LaneCounters::default(),
@@ -111,6 +112,8 @@ impl Lane {
         (self.drive_time, self.failing, self.events) = (old.drive_time, old.failing, old.events);
         (self.counters, self.next_segment_counter) = (old.counters, old.next_segment_counter);
         self.wall = old.wall;
+        // It is told them once for each start of the server.
+        self.run_rules = old.run_rules;
         self.losses.hidden_before = old.hidden;
         self.losses.hidden_before.extend(std::mem::take(&mut old.losses.hidden_before));
         self.losses.left_out = old.losses.perhaps_acknowledged();

@@ -8,6 +8,7 @@ mod memory;
 mod offers;
 mod rebuild;
 mod repair;
+mod rules;
 mod scrub;
 mod space;
 mod subscribe;

@@ -2,9 +2,10 @@
 
 use forebay_protocol::*;
 use forebay_types::{
-    Attributes, Cursor, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, Fraction, FragmentId,
-    NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, SetAttributes, SourceId, StoreUuid, StreamName,
-    crc32c,
+    Attributes, BlockRule, Cursor, DecideOutcome, DriveNumber, EventId, EventKey, FileNumber, FileOutcome, Fraction,
+    FragmentId, NameOutcome, NewNode, NodeKind, NodeView, PutOutcome, ReadOutcome, RunChange, RunId, RunRequest,
+    SetAttributes, SourceFragments, SourceId, SourceSet, StoreUuid, StreamDefinition, StreamName, StreamRequest,
+    StreamSources, crc32c,
 };
 
 pub fn frame(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -194,6 +195,38 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         gone: 5,
         retry_after_ms: 50,
     };
+    let sources = |first: u32| {
+        let ranges = [(SourceId(first), SourceId(first + 0x0F)), (SourceId(first + 0x20), SourceId(first + 0x2F))];
+        SourceSet::from_ranges(&ranges).expect("they ascend")
+    };
+    let fragments =
+        |first: u32, fragments| SourceFragments { first: SourceId(first), last: SourceId(first + 7), fragments };
+    let change_run = ChangeRun(RunRequest {
+        run: key.run,
+        changes: 0x0304,
+        token: 0x1718_1920_2122,
+        by: "kim".to_owned(),
+        reason: "beam is gone".to_owned(),
+        what: RunChange::Stop {
+            events: Some(0x0506_0708),
+            fragments: vec![fragments(0x100, 0x4142), fragments(0x200, 0x4344)],
+        },
+    });
+    let define_stream = DefineStream(StreamRequest {
+        name: stream("physics"),
+        version: 0x0304,
+        token: 0x1718_1920_2122,
+        by: "kim".to_owned(),
+        definition: StreamDefinition {
+            sources: StreamSources::Part(sources(0x100)),
+            prescale: 0x0A0B,
+            format: "mdf".to_owned(),
+            priority: 0x0C0D,
+            destination: "root://eos.example//data".to_owned(),
+            block: BlockRule::Seconds(0x3C),
+        },
+    });
+    let run_list = RunList { after: Some(RunId(0x1921)), max: 100 };
     vec![
         (Kind::Hello, frame(|to| hello.encode(1, to))),
         (Kind::Put, frame(|to| encode_put(2, &puts, &[one, two], to))),
@@ -235,6 +268,10 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         ),
         (Kind::ChangeName, frame(|to| change.encode(28, to))),
         (Kind::Subscribe, frame(|to| subscribe.encode(29, to))),
+        (Kind::ChangeRun, frame(|to| change_run.encode(30, to))),
+        (Kind::RunList, frame(|to| run_list.encode(31, to))),
+        (Kind::DefineStream, frame(|to| define_stream.encode(32, to))),
+        (Kind::StreamList, frame(|to| StreamList { stream: Some(stream("physics")) }.encode(33, to))),
         (Kind::HelloReply, frame(|to| hello_reply.encode(1, to))),
         (Kind::PutReply, frame(|to| put_reply.encode(2, to))),
         (Kind::GetReply, frame(|to| encode_get_reply(3, FLAG_MORE, &gets, &[one], to))),

@@ -239,7 +239,8 @@ impl Machine {
     fn released(&mut self, now: Time, events: &[EventKey], outcomes: &[DecideOutcome]) {
         assert_eq!(events.len(), outcomes.len(), "an answer for each event");
         let refused = outcomes.iter().copied().find(|outcome| {
-            matches!(outcome, DecideOutcome::NoSpace | DecideOutcome::Unavailable | DecideOutcome::ReadOnly)
+            use DecideOutcome::{Held, NoSpace, ReadOnly, Unavailable};
+            matches!(outcome, NoSpace | Unavailable | ReadOnly | Held)
         });
         if let Some(outcome) = refused {
             return self.not_taken(now, outcome);

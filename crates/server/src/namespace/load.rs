@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use forebay_engine::{FetchFile, Reply};
-use forebay_names::{Loader, Loss, Names, ROOT_ORDINAL};
+use forebay_names::{JournalError, Loader, Loss, Names, ROOT_ORDINAL};
+use forebay_runs::Books;
 use forebay_types::placement::lane_ordinal;
 use forebay_types::{FileNumber, ReadOutcome};
 
@@ -33,6 +34,8 @@ pub struct NamesLoading {
     waits_for_drives: bool,
     generation: u64,
     damage: Vec<String>,
+    /// What a newer version wrote, in words.
+    newer: Option<String>,
     /// A journal that ends in a piece of a change, and where the last whole one ends.
     cut: Option<(FileNumber, u64)>,
     obsolete: Vec<FileNumber>,
@@ -42,6 +45,10 @@ pub struct NamesLoading {
 pub struct NamesFound {
     /// As far as they could be read.
     pub names: Names,
+    /// The books of runs and streams.
+    pub books: Books,
+    /// A newer version wrote something that this one does not know, in words: nothing of it may be changed.
+    pub newer: Option<String>,
     /// What could not be read, in words.
     pub damage: Vec<String>,
     /// What of the rest does not fit together.
@@ -55,7 +62,7 @@ pub struct NamesFound {
 impl NamesFound {
     /// Whether something is missing.
     pub fn is_damaged(&self) -> bool {
-        !self.damage.is_empty() || !self.losses.is_empty()
+        !self.damage.is_empty() || !self.losses.is_empty() || self.newer.is_some()
     }
 }
 
@@ -91,6 +98,7 @@ impl NamesLoading {
             waits_for_drives: false,
             generation,
             damage,
+            newer: None,
             cut: None,
             obsolete,
         }
@@ -164,6 +172,9 @@ impl NamesLoading {
             Ok(taken) => drop(self.rest.drain(..taken)),
             Err(error) => {
                 let number = part.number.0;
+                if matches!(error, JournalError::Newer { .. }) {
+                    self.newer = Some(format!("file {number} before byte {}: {error}", self.at));
+                }
                 self.skip_part(format!(
                     "file {number} has before byte {} what is no change of a name: {error}",
                     self.at
@@ -203,9 +214,17 @@ impl NamesLoading {
     /// What came of it.
     pub fn finish(self) -> NamesFound {
         let (names, losses) = self.loader.finish(self.generation);
+        let (mut books, mut newer) = (Books::default(), self.newer);
+        for (key, value) in names.kept() {
+            if let Err(error) = books.load(key, value) {
+                newer.get_or_insert(error.to_string());
+            }
+        }
         let is_damaged = !self.damage.is_empty() || !losses.is_empty();
         NamesFound {
             names,
+            books,
+            newer,
             damage: self.damage,
             losses,
             cut: self.cut.filter(|_| !is_damaged),

@@ -2,7 +2,11 @@
 
 use forebay_names::{Names, NamesError, Rename};
 use forebay_protocol::limits::NAMES_MAX;
-use forebay_protocol::{ChangeName, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply};
+use forebay_protocol::{
+    ChangeName, ErrorReply, ListReply, NameChange, NameEntry, NameList, NameLookup, Node, NodeReply, RunList,
+    StreamList,
+};
+use forebay_runs::{Asked, Refusal};
 use forebay_types::{FileNumber, NameOutcome, NodeKind};
 
 use super::recent::Answered;
@@ -14,6 +18,10 @@ pub(crate) enum NameRequest {
     Lookup(NameLookup),
     List(NameList),
     Change(ChangeName),
+    /// Something that is to be done with a run or a stream.
+    Books(Box<Asked>),
+    Runs(RunList),
+    Streams(StreamList),
 }
 
 /// An answer to one.
@@ -21,20 +29,22 @@ pub(crate) enum NameRequest {
 pub(crate) enum NameAnswer {
     Node(NodeReply),
     List(ListReply),
+    Json(String),
+    Error(ErrorReply),
 }
 
 /// An answer, and up to where the journals must be durable before it is told.
 type Answer = (NameAnswer, u64);
 
 impl Namespace {
-    /// Answers a request. Only when [`Namespace::serves`].
+    /// Answers a request, which has this number; `None`: later, by [`Namespace::take_answers`]. Only when [`Namespace::serves`].
     ///
     /// # Panics
     /// When there are no names.
-    pub(crate) fn answer(&mut self, request: &NameRequest, now_unix_ns: i64) -> Answer {
+    pub(crate) fn answer(&mut self, key: u64, request: &NameRequest, now_unix_ns: i64) -> Option<Answer> {
         let (read_only, index_bytes_max) = (self.read_only, self.index_bytes_max);
         let State::Loaded(loaded) = &mut self.state else { panic!("names are asked when they are there") };
-        match request {
+        Some(match request {
             NameRequest::Lookup(lookup) => loaded.lookup(lookup),
             NameRequest::List(list) => loaded.list(list),
             NameRequest::Change(change) => {
@@ -45,11 +55,20 @@ impl Namespace {
                 } else if loaded.writer.is_full() {
                     Some(NameOutcome::NoSpace)
                 } else {
-                    (loaded.names.bytes() > index_bytes_max).then_some(NameOutcome::IndexFull)
+                    (loaded.memory_bytes() > index_bytes_max).then_some(NameOutcome::IndexFull)
                 };
                 loaded.change(change, refusal, now_unix_ns)
             }
-        }
+            NameRequest::Runs(list) => loaded.books.list_runs(list),
+            NameRequest::Streams(list) => loaded.books.list_streams(list),
+            NameRequest::Books(asked) => {
+                let index_is_full = loaded.memory_bytes() > index_bytes_max;
+                let full = index_is_full.then_some(Refusal::IndexFull);
+                let full = if loaded.writer.is_full() { Some(Refusal::NoSpace) } else { full };
+                loaded.books.ask(key, (**asked).clone(), full, now_unix_ns, &mut loaded.names);
+                return None;
+            }
+        })
     }
 }
 

@@ -215,9 +215,27 @@ impl Core {
 
 /// Whether a request is answered at once with what may be much, and takes a walk through what the lane knows.
 fn is_list(kind: u16) -> bool {
-    use Kind::{Accepted, FileStat, Lease, Losses, NameList, Runs, Status, Streams, Subscribe, Trace};
+    use Kind::{
+        Accepted, FileStat, Lease, Losses, NameList, RunList, Runs, Status, StreamList, Streams, Subscribe, Trace,
+    };
     let kind = Kind::from_code(kind);
-    matches!(kind, Some(Lease | Accepted | Subscribe | Streams | Runs | Status | Trace | Losses | FileStat | NameList))
+    matches!(
+        kind,
+        Some(
+            Lease
+                | Accepted
+                | Subscribe
+                | Streams
+                | Runs
+                | Status
+                | Trace
+                | Losses
+                | FileStat
+                | NameList
+                | RunList
+                | StreamList
+        )
+    )
 }
 
 fn needs(connection: &mut Connection, unit: usize) -> Advance {

@@ -3,9 +3,11 @@
 use forebay_engine::{Admission, FetchFile, FileAdmission, WriteAt, WriterNumber};
 use forebay_protocol::limits::FILES_MAX;
 use forebay_protocol::{
-    ChangeName, ErrorCode, ErrorReply, FileClose, FileInfo, FileOpen, FileRead, FileReadReply, FileReply, FileSeal,
-    FileSet, FileStat, FileStatReply, FileWrite, FrameHeader, Kind, Message, NameList, NameLookup,
+    ChangeName, ChangeRun, DefineStream, ErrorCode, ErrorReply, FileClose, FileInfo, FileOpen, FileRead, FileReadReply,
+    FileReply, FileSeal, FileSet, FileStat, FileStatReply, FileWrite, FrameHeader, Kind, Message, NameList, NameLookup,
+    RunList, StreamList,
 };
+use forebay_runs::Asked;
 use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::placement::{lane_of, lane_ordinal};
 use forebay_types::{DecideOutcome, FileNumber, FileOutcome, PutOutcome, ReadOutcome, Time, crc32c};
@@ -16,9 +18,9 @@ use super::{Advance, Core, Service};
 use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
 use crate::limits::{FILES_RETRY, RECORD_WORK_BYTES};
-use crate::namespace::{FilesMessage, NameAnswer, NameRequest, keeps_names};
+use crate::namespace::{FilesMessage, NameRequest, keeps_names};
 use crate::openings::{Append, NotOpened};
-use crate::request::{Body, FileAsk, FileBody, FileReadBody, FileWriteBody, NameBody, Request, token};
+use crate::request::{Body, FileAsk, FileBody, FileReadBody, FileWriteBody, Request, token};
 
 /// The request number under which files that nobody needs are ended; no client's request has it.
 pub(super) const ENDS_REQUEST: u64 = 0;
@@ -30,7 +32,8 @@ impl Core {
     /// Whether a kind of request is of files or names.
     pub(super) fn is_of_files(kind: Kind) -> bool {
         use Kind::{
-            ChangeName, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat, FileWrite, NameList, NameLookup,
+            ChangeName, ChangeRun, DefineStream, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileStat, FileWrite,
+            NameList, NameLookup, RunList, StreamList,
         };
         matches!(
             kind,
@@ -44,6 +47,10 @@ impl Core {
                 | NameLookup
                 | NameList
                 | ChangeName
+                | ChangeRun
+                | RunList
+                | DefineStream
+                | StreamList
         )
     }
 
@@ -55,10 +62,8 @@ impl Core {
         lane: &impl LaneRequests,
     ) -> Result<Begun, Refusal> {
         if !self.config.has_files {
-            return Err(refused(
-                "this store was made by a version without files: nothing was done; `forebay upgrade` gives it files",
-            )
-            .into());
+            let sentence = "this store was made by a version without files, runs and streams: nothing was done; `forebay upgrade` gives it these";
+            return Err(refused(sentence).into());
         }
         let asked = match kind {
             Kind::FileWrite => {
@@ -81,6 +86,16 @@ impl Core {
             Kind::NameLookup => return self.name_request(NameRequest::Lookup(NameLookup::read_table(table)?)),
             Kind::NameList => return self.name_request(NameRequest::List(NameList::read_table(table)?)),
             Kind::ChangeName => return self.name_request(NameRequest::Change(ChangeName::read_table(table)?)),
+            Kind::RunList => return self.name_request(NameRequest::Runs(RunList::read_table(table)?)),
+            Kind::StreamList => return self.name_request(NameRequest::Streams(StreamList::read_table(table)?)),
+            Kind::ChangeRun => {
+                let ChangeRun(request) = ChangeRun::read_table(table)?;
+                return self.name_request(NameRequest::Books(Box::new(Asked::Run(request))));
+            }
+            Kind::DefineStream => {
+                let DefineStream(request) = DefineStream::read_table(table)?;
+                return self.name_request(NameRequest::Books(Box::new(Asked::Stream(request))));
+            }
             Kind::FileOpen => {
                 self.check_reads(lane)?;
                 FileAsk::Open(FileOpen::read_table(table)?)
@@ -109,20 +124,6 @@ impl Core {
             return Err(refused("this number is kept for the names of files: nothing was done").into());
         }
         Ok(())
-    }
-
-    fn name_request(&mut self, request: NameRequest) -> Result<Begun, Refusal> {
-        let Some(names) = &self.names else {
-            let sentence = format!(
-                "names of files lie in lane 0, this connection is for lane {}: nothing was done; send it on a connection for lane 0",
-                self.config.lane
-            );
-            return Err(error(ErrorCode::WrongLane, sentence).into());
-        };
-        if let Err((sentence, retryable)) = names.serves() {
-            return Err(ErrorReply { code: ErrorCode::NotServing, retryable, sentence }.into());
-        }
-        Ok(Begun::Waits(Body::Name(NameBody { request, answer: None })))
     }
 
     fn stat_files(&self, files: &[FileNumber], lane: &impl LaneRequests) -> Begun {
@@ -354,42 +355,6 @@ impl Core {
         Advance::Done
     }
 
-    /// A name is looked up or changed; the answer waits until what it says is durable.
-    pub(super) fn ask_names(
-        &mut self,
-        key: u64,
-        body: &mut NameBody,
-        waits: &mut usize,
-        lane: &impl LaneRequests,
-    ) -> Advance {
-        let names = self.names.as_mut().expect("checked when the request was read");
-        // They may have failed since.
-        if names.serves().is_err() {
-            return Advance::Done;
-        }
-        let (answer, stable_at) = names.answer(&body.request, lane.wall_unix_ns());
-        body.answer = Some(answer);
-        if stable_at > names.durable() {
-            self.name_waits.insert((stable_at, key));
-            *waits += 1;
-        }
-        Advance::Done
-    }
-
-    /// Answers that wait for names that failed: nobody knows what became of these changes.
-    pub(super) fn send_name_answer(&mut self, connection: &mut Connection, number: u64, body: NameBody) {
-        match body.answer {
-            Some(NameAnswer::Node(reply)) => connection.send(&mut self.chunks, number, &reply),
-            Some(NameAnswer::List(reply)) => connection.send(&mut self.chunks, number, &reply),
-            None => {
-                let why = self.names.as_ref().and_then(|names| names.serves().err());
-                let (sentence, retryable) = why.unwrap_or(("names of files are not there; try again".to_owned(), true));
-                let error = ErrorReply { code: ErrorCode::NotServing, retryable, sentence };
-                connection.send(&mut self.chunks, number, &error);
-            }
-        }
-    }
-
     pub(super) fn send_file_reply(
         &mut self,
         connection: &mut Connection,
@@ -498,16 +463,19 @@ impl Service {
         }
         core.tell_seen(lane);
         let asked = core.names.as_mut().is_some_and(|names| names.tend(lane));
+        self.say_rules(lane);
         self.answer_names();
         self.core.close_expired(lane);
         let ended = self.core.end_files(lane);
-        asked || ended
+        let discarded = self.core.discard(lane);
+        asked || ended || discarded
     }
 
     /// When something of files is to be done that no answer of the lane wakes.
     pub(super) fn files_due(&self) -> Option<Time> {
         let names_wait = self.core.names.as_ref().is_some_and(|names| names.waits());
-        let again = (self.core.openings.has_to_end() || names_wait).then(|| self.core.now + FILES_RETRY);
+        let has_to_do = self.core.openings.has_to_end() || self.core.rules.has_to_discard();
+        let again = (has_to_do || names_wait).then(|| self.core.now + FILES_RETRY);
         again.into_iter().chain(self.core.openings.next_expiry()).min()
     }
 
@@ -524,6 +492,8 @@ impl Service {
         match message {
             FilesMessage::Named { numbers, is_all } => self.core.are_named(&numbers, is_all, lane),
             FilesMessage::Unnamed(file) => self.core.openings.is_unnamed(file),
+            FilesMessage::Rules(rules) => self.core.take_rules(&rules, lane),
+            FilesMessage::Rule { serial, run, rule } => self.core.take_rule(serial, run, &rule, lane),
             message => {
                 if let Some(names) = &mut self.core.names {
                     names.message(message, lane.wall_unix_ns());
@@ -539,23 +509,6 @@ impl Service {
             self.core.messages.push((0, FilesMessage::Ended(file)));
         } else {
             self.core.openings.end_later(file);
-        }
-    }
-
-    /// Answers those whose names are durable, and all when there will be no more.
-    pub(super) fn answer_names(&mut self) {
-        let Some(names) = &self.core.names else { return };
-        let (durable, has_failed) = (names.durable(), names.has_failed());
-        while let Some((position, key)) = self.core.name_waits.first().copied() {
-            if position > durable && !has_failed {
-                break;
-            }
-            self.core.name_waits.pop_first();
-            let request = self.requests.get_mut(&key).expect("requests are kept until they are answered");
-            if has_failed && let Body::Name(body) = &mut request.body {
-                body.answer = None;
-            }
-            self.is_answered(key, 1);
         }
     }
 }

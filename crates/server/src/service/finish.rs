@@ -6,6 +6,7 @@ use forebay_types::limits::BATCH_RECORDS_MAX;
 use forebay_types::{DecideOutcome, EventKey};
 
 use super::files::{ENDS_REQUEST, outcome_of_change, outcome_of_write};
+use super::runs::DISCARDS_REQUEST;
 use super::{Core, Service};
 use crate::connection::{Connection, Place};
 use crate::namespace::NAMES_REQUEST;
@@ -35,6 +36,7 @@ impl Service {
                 let is_done = matches!(outcome, DecideOutcome::Done | DecideOutcome::AlreadyDone);
                 return self.file_has_ended(record as u16, is_done);
             }
+            (DISCARDS_REQUEST, Reply::Decided { outcome, .. }) => return self.core.rules.discard_ended(*outcome),
             _ => {}
         }
         let request = self.requests.get_mut(&key).expect("requests are kept until the lane has answered all of them");

@@ -55,6 +55,10 @@ impl Core {
                 continue;
             }
             let Some(payload) = connection.receive.bytes().get(..bytes) else { return Advance::Needs(bytes) };
+            if !self.rules.are_known {
+                // Of some runs it must take nothing, which it will be told.
+                return self.park_busy();
+            }
             if self.lane_is_busy {
                 // Others of its class came first and wait too.
                 return Advance::Park(Place::Busy);

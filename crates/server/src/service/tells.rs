@@ -3,6 +3,7 @@
 use forebay_engine::{Admission, Token};
 use forebay_types::DecideOutcome;
 
+use super::runs::Rules;
 use super::{Advance, Core};
 use crate::connection::Connection;
 use crate::lane_requests::LaneRequests;
@@ -22,8 +23,11 @@ impl Core {
             if connection.allowance == 0 {
                 return Advance::Again;
             }
+            if !self.rules.are_known {
+                return self.park_tell();
+            }
             let work = RECORD_WORK_BYTES + prepare(&mut body.what, body.next);
-            let outcome = match offer(&body.what, body.next, token(key, body.next), lane) {
+            let outcome = match offer(&body.what, body.next, token(key, body.next), &self.rules, lane) {
                 Admission::Done(outcome) => outcome,
                 Admission::Pending => {
                     *waits += 1;
@@ -69,14 +73,21 @@ fn prepare(what: &mut Tell, at: usize) -> usize {
     entry.streams.count_ones() as usize * STREAM_WORK_BYTES
 }
 
-fn offer(what: &Tell, at: usize, token: Token, lane: &mut impl LaneRequests) -> Admission<DecideOutcome> {
+fn offer(
+    what: &Tell,
+    at: usize,
+    token: Token,
+    rules: &Rules,
+    lane: &mut impl LaneRequests,
+) -> Admission<DecideOutcome> {
     match what {
         Tell::Delete(events) => lane.delete(token, events[at]),
         Tell::Release(stream, events) => lane.release(token, events[at], stream),
         Tell::Decide(decide, verdict) => {
             let entry = &decide.entries[at];
             let (_, verdict) = verdict.as_ref().expect("made just before");
-            lane.decide(token, entry.key, verdict, entry.incomplete)
+            let prescaled = rules.prescaled(entry.key, verdict);
+            lane.decide(token, entry.key, prescaled.as_ref().unwrap_or(verdict), entry.incomplete)
         }
     }
 }

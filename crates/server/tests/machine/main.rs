@@ -8,4 +8,5 @@ mod names;
 mod pressure;
 mod puts;
 mod reads;
+mod runs;
 mod subscribe;
