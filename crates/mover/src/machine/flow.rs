@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn ready(flow: &mut Flow, consignment: u64) {
-        let weight = if consignment % 2 == 0 { Weight::Heavy } else { Weight::Light };
+        let weight = if consignment.is_multiple_of(2) { Weight::Heavy } else { Weight::Light };
         flow.set(key(consignment), RouteIndex(0), Some(DestinationIndex(0)), 0, Some(Time(0)), weight, Time(0));
     }
 
