@@ -38,7 +38,7 @@ ALLOWED = {
     "xrdcl": [],
     "emulators": ["client", "rawdata", "recorder", "types"],
     "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],
-    "bench": ["client", "engine", "erasure", "format", "media", "store", "types"],
+    "bench": ["client", "engine", "erasure", "format", "media", "mover", "rawdata", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
     "sim": ["client", "engine", "format", "media", "mover", "protocol", "recorder", "server", "types"],
 }

@@ -16,6 +16,7 @@ mod many_files;
 mod many_writers;
 mod measure;
 mod memory;
+mod moving;
 mod occupancy;
 mod open_files;
 mod process;
@@ -162,6 +163,33 @@ enum What {
         #[arg(long)]
         only: Option<String>,
     },
+    /// The mover beside `xrdcp`: rates, what merging and sums cost, its journal, very many small files.
+    Move {
+        /// Bytes of each measurement of rates.
+        #[arg(long, default_value_t = 1 << 30)]
+        payload_bytes: u64,
+        /// Files of one event each.
+        #[arg(long, default_value_t = 10_000)]
+        small_files: usize,
+        /// Files of the large source.
+        #[arg(long, default_value_t = 1_000_000)]
+        source_files: usize,
+        /// A directory on a disk, where the journal is measured, too.
+        #[arg(long, default_value = "/var/tmp")]
+        disk: PathBuf,
+        /// One part alone, by its name in the result.
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// A destination of the mover that is away until the source is full to a high mark, and comes back.
+    Backlog {
+        /// What the readout writes a second.
+        #[arg(long, default_value_t = 30_000_000)]
+        bytes_per_s: u64,
+        /// The destination comes back when so much waits.
+        #[arg(long, default_value_t = 1_500_000_000)]
+        high_mark_bytes: u64,
+    },
     /// Opening a store after kill -9: of a million fragments of 10 KiB, and of ten million of 256 bytes, unless one of these is said.
     Recovery {
         /// Fragments.
@@ -191,6 +219,14 @@ fn main() {
         What::ManyConnections { connections: 10_000 },
         What::ManyFiles { files: 1_000_000, directory_files: 100_000, file_bytes: 4096, drive_bytes: 2 << 30 },
         What::Curves,
+        What::Move {
+            payload_bytes: 1 << 30,
+            small_files: 10_000,
+            source_files: 1_000_000,
+            disk: "/var/tmp".into(),
+            only: None,
+        },
+        What::Backlog { bytes_per_s: 30_000_000, high_mark_bytes: 1_500_000_000 },
         What::Disks {
             drives: 60,
             data: 8,
@@ -207,12 +243,18 @@ fn main() {
         println!("{result}");
         if let Some(out) = &arguments.out {
             let name = result["benchmark"].as_str().expect("each result has a name");
-            let text = format!("{result:#}\n");
-            let path = out.join(format!("{name}.json"));
-            let written = std::fs::create_dir_all(out).and_then(|()| std::fs::write(&path, text));
-            written.unwrap_or_else(|error| panic!("{} cannot be written: {error}", path.display()));
+            keep(out, &format!("{name}.json"), &format!("{result:#}\n"));
+            if let What::Backlog { .. } = what {
+                keep(out, &format!("{name}.svg"), &moving::backlog::drawn(&result));
+            }
         }
     }
+}
+
+fn keep(out: &Path, name: &str, text: &str) {
+    let path = out.join(name);
+    let written = std::fs::create_dir_all(out).and_then(|()| std::fs::write(&path, text));
+    written.unwrap_or_else(|error| panic!("{} cannot be written: {error}", path.display()));
 }
 
 fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
@@ -242,6 +284,13 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         What::ManyFiles { files, directory_files, file_bytes, drive_bytes } => {
             let shape = many_files::ManyFiles { files, directory_files, file_bytes, drive_bytes };
             many_files::many_files(directory, pairs.min(3), shape)
+        }
+        What::Move { payload_bytes, small_files, source_files, ref disk, ref only } => {
+            let options = moving::Moving { payload_bytes, small_files, source_files, disk, only: only.as_deref() };
+            moving::moving(directory, pairs.min(5), options)
+        }
+        What::Backlog { bytes_per_s, high_mark_bytes } => {
+            moving::backlog::backlog(directory, moving::backlog::Backlog { bytes_per_s, high_mark_bytes })
         }
         What::Server => server::throughput(directory, pairs),
         What::Occupancy => occupancy::occupancy(directory, pairs),

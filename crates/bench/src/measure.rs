@@ -20,10 +20,19 @@ pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Cost) {
 }
 
 fn cpu_time() -> Duration {
+    cpu_time_of(libc::RUSAGE_SELF)
+}
+
+/// User and system time of all programs that this one has started and that have ended, with those that they started and waited for.
+pub fn children_cpu_seconds() -> f64 {
+    cpu_time_of(libc::RUSAGE_CHILDREN).as_secs_f64()
+}
+
+fn cpu_time_of(whose: libc::c_int) -> Duration {
     // SAFETY: an all-zero `rusage` is valid, and the call only writes to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        libc::getrusage(whose, &mut usage);
         usage
     };
     let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);

@@ -127,25 +127,35 @@ impl Server {
 
     /// User and system time that it has used, its kernel workers included, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(path).expect("the server runs");
-        // The name, in parentheses, may hold anything; user and system time are the 12th and 13th number behind it.
-        let (_, numbers) = stat.rsplit_once(')').expect("the kernel writes a name");
-        let ticks =
-            |at: usize| numbers.split_whitespace().nth(at).and_then(|n| n.parse::<f64>().ok()).expect("a number");
-        (ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64
+        cpu_seconds_of(self.child.id())
     }
 
     /// Its memory in RAM, in bytes: now, and the most there was.
     pub fn resident_bytes(&self) -> (u64, u64) {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(path).expect("the server runs");
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).expect("the kernel says it")
-        };
-        (kib("VmRSS:") << 10, kib("VmHWM:") << 10)
+        resident_bytes_of(self.child.id()).expect("the server runs")
     }
+}
+
+/// User and system time that a process has used, in seconds.
+///
+/// # Panics
+/// When it does not run.
+pub fn cpu_seconds_of(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
+    // The name, in parentheses, may hold anything; user and system time are the 12th and 13th number behind it.
+    let (_, numbers) = stat.rsplit_once(')').expect("the kernel writes a name");
+    let ticks = |at: usize| numbers.split_whitespace().nth(at).and_then(|n| n.parse::<f64>().ok()).expect("a number");
+    (ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The memory in RAM of a process, in bytes: now, and the most there was; nothing when it has ended.
+pub fn resident_bytes_of(process: u32) -> Option<(u64, u64)> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kib("VmRSS:")? << 10, kib("VmHWM:")? << 10))
 }
 
 impl Drop for Server {

@@ -87,6 +87,8 @@ impl XRootDServer {
         }
         let log = fs::File::create(self.directory.path().join("xrootd.log")).expect("a log");
         command.current_dir(self.directory.path().join("run")).stdin(Stdio::null());
+        // It asks for the machine's own name, which not every name server answers.
+        command.env("RES_OPTIONS", "timeout:1 attempts:1");
         command.stdout(log.try_clone().expect("a log")).stderr(log);
         let mut child = command.spawn().expect("it starts");
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
@@ -98,6 +100,16 @@ impl XRootDServer {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.child = Some(child);
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Whether it was started.
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
     }
 
     /// As `kill -9` does.

@@ -86,6 +86,16 @@ impl HttpDoor {
         self.server.kill().expect("it runs");
         self.server.wait().expect("it ends");
     }
+
+    /// Starts it again, where it was.
+    pub fn begin(&mut self) {
+        // A connection of somebody else may have its port for a moment.
+        self.server = loop {
+            if let Some(server) = spawn(self.directory.path(), self.port) {
+                break server;
+            }
+        };
+    }
 }
 
 impl Drop for HttpDoor {
@@ -152,6 +162,11 @@ fn start(directory: &Path, has_tls: bool) -> Option<(Child, u16)> {
          http.selfhttps2http no\nhttp.desthttps no\n"
     );
     fs::write(directory.join("xrootd.cfg"), config).expect("written");
+    spawn(directory, http_port).map(|server| (server, http_port))
+}
+
+/// Nothing when it ended because a port is taken.
+fn spawn(directory: &Path, http_port: u16) -> Option<Child> {
     let log = fs::File::create(directory.join("log")).expect("made");
     let mut command = Command::new("xrootd");
     if is_root(directory) {
@@ -162,7 +177,7 @@ fn start(directory: &Path, has_tls: bool) -> Option<(Child, u16)> {
     let mut server = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("it starts");
     loop {
         if TcpStream::connect(("127.0.0.1", http_port)).is_ok() {
-            return Some((server, http_port));
+            return Some(server);
         }
         if let Some(status) = server.try_wait().expect("looked at") {
             let said = fs::read_to_string(directory.join("log")).unwrap_or_default();

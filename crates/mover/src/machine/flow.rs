@@ -60,6 +60,8 @@ struct Entry {
     waits: bool,
     /// What runs, and where: by now something else may be due elsewhere.
     running: Option<(Weight, Place)>,
+    /// Outages that had been noticed when it began.
+    outages_known: u64,
 }
 
 #[derive(Debug, Default)]
@@ -68,8 +70,10 @@ struct Channel {
     ready: BTreeMap<(Weight, RouteIndex), BTreeSet<Order>>,
     running: BTreeMap<Weight, usize>,
     streams_max: usize,
-    /// In a row.
+    /// In a row, of steps that each began after the one before had failed: what falls at once with a destination says so once.
     failures: u32,
+    /// Failures that were counted, ever.
+    outages: u64,
     closed_until: Time,
 }
 
@@ -134,11 +138,12 @@ impl Flow {
         weight: Weight,
         now: Time,
     ) {
-        let running = self.entries.get(&key).and_then(|entry| entry.running);
+        let (running, outages_known) =
+            self.entries.get(&key).map_or((None, 0), |entry| (entry.running, entry.outages_known));
         self.take_out(key);
         let waits = due.is_some_and(|due| due > now);
         let order = (std::cmp::Reverse(priority), key);
-        self.entries.insert(key, Entry { route, at, order, weight, due, waits, running });
+        self.entries.insert(key, Entry { route, at, order, weight, due, waits, running, outages_known });
         if let (Some(due), None) = (due, running) {
             if waits {
                 self.timers.insert((due, key));
@@ -172,6 +177,7 @@ impl Flow {
         entry.running = Some((weight, entry.at));
         let channel = self.channels.get_mut(&entry.at).expect("every place has one");
         *channel.running.entry(weight).or_default() += 1;
+        entry.outages_known = channel.outages;
         if weight == Weight::Heavy {
             self.heavy[entry.route.0].0 += 1;
         }
@@ -188,12 +194,13 @@ impl Flow {
             self.heavy[entry.route.0].0 -= 1;
         }
         match failed {
-            Some(true) => {
+            Some(true) if entry.outages_known == channel.outages => {
                 channel.failures += 1;
+                channel.outages += 1;
                 channel.closed_until = now + self.patience.backoff(channel.failures, key.consignment.0);
             }
             Some(false) => channel.failures = 0,
-            None => {}
+            Some(true) | None => {}
         }
     }
 
@@ -240,5 +247,82 @@ impl Flow {
         }
         let channel = self.channels.get_mut(&entry.at).expect("every place has one");
         channel.ready.get_mut(&(entry.weight, entry.route)).is_some_and(|ready| ready.remove(&entry.order))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::machine::{DestinationConfig, RouteConfig};
+
+    const STREAMS: usize = 8;
+
+    fn key(consignment: u64) -> Key {
+        Key { consignment: ConsignmentId(consignment), place: Some(0) }
+    }
+
+    /// One destination, with something heavy and something light to be done there in each stream.
+    fn flow() -> Flow {
+        let route = RouteConfig {
+            name: "daq".to_owned(),
+            destinations: vec![(DestinationIndex(0), true)],
+            policy: Policy::default(),
+            settle: Duration::ZERO,
+            merge: None,
+            events: None,
+            zstd: None,
+            sidecar: false,
+            register: false,
+            scan_every: Duration::from_secs(1),
+            priority: 0,
+            streams_max: STREAMS,
+        };
+        let destination = DestinationConfig { address: "/archive".to_owned(), streams_max: STREAMS, until_tape: false };
+        let mut flow = Flow::new(&MoverConfig {
+            routes: vec![route],
+            destinations: vec![destination],
+            streams_max: STREAMS,
+            once: false,
+            patience: Duration::ZERO,
+            token: 1,
+        });
+        (1..=2 * STREAMS as u64).for_each(|consignment| ready(&mut flow, consignment));
+        flow
+    }
+
+    fn ready(flow: &mut Flow, consignment: u64) {
+        let weight = if consignment.is_multiple_of(2) { Weight::Heavy } else { Weight::Light };
+        let at = Place::Destination(DestinationIndex(0));
+        flow.set(key(consignment), RouteIndex(0), at, 0, Some(Time(0)), weight, Time(0));
+    }
+
+    /// Begins all that may.
+    fn begin_all(flow: &mut Flow, now: Time) -> Vec<Key> {
+        let begin = || {
+            let (key, weight) = flow.next(now)?;
+            flow.begin(key, weight);
+            Some(key)
+        };
+        std::iter::from_fn(begin).collect()
+    }
+
+    #[test]
+    fn what_falls_at_once_with_a_destination_is_one_failure() {
+        let mut flow = flow();
+        let now = Time(0) + Duration::from_secs(1);
+        for _ in 0..AWAY_AFTER {
+            let begun = begin_all(&mut flow, now);
+            assert_eq!(begun.len(), 2 * STREAMS, "it does not count as away");
+            for key in begun {
+                flow.end(key, Some(true), now);
+                ready(&mut flow, key.consignment.0);
+            }
+        }
+        assert!(begin_all(&mut flow, now).is_empty(), "now it does");
+        let reopened = flow.due().expect("it is tried again");
+        assert!(reopened <= now + Policy::default().backoff_min * (1 << AWAY_AFTER), "{reopened:?}");
+        assert_eq!(begin_all(&mut flow, reopened).len(), 1, "one at a time");
     }
 }
