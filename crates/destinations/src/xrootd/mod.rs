@@ -8,6 +8,7 @@ mod answer;
 mod library;
 mod programs;
 mod trouble;
+mod turns;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::{Access, Address, OpenError, Secret};
 use answer::{Checksum, Stat};
 use programs::Programs;
 use trouble::Trouble;
+use turns::Turns;
 
 /// Of one request, in seconds; with that of the connection less than the minute after which the mover takes a job for one that hangs.
 const REQUEST_SECONDS: u16 = 35;
@@ -26,6 +28,10 @@ const REQUEST_SECONDS: u16 = 35;
 const CONNECTION_SECONDS: u16 = 20;
 /// So fast a server computes a checksum, at least.
 const CHECKSUM_BYTES_PER_S: u64 = 32 << 20;
+
+/// Checksums that are asked for at once. A stock server computes two at a time (`xrootd.chksum max`), lets some wait, and sends whoever comes when eight are asked for
+/// away for 30 s.
+const CHECKSUMS_AT_ONCE: usize = 4;
 
 /// So long a server may compute a checksum.
 fn checksum_seconds(bytes: u64) -> u64 {
@@ -83,16 +89,23 @@ pub(crate) fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destina
     // The library has a token from the environment alone, which is that of the whole process.
     #[cfg(feature = "xrootd")]
     if access.token_file.is_none() && library::Library::is_free() {
-        return Ok(Arc::new(XRootD { address: address.clone(), way: library::Library::new(address) }));
+        return Ok(Arc::new(XRootD::new(address, library::Library::new(address))));
     }
     let programs = Programs::find(address, access.token_file.as_deref())?;
-    Ok(Arc::new(XRootD { address: address.clone(), way: programs }))
+    Ok(Arc::new(XRootD::new(address, programs)))
 }
 
 /// A directory of an XRootD server.
 struct XRootD<W> {
     address: Address,
     way: W,
+    checksums: Turns,
+}
+
+impl<W> XRootD<W> {
+    fn new(address: &Address, way: W) -> XRootD<W> {
+        XRootD { address: address.clone(), way, checksums: Turns::new(CHECKSUMS_AT_ONCE) }
+    }
 }
 
 /// Checksums that the mover has of its own, as XRootD calls them.
@@ -145,6 +158,7 @@ impl<W: Way> XRootD<W> {
 
     /// The checksum that the server tells, if it tells one that is known here.
     fn checksum(&self, path: &str, bytes: u64, moved: &dyn Moved) -> Result<Option<Checksum>, Trouble> {
+        let _turn = self.checksums.take(moved).ok_or(Trouble::Stopped)?;
         for algorithm in ALGORITHMS {
             match self.way.checksum(path, algorithm, bytes, moved) {
                 Err(trouble) if trouble.is_unsupported() => {}
