@@ -6,34 +6,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::running::{Running, files_below, until};
-use common::{Drives, Ran, Server, noise};
+use common::store::Store;
+use common::{Ran, noise};
 use forebay_client::{Client, Decision, Signature};
 use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunChange, RunId, RunState, SourceId, StreamName, Verdict};
 use serde_json::Value;
 
-/// A store whose server is killed and started again.
-struct Store {
-    drives: Drives,
-    server: Server,
-}
-
 impl Store {
-    fn start() -> Store {
-        let drives = Drives::five();
-        let mut server = drives.serve();
-        server.collect_log();
-        Store { drives, server }
-    }
-
-    /// SIGKILL, and a new server at the same address.
-    fn restart(&mut self) {
-        self.server.replace_killed(&[], &self.drives.paths);
-        self.server.collect_log();
-    }
-
     fn run(&self, words: &str) -> Ran {
-        let words: Vec<&str> = ["run"].into_iter().chain(words.split(' ')).collect();
-        self.server.run(&words)
+        self.ask(&format!("run {words}"))
     }
 
     /// What is known of a run.

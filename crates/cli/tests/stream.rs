@@ -2,33 +2,13 @@
 
 mod common;
 
-use common::{Drives, Ran, Server, noise};
+use common::noise;
+use common::store::Store;
 use forebay_client::{Client, Decision};
 use forebay_types::{DecideOutcome, EventKey, RunId, SourceId, StreamName, Verdict};
 use serde_json::Value;
 
-struct Store {
-    drives: Drives,
-    server: Server,
-}
-
 impl Store {
-    fn start() -> Store {
-        let drives = Drives::five();
-        let mut server = drives.serve();
-        server.collect_log();
-        Store { drives, server }
-    }
-
-    fn restart(&mut self) {
-        self.server.replace_killed(&[], &self.drives.paths);
-        self.server.collect_log();
-    }
-
-    fn ask(&self, words: &str) -> Ran {
-        self.server.run(&words.split(' ').collect::<Vec<_>>())
-    }
-
     fn json(&self, words: &str) -> Value {
         self.ask(&format!("{words} --json")).expect(0).json()
     }

@@ -4,6 +4,7 @@
 pub mod load;
 pub mod mounted;
 pub mod running;
+pub mod store;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -126,11 +126,17 @@ impl EventSource for StreamSource {
                 Ok(outcomes) => outcomes,
                 Err(error) => return SourceAnswer::NotNow(format!("release events of {}: {error}", self.stream)),
             };
-            // What is not there for this stream any more was released before, or deleted: nothing waits for it.
-            let is_let_go = |outcome: &DecideOutcome| {
-                outcome.is_done() || matches!(outcome, DecideOutcome::NotFound | DecideOutcome::Conflict)
-            };
-            if let Some(outcome) = outcomes.iter().find(|outcome| !is_let_go(outcome)) {
+            let unknown =
+                |outcome: &DecideOutcome| matches!(outcome, DecideOutcome::NotFound | DecideOutcome::Conflict);
+            if let Some(first) = outcomes.iter().position(unknown) {
+                tracing::warn!(
+                    "{} events of stream {}, {} for one, were not there to be released any more: somebody deleted them. They are at the destinations",
+                    outcomes.iter().filter(|outcome| unknown(outcome)).count(),
+                    self.stream,
+                    keys[first]
+                );
+            }
+            if let Some(outcome) = outcomes.iter().find(|outcome| !outcome.is_done() && !unknown(outcome)) {
                 return SourceAnswer::NotNow(format!(
                     "the store does not release events of {}: {outcome}",
                     self.stream

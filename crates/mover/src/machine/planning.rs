@@ -14,20 +14,16 @@ use crate::custody::{Consignment, ConsignmentId, Delivery, SourceAnswer, What};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::ZSTD_ENDING;
+use crate::sidecar;
 
 impl Mover {
     pub(super) fn scanned(&mut self, route: RouteIndex, scanned: Result<Scanned, String>, now: Time) {
-        let destinations = self.destinations_of(route);
-        let zstd = self.config.routes[route.0].zstd.is_some();
-        let is_taken = |name: &Name| {
-            let compressed = name.with_ending(ZSTD_ENDING).ok().filter(|_| zstd);
-            has_name(&self.names, &destinations, compressed.as_ref().unwrap_or(name))
-        };
-        let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
-        let Beginning::Files(plan) = &mut self.beginnings[route.0] else { panic!("a route of events has no files") };
-        plan.looked(self.config.routes[route.0].scan_every, now);
-        let planned = plan.scanned(scanned, &mut naming, now);
-        self.plan(route, planned, &destinations, now);
+        let scan_every = self.config.routes[route.0].scan_every;
+        self.looked(route, now, |beginning, naming| {
+            let Beginning::Files(plan) = beginning else { panic!("a route of events has no files") };
+            plan.looked(scan_every, now);
+            plan.scanned(scanned, naming, now)
+        });
     }
 
     pub(super) fn looked_at_events(
@@ -36,15 +32,25 @@ impl Mover {
         now: Time,
         look: impl FnOnce(&mut EventPlan, &mut Naming) -> Vec<Planned>,
     ) {
+        self.looked(route, now, |beginning, naming| {
+            let Beginning::Events(plan) = beginning else { panic!("a route of files has no events") };
+            look(plan, naming)
+        });
+    }
+
+    fn looked(&mut self, route: RouteIndex, now: Time, look: impl FnOnce(&mut Beginning, &mut Naming) -> Vec<Planned>) {
         let destinations = self.destinations_of(route);
-        let zstd = self.config.routes[route.0].zstd.is_some();
+        let config = &self.config.routes[route.0];
+        let (has_zstd, has_sidecar) = (config.zstd.is_some(), config.sidecar);
+        // All that a file of this name takes there.
         let is_taken = |name: &Name| {
-            let compressed = name.with_ending(ZSTD_ENDING).ok().filter(|_| zstd);
-            has_name(&self.names, &destinations, compressed.as_ref().unwrap_or(name))
+            let compressed = name.with_ending(ZSTD_ENDING).ok().filter(|_| has_zstd);
+            let name = compressed.as_ref().unwrap_or(name);
+            let sidecar = sidecar::name_of(name).ok().filter(|_| has_sidecar);
+            [Some(name), sidecar.as_ref()].into_iter().flatten().any(|name| has_name(&self.names, &destinations, name))
         };
         let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
-        let Beginning::Events(plan) = &mut self.beginnings[route.0] else { panic!("a route of files has no events") };
-        let planned = look(plan, &mut naming);
+        let planned = look(&mut self.beginnings[route.0], &mut naming);
         self.plan(route, planned, &destinations, now);
     }
 
@@ -75,6 +81,10 @@ impl Mover {
             // What has one of its names at one of them now is over first: then it is there, and is not ours to replace.
             let is_taken = consignment.names().any(|name| has_name(&self.names, destinations, name));
             if is_taken && !planted(Planted::NameGivenTwice) {
+                assert!(
+                    recipe.events().is_none(),
+                    "{name} was given though it is taken, and its events are planned once"
+                );
                 blocked.extend(recipe.parts().iter().map(|part| part.name.clone()));
                 continue;
             }
@@ -106,4 +116,90 @@ impl Mover {
 /// Whether something that is not over has a name at one of the destinations.
 fn has_name(names: &BTreeMap<(String, Name), ConsignmentId>, destinations: &[(String, bool)], name: &Name) -> bool {
     destinations.iter().any(|(to, _)| names.contains_key(&(to.clone(), name.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay_client::{AcceptedEvent, AcceptedPage};
+    use forebay_types::EventKey;
+
+    use super::super::{
+        DestinationConfig, Done, Kept, Kind, Merge, MoverConfig, RouteConfig, Seen, StreamConfig, Task,
+    };
+    use super::*;
+    use crate::custody::{PartIdentity, Policy};
+    use crate::events::{EventKind, Examined};
+    use crate::sums::Sums;
+
+    fn route(name: &str, events: Option<StreamConfig>) -> RouteConfig {
+        RouteConfig {
+            name: name.to_owned(),
+            destinations: vec![(DestinationIndex(0), true)],
+            policy: Policy::default(),
+            settle: Duration::ZERO,
+            merge: events.is_some().then(|| Merge { bytes: 1 << 20, wait: Duration::ZERO, name: None }),
+            zstd: None,
+            sidecar: events.is_some(),
+            register: false,
+            events,
+            scan_every: Duration::from_secs(1),
+            priority: 0,
+            streams_max: 4,
+        }
+    }
+
+    /// What the source has: a file that is called as the sidecar of the stream's first file is to be, and an event.
+    fn answer(task: &Task) -> Option<Done> {
+        let key = EventKey::new(7, 1);
+        Some(match task {
+            Task::Scan => {
+                let name = "physics/run000007-00001.mdf.json".parse().expect("a name");
+                let identity = PartIdentity { bytes: 5, modified_ns: 1, inode: 1 };
+                let untouched = Duration::ZERO;
+                let seen = Seen { name, identity, changed_ns: 1, untouched, announced: true, kind: Kind::File };
+                Done::Scanned(Ok(Scanned { files: vec![seen], left_alone: Vec::new() }))
+            }
+            Task::List { .. } => {
+                let events = vec![AcceptedEvent { key, fragments: 1, bytes: 3, incomplete: false }];
+                Done::Listed(Ok(AcceptedPage { events, more: false, undecided_floor: None }))
+            }
+            Task::Examine { .. } => {
+                let (kind, sums) = (EventKind::Mdf, Sums::of(b"abc"));
+                Done::Examined(Ok(vec![Examined::Event { kind, numbered: true, incomplete: false, sums }]))
+            }
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn events_whose_files_first_name_is_taken_by_their_sidecar_are_planned_under_the_next() {
+        let stream = StreamConfig { stream: "physics".parse().expect("a name"), order_wait: Duration::ZERO };
+        let destination = DestinationConfig { address: "/archive".to_owned(), streams_max: 4, until_tape: false };
+        let config = MoverConfig {
+            routes: vec![route("daq", None), route("stream", Some(stream))],
+            destinations: vec![destination],
+            streams_max: 4,
+            once: true,
+            patience: Duration::ZERO,
+            token: 1,
+        };
+        let mut mover = Mover::new(config, Kept { next_consignment: 1, ..Kept::default() }, Time(0));
+        let (mut names, mut now) = (Vec::new(), Time(0));
+        while now < Time(10_000_000_000) {
+            for record in mover.take_records() {
+                if let Record::Planned { name, .. } = record {
+                    names.push(name.to_string());
+                }
+            }
+            match mover.next_job(now) {
+                // What is sent takes its time.
+                Some(job) => drop(answer(&job.task).map(|done| mover.done(job.id, done, now))),
+                None => now = now + Duration::from_millis(500),
+            }
+        }
+        assert_eq!(names, ["physics/run000007-00001.mdf.json", "physics/run000007-00002.mdf"]);
+        assert!(mover.beginnings.iter().all(Beginning::has_all_but_blocked));
+    }
 }
