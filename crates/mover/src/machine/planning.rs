@@ -139,7 +139,7 @@ mod tests {
             destinations: vec![(DestinationIndex(0), true)],
             policy: Policy::default(),
             settle: Duration::ZERO,
-            merge: events.is_some().then(|| Merge { bytes: 1 << 20, wait: Duration::ZERO, name: None }),
+            merge: events.is_some().then_some(Merge { bytes: 1 << 20, wait: Duration::ZERO, name: None }),
             zstd: None,
             sidecar: events.is_some(),
             register: false,
