@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_destinations::{Access, OtherCommand};
+use forebay_destinations::{Access, AddressError, Door, OtherCommand};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
 use forebay_mover::endpoint::{self, Asked, Destination, Registry};
@@ -48,6 +48,8 @@ pub struct RouteSettings {
     pub sidecar: bool,
     /// Where files are registered before they are let go, if they are.
     pub register: Option<Register>,
+    /// Where destinations can fetch its files themselves.
+    pub door: Option<Arc<Door>>,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
     /// The time between the first and the second proof.
@@ -56,6 +58,50 @@ pub struct RouteSettings {
     pub priority: i32,
     /// Files that are read or sent at once.
     pub streams: usize,
+}
+
+impl RouteSettings {
+    /// Which of its destinations fetch files themselves.
+    fn pulls(&self, destinations: &[DestinationSettings]) -> impl Iterator<Item = usize> {
+        let door = self.door.as_ref();
+        let fetches = move |at: &usize| {
+            door.is_some_and(|door| destinations[*at].place.address().is_some_and(|address| door.leads_to(address)))
+        };
+        self.to.iter().map(|(at, _)| *at).filter(fetches)
+    }
+
+    /// That somebody fetches by its door.
+    ///
+    /// # Errors
+    /// A door that no destination uses.
+    pub fn check_door(&self, destinations: &[DestinationSettings], key: &str) -> Result<(), Failure> {
+        if self.door.is_some() && self.pulls(destinations).next().is_none() {
+            return Err(Failure::usage(format!(
+                "{key}: no destination fetches by it: those at root:// do by a door root://, and those at https:// by one https://; nothing was moved"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The door of a source, if it has one; `key`: what says it.
+///
+/// # Errors
+/// What is no door, and a source of which nobody can fetch files.
+pub fn door_of(
+    url: Option<&str>,
+    token_file: Option<&Path>,
+    is_stream: bool,
+    key: impl Fn(&str) -> String,
+) -> Result<Option<Arc<Door>>, Failure> {
+    let Some(url) = url else { return Ok(None) };
+    let wrong = |why: String| Failure::usage(format!("{}: {why}; nothing was moved", key("door")));
+    if is_stream {
+        return Err(wrong("accepted events are put together on their way, and nobody can fetch them".to_owned()));
+    }
+    let address = url.parse().map_err(|error: AddressError| wrong(error.to_string()))?;
+    let access = Access { token_file: token_file.map(Path::to_owned), ..Access::default() };
+    Door::new(&address, &access).map(Arc::new).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
 /// What is said of how files are merged.
@@ -284,11 +330,13 @@ impl Settings {
                 to_register,
                 option,
             )?,
+            door: door_of(command.door.as_deref(), command.door_token_file.as_deref(), is_stream, option)?,
             settle: command.settle.unwrap_or(settle(command)),
             recheck_after: command.recheck_after,
             priority: 0,
             streams,
         };
+        route.check_door(&destinations, "--door")?;
         Ok(Settings { routes: vec![route], destinations, streams, journal })
     }
 
@@ -347,7 +395,9 @@ impl Settings {
                 Some(directory) => endpoint::Origin::Files(Arc::new(directory)),
                 None => settings.from.lease(journal.token(), settings.merge.is_some())?,
             };
-            routes.push(Route { config: route_config(settings), origin, registry });
+            let door = settings.door.clone().map(|door| door as Arc<dyn endpoint::Door>);
+            let config = route_config(settings, &self.destinations);
+            routes.push(Route { config, origin, registry, door });
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
             config: DestinationConfig {
@@ -372,10 +422,11 @@ impl Settings {
     }
 }
 
-fn route_config(settings: &RouteSettings) -> RouteConfig {
+fn route_config(settings: &RouteSettings, destinations: &[DestinationSettings]) -> RouteConfig {
     RouteConfig {
         name: settings.name.clone(),
         destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
+        pulls: settings.pulls(destinations).map(DestinationIndex).collect(),
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
