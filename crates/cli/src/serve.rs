@@ -350,8 +350,7 @@ pub fn open_failure(error: OpenStoreError) -> Failure {
 
 fn start_failure(error: StartError) -> Failure {
     match &error {
-        StartError::Insecure { .. } => Failure::usage(error),
-        StartError::Listen { source, .. } if source.kind() != std::io::ErrorKind::AddrInUse => Failure::usage(error),
-        StartError::Listen { .. } | StartError::System { .. } => Failure::retry(error),
+        StartError::Listen(listen) if !listen.is_in_use() => Failure::usage(error),
+        StartError::Listen(_) | StartError::System { .. } => Failure::retry(error),
     }
 }
