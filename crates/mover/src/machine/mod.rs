@@ -10,6 +10,7 @@ mod merge;
 mod plan;
 mod planning;
 mod route;
+mod survey;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use merge::Series;
 pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
 use route::Beginning;
+pub use survey::{Amount, DestinationSurvey, PlaceSurvey, RouteSurvey, Survey};
 
 /// The place of a route in [`MoverConfig::routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -429,6 +431,11 @@ impl Mover {
     /// The consignments that are known, ascending.
     pub fn consignments(&self) -> impl Iterator<Item = (RouteIndex, &Consignment)> {
         self.consignments.values().map(|(route, consignment)| (*route, consignment))
+    }
+
+    /// The name of a consignment, as long as it is known.
+    pub fn name_of(&self, id: ConsignmentId) -> Option<&Name> {
+        self.consignments.get(&id).map(|(_, consignment)| &consignment.name)
     }
 
     /// Jobs that run.
