@@ -35,11 +35,11 @@ ALLOWED = {
     "telemetry": ["types"],
     "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
-    "mover": ["client", "rawdata", "types"],
+    "mover": ["client", "rawdata", "telemetry", "types"],
     "destinations": ["mover", "xrdcl"],
     "xrdcl": [],
     "emulators": ["client", "rawdata", "recorder", "types"],
-    "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "server", "store", "types"],
+    "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "runs", "server", "store", "telemetry", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "mover", "rawdata", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
     "sim": ["client", "engine", "format", "media", "mover", "protocol", "recorder", "server", "types"],

@@ -144,7 +144,10 @@ mod tests {
         let report = Report { routes: vec![route], ..Report::default() };
         let told = text(Arc::new(report), Duration::from_secs(1));
         assert!(told.contains("forebay_mover_oldest_seconds{route=\"daq\"} 7.5\n"), "{told}");
-        assert!(!told.contains("forebay_mover_backlog_seconds{") && !told.contains("\nforebay_mover_journal_free_bytes "), "{told}");
+        assert!(
+            !told.contains("forebay_mover_backlog_seconds{") && !told.contains("\nforebay_mover_journal_free_bytes "),
+            "{told}"
+        );
         assert!(
             told.contains("forebay_alarm{code=\"FB-511\",name=\"no-mover\",severity=\"critical\"} 0.0\n"),
             "{told}"

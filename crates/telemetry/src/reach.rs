@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use ipnet::IpNet;
+pub use ipnet::IpNet;
 
 /// Connections that the system holds until they are accepted: all writers of a detector connect at the same moment. The system may hold fewer
 /// (`net.core.somaxconn`); those beyond try again after a second.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use serde::Deserialize;
 
 use super::MoveOptions;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, settle};
+use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, settle, telling};
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::connect::parse_seconds;
+use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::Failure;
 use crate::size::parse_bytes;
 
@@ -29,6 +30,10 @@ struct MoveFile {
     journal: Option<PathBuf>,
     #[serde(default = "four")]
     streams: u16,
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    insecure_network: Vec<String>,
+    alarm_after_s: Option<f64>,
     #[serde(default)]
     destination: BTreeMap<String, DestinationFile>,
     #[serde(default)]
@@ -108,6 +113,9 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
         return Err(wrong("it has no route".to_owned()));
     }
     let streams = check_streams("streams", file.streams).map_err(wrong)?;
+    let alarm_after = file.alarm_after_s.map(|seconds| parse_positive_seconds(&seconds.to_string())).transpose();
+    let alarm_after = alarm_after.map_err(|why| wrong(format!("alarm-after-s: {why}")))?;
+    let telling = telling(command, file.metrics, &file.insecure_network, alarm_after)?;
     let destination = |(name, destination): (String, DestinationFile)| {
         let of_its_own = destination.streams.map(|count| check_streams(&format!("destination.{name}.streams"), count));
         let place = Place::parse(&destination.address)?;
@@ -125,7 +133,7 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
         })
     };
     let destinations = file.destination.into_iter().map(destination).collect::<Result<_, Failure>>()?;
-    Ok(Settings { routes, destinations, streams, journal })
+    Ok(Settings { routes, destinations, streams, journal, telling })
 }
 
 fn settings_of(

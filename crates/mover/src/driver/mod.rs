@@ -23,8 +23,8 @@ use crate::custody::{Answer, Consignment, Failure};
 use crate::endpoint::{Asked, Destination, HasSpace, Origin, Registry};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
-    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, Mover, MoverConfig, Record,
-    RouteConfig, RouteIndex, Task,
+    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, Mover, MoverConfig, Record, RouteConfig,
+    RouteIndex, Task,
 };
 
 use job::{Tools, Watch};

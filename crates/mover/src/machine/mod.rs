@@ -137,7 +137,7 @@ pub enum Record {
 
 /// The number of a job; one that was not done when a mover ended is never done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JobId(u64);
+pub struct JobId(pub u64);
 
 /// Something that a driver does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use forebay_telemetry::metrics_table;
 use super::Seen;
 use crate::alarm::Alarm;
 use crate::monitor::DriveFinding;
-use crate::status::{LaneReport, NamesReport};
+use crate::status::{LaneReport, NamesReport, RunsReport};
 
 /// One of several counters under one name, and the word that tells it from the others.
 type Count = (&'static str, fn(&LaneCounters) -> u64);
@@ -26,6 +26,20 @@ fn states(seen: &Seen, of: impl Fn(&LaneStatus) -> u64) -> Vec<Sample> {
 /// Those of lane 0, which has the names of all.
 fn names(seen: &Seen, of: impl Fn(&NamesReport) -> u64) -> Vec<Sample> {
     perhaps(seen.snapshot.lanes.first().and_then(Option::as_ref).map(|lane| of(&lane.names) as f64))
+}
+
+/// Those of lane 0, which has the books of all.
+fn runs(seen: &Seen) -> Vec<Sample> {
+    let Some(lane) = seen.snapshot.lanes.first().and_then(Option::as_ref) else { return Vec::new() };
+    let RunsReport { declared, running, stopped, closed, discarded, .. } = lane.runs;
+    let states = [
+        ("declared", declared),
+        ("running", running),
+        ("stopped", stopped),
+        ("closed", closed),
+        ("discarded", discarded),
+    ];
+    states.into_iter().map(|(state, count)| sample(state, count as f64)).collect()
 }
 
 fn counts(seen: &Seen, of: impl Fn(&LaneCounters) -> u64) -> Vec<Sample> {
@@ -179,6 +193,8 @@ metrics_table! { pub(super) METRICS: Seen;
     "forebay_names" Gauge &[], "Names of files, directories and links" => |seen| names(seen, |names| names.names);
     "forebay_names_bytes" Gauge &[], "Memory of the names, beside the index" => |seen| names(seen, |names| names.names_bytes);
     "forebay_names_max_bytes" Gauge &[], "What the memory of the names may become" => |seen| names(seen, |names| names.names_bytes_max);
+    "forebay_runs" Gauge &["state"], "Runs that were declared, by state; stopped ones are not closed" => runs;
+    "forebay_runs_held" Gauge &[], "Of all of these, runs that somebody holds: nothing of them is freed" => |seen| perhaps(seen.snapshot.lanes.first().and_then(Option::as_ref).map(|lane| lane.runs.held as f64));
     "forebay_events_undecided" Gauge LANE, "Events that wait for a decision" => |seen| states(seen, |status| status.events_undecided);
     "forebay_events_accepted" Gauge LANE, "Events that are accepted and not shipped" => |seen| states(seen, |status| status.events_accepted);
     "forebay_oldest_undecided_seconds" Gauge &[], "The oldest event without a decision has waited for at least so long; absent when there is none" => |seen| perhaps(seen.snapshot.findings.oldest_undecided.map(|age| age.as_secs_f64()));
