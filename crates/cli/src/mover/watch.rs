@@ -15,6 +15,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use super::{plain, words};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::size::human_bytes;
 
 /// Progress is shown so often at most.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
@@ -93,21 +94,39 @@ impl Show {
 struct Bars {
     all: MultiProgress,
     line: ProgressBar,
-    files: BTreeMap<JobId, ProgressBar>,
+    files: BTreeMap<JobId, FileBar>,
     style: ProgressStyle,
+}
+
+/// The bar of a file, and when how much of it had gone through as it was drawn first.
+struct FileBar {
+    bar: ProgressBar,
+    since: Instant,
+    bytes: u64,
+}
+
+impl FileBar {
+    fn update(&self, transfer: &Transfer) {
+        let seconds = self.since.elapsed().as_secs_f64();
+        if seconds >= SHOWN_EVERY.as_secs_f64() {
+            let rate = transfer.bytes.saturating_sub(self.bytes) as f64 / seconds;
+            self.bar.set_prefix(format!("{}/s", human_bytes(rate as u64)));
+        }
+        self.bar.set_position(transfer.bytes.min(transfer.bytes_total));
+    }
 }
 
 impl Bars {
     fn new(all: MultiProgress) -> Bars {
         let style = |template| ProgressStyle::with_template(template).expect("the templates here are good");
         let line = all.add(ProgressBar::no_length().with_style(style("move {spinner} {msg}")));
-        let style = style("  {bar:20} {bytes:>11} of {total_bytes:>11} {binary_bytes_per_sec:>13}  {wide_msg}");
+        let style = style("  {bar:20} {bytes:>11} of {total_bytes:>11} {prefix:>12}  {wide_msg}");
         Bars { all, line, files: BTreeMap::new(), style }
     }
 
     fn update(&mut self, counts: &Counts, transfers: &[Transfer]) {
         let all = &self.all;
-        self.files.retain(|id, bar| {
+        self.files.retain(|id, FileBar { bar, .. }| {
             let goes_on = transfers.iter().any(|transfer| transfer.id == *id);
             if !goes_on {
                 bar.finish_and_clear();
@@ -119,10 +138,11 @@ impl Bars {
             if !self.files.contains_key(&transfer.id) && self.files.len() < DRAWN_MAX {
                 let bar = ProgressBar::new(transfer.bytes_total).with_style(self.style.clone());
                 bar.set_message(message(transfer));
-                self.files.insert(transfer.id, self.all.insert_before(&self.line, bar));
+                let bar = self.all.insert_before(&self.line, bar);
+                self.files.insert(transfer.id, FileBar { bar, since: Instant::now(), bytes: transfer.bytes });
             }
             if let Some(bar) = self.files.get(&transfer.id) {
-                bar.set_position(transfer.bytes.min(transfer.bytes_total));
+                bar.update(transfer);
             }
         }
         let more = transfers.len() - self.files.len();
@@ -134,7 +154,7 @@ impl Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        self.files.values().for_each(ProgressBar::finish_and_clear);
+        self.files.values().for_each(|file| file.bar.finish_and_clear());
         self.line.finish_and_clear();
         output::undrawn();
     }
