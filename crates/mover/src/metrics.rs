@@ -99,6 +99,7 @@ metrics_table! { METRICS: Seen;
     "forebay_mover_source_failing_seconds" Gauge ROUTE, "For how long the source has given no answer; absent while it does" => |seen| routes(seen, |route| route.failing_s);
     "forebay_mover_left_alone" Gauge ROUTE, "Names with data that are left alone, as they need somebody" => |seen| counts(seen, |route| route.left_alone as u64);
     "forebay_mover_blocked" Gauge ROUTE, "Files that wait for another of their name to be over" => |seen| counts(seen, |route| route.blocked as u64);
+    "forebay_mover_runs_refused" Gauge ROUTE, "Runs whose events are left in the store, as the definition of their stream cannot be gone by" => |seen| counts(seen, |route| route.refusals.len() as u64);
     "forebay_mover_source_free_bytes" Gauge ROUTE, "What the source's store or file system takes still" => |seen| routes(seen, |route| Some(route.space?.free_bytes as f64));
     "forebay_mover_source_capacity_bytes" Gauge ROUTE, "What it takes when it is empty" => |seen| routes(seen, |route| Some(route.space?.capacity_bytes as f64));
     "forebay_mover_source_time_to_full_seconds" Gauge ROUTE, "Time until it is full: as a store tells it, else at the rate of the last five minutes; absent while it does not fill" => |seen| routes(seen, |route| route.space?.full_in_s);

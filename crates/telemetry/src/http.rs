@@ -32,9 +32,12 @@ const CONNECTIONS_MAX: usize = 32;
 /// A connection is closed after so long, whatever it does: whoever scrapes connects again.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(120);
 
-/// What was seen last, and when, for whoever does not want to disturb anybody.
+/// When something was seen, and what.
+type Look<T> = (Instant, Arc<T>);
+
+/// What was seen last, for whoever does not want to disturb anybody.
 #[derive(Debug)]
-pub struct Last<T>(Arc<Mutex<Option<(Instant, Arc<T>)>>>);
+pub struct Last<T>(Arc<Mutex<Option<Look<T>>>>);
 
 impl<T> Default for Last<T> {
     fn default() -> Self {
@@ -50,7 +53,7 @@ impl<T> Clone for Last<T> {
 
 impl<T> Last<T> {
     /// `None` before the first.
-    pub fn get(&self) -> Option<(Instant, Arc<T>)> {
+    pub fn get(&self) -> Option<Look<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

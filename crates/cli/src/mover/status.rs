@@ -281,6 +281,9 @@ fn source(report: &RouteReport, row: &mut impl FnMut(&str, String)) {
     if report.blocked > 0 {
         row("  blocked", format!("{} files wait for another of their name", human_count(report.blocked as u64)));
     }
+    for (run, why) in report.refusals.iter().take(LEFT_ALONE_SHOWN_MAX) {
+        row("  run", format!("{run} is left in the store: {why}"));
+    }
     if let Some(seconds) = report.registering_fails_s {
         row("  registering", format!("fails for {}", human_time(seconds)));
     }

@@ -106,7 +106,8 @@ impl Lookout {
 
     pub(super) fn begin(&mut self, journal: &Journal) -> Result<(), crate::journal::JournalError> {
         self.clocks = journal.clocks()?;
-        self.due = Instant::now();
+        // Others are told at once that it runs.
+        (self.due, self.written) = (Instant::now(), None);
         Ok(())
     }
 

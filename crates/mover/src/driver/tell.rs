@@ -173,4 +173,13 @@ impl Driver<'_> {
             }
         }
     }
+
+    /// Tells which events are left in the store, once.
+    pub(super) fn tell_refusals(&mut self) {
+        for (_, _, words) in self.machine.refusals() {
+            if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(words.to_owned()) {
+                tracing::warn!("{words}");
+            }
+        }
+    }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::flow::Place;
 use super::{DestinationIndex, Mover, RouteIndex};
 use crate::custody::{Consignment, ConsignmentId, Delivery, DeliveryState, Stage, What};
+use crate::name::Name;
 
 /// So many files, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +75,8 @@ pub struct RouteSurvey {
     pub left_alone: usize,
     /// Files that wait for another of their name.
     pub blocked: usize,
+    /// Runs whose events are left in the store, and why.
+    pub refusals: Vec<(u32, String)>,
     /// Files that are read or sent now.
     pub streams_running: usize,
     /// And how many may be.
@@ -125,6 +128,11 @@ fn words_of(delivery: &Delivery) -> String {
 }
 
 impl Mover {
+    /// The name of a consignment, as long as it is known.
+    pub fn name_of(&self, id: ConsignmentId) -> Option<&Name> {
+        self.consignments.get(&id).map(|(_, consignment)| &consignment.name)
+    }
+
     /// How everything is. It looks at each file that is not over.
     pub fn survey(&self, now: Time) -> Survey {
         let routes = self.beginnings.iter().enumerate().map(|(at, beginning)| {
@@ -133,6 +141,11 @@ impl Mover {
                 failing_for: beginning.failing_since().map(|since| now.since(since)),
                 left_alone: beginning.left_alone(),
                 blocked: beginning.blocked(),
+                refusals: beginning
+                    .refusals()
+                    .into_iter()
+                    .map(|(run, refusal)| (run.0, refusal.words.clone()))
+                    .collect(),
                 streams_running,
                 streams_max,
                 registry: self.flow.at(Place::Registry(RouteIndex(at)), now),

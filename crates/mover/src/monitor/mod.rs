@@ -131,6 +131,7 @@ fn report_of(now: Time, seen: &SeenRoute, meter: &mut RouteMeter) -> RouteReport
         left_alone: survey.left_alone,
         left_alone_names: seen.left_alone_names.clone(),
         blocked: survey.blocked,
+        refusals: survey.refusals.clone(),
         held_s: seconds(seen.held),
         tape_s: seconds(seen.tape),
         streams_running: survey.streams_running,

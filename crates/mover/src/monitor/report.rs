@@ -90,6 +90,8 @@ pub struct RouteReport {
     pub left_alone_names: Vec<String>,
     /// Files that wait for another of their name.
     pub blocked: usize,
+    /// Runs whose events are left in the store, and why.
+    pub refusals: Vec<(u32, String)>,
     /// For how long a person has held the first that is held.
     pub held_s: Option<f64>,
     /// For how long the first that waits for tape has waited.

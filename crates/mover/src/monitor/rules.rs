@@ -49,6 +49,7 @@ pub(super) struct RouteRules {
     unproven: Lasting,
     left_alone: Lasting,
     blocked: Lasting,
+    refused: Lasting,
     filling: Lasting,
 }
 
@@ -175,6 +176,17 @@ impl Judgement<'_> {
             let first = seen.left_alone_names.first().map_or(String::new(), |first| format!(", {first} for one"));
             let words = format!("route {name}: {} names are left alone{first}", survey.left_alone);
             self.want(MoverAlarm::NamesLeftAlone, words);
+        }
+        let refused = rules.refused.is(self.now, !survey.refusals.is_empty());
+        if let (Some(_), Some((run, why))) = (self.is_due(refused), survey.refusals.first()) {
+            let more = match survey.refusals.len() {
+                1 => String::new(),
+                more => format!(", and those of {} more runs", more - 1),
+            };
+            self.want(
+                MoverAlarm::NamesLeftAlone,
+                format!("route {name}: events of run {run} are left in the store: {why}{more}"),
+            );
         }
         let blocked = rules.blocked.is(self.now, survey.blocked > 0);
         if let Some(for_so_long) = self.is_late(blocked) {

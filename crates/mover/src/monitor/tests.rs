@@ -149,6 +149,13 @@ fn names_that_need_somebody_are_told_when_they_stay() {
     let report = world.raises(0, &left, &[MoverAlarm::NamesLeftAlone]);
     assert!(report.alarms[0].words.starts_with("route daq: 2 names are left alone, \"a\\n\": its name"));
     world.raises(0, &well(), &[]);
+    let refused =
+        with(|seen| seen.routes[0].survey.refusals = vec![(7, "no stream of it".to_owned()), (8, String::new())]);
+    world.raises(299, &refused, &[]);
+    let report = world.raises(0, &refused, &[MoverAlarm::NamesLeftAlone]);
+    let wanted = "route daq: events of run 7 are left in the store: no stream of it, and those of 1 more runs";
+    assert_eq!(report.alarms[0].words, wanted);
+    world.raises(0, &well(), &[]);
     let blocked = with(|seen| seen.routes[0].survey.blocked = 1);
     world.raises(3599, &blocked, &[]);
     world.raises(0, &blocked, &[MoverAlarm::NamesLeftAlone]);
