@@ -147,6 +147,29 @@ impl Command {
     }
 }
 
+/// Reads an address.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected IP:PORT, as in 127.0.0.1:7420".to_owned())
+}
+
+/// Reads the networks whose machines may connect.
+///
+/// # Errors
+/// One that is none.
+pub fn parse_networks(networks: &[String]) -> Result<Vec<IpNet>, Failure> {
+    let parse = |network: &String| {
+        network.parse().map_err(|error| {
+            Failure::usage(format!(
+                "--insecure-network {network}: {error}; nothing was started. Give IP/BITS, as in 10.1.0.0/16"
+            ))
+        })
+    };
+    networks.iter().map(parse).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -178,27 +201,4 @@ mod tests {
             }
         }
     }
-}
-
-/// Reads an address.
-///
-/// # Errors
-/// What is expected.
-pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "expected IP:PORT, as in 127.0.0.1:7420".to_owned())
-}
-
-/// Reads the networks whose machines may connect.
-///
-/// # Errors
-/// One that is none.
-pub fn parse_networks(networks: &[String]) -> Result<Vec<IpNet>, Failure> {
-    let parse = |network: &String| {
-        network.parse().map_err(|error| {
-            Failure::usage(format!(
-                "--insecure-network {network}: {error}; nothing was started. Give IP/BITS, as in 10.1.0.0/16"
-            ))
-        })
-    };
-    networks.iter().map(parse).collect()
 }

@@ -237,7 +237,7 @@ fn how_long_a_store_lasts_is_what_it_says_itself() {
     until(|| {
         number += 1;
         let mut file = files
-            .create(&format!("/daq/{number}"), &WriteOptions { seal: true, ..WriteOptions::default() })
+            .create(format!("/daq/{number}"), &WriteOptions { seal: true, ..WriteOptions::default() })
             .expect("made");
         file.write(&noise(number, 20_000)).expect("written");
         file.close().expect("closed");
