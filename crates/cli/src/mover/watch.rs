@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn each_file_has_a_bar_as_long_as_it_is_read_or_sent() {
         let terminal = InMemoryTerm::new(30, 120);
-        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
         let mut bars = Bars::new(MultiProgress::with_draw_target(target));
         let transfer = |number: u64, to: Option<&str>| Transfer {
             id: JobId(number),
