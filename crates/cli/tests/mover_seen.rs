@@ -8,6 +8,7 @@ mod stand_in;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -203,6 +204,33 @@ fn a_quarantine_is_told_by_the_mover_and_a_mover_that_was_killed_by_the_status()
     fs::remove_file(place.path("archive/a.dat")).expect("removed");
     forebay(["move", "retry", "--all", "--journal", &place.text("journal.sqlite")]).expect(0);
     until(|| place.path("daq/a.dat.copied").exists() && place.alarms().is_empty());
+}
+
+#[test]
+fn what_is_left_alone_and_what_cannot_be_registered_is_told_until_somebody_came() {
+    let place = Place::with("a.dat", &noise(3, 3000));
+    fs::write(place.path("daq/two\nlines"), b"more").expect("written");
+    let program = place.path("register");
+    let registers = |exit: u8| {
+        // Renamed over the old one: that may be running.
+        let new = place.path("register.new");
+        fs::write(&new, format!("#!/bin/sh\nexit {exit}\n")).expect("written");
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("executable");
+        fs::rename(&new, &program).expect("renamed");
+    };
+    registers(75);
+    let register = place.text("register");
+    let more = [RECHECK, &["--register-command", &register]].concat();
+    let _mover = place.start(&place.text("daq"), &place.text("archive"), &more);
+    until(|| place.alarms() == ["FB-506", "FB-509"]);
+    let status = place.status();
+    let words = |at: usize| status["alarms"][at]["words"].as_str().expect("words").to_owned();
+    assert!(words(0).contains("1 names are left alone") && words(0).contains("two\\nlines"), "{status}");
+    assert!(words(1).contains("1 proven files could not be registered for "), "{status}");
+    registers(0);
+    fs::rename(place.path("daq/two\nlines"), place.path("daq/one line")).expect("renamed");
+    until(|| place.path("daq/one line.copied").exists() && place.alarms().is_empty());
+    assert!(place.path("daq/a.dat.copied").exists());
 }
 
 #[test]

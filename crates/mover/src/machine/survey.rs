@@ -167,13 +167,16 @@ impl Mover {
     }
 
     fn note_deliveries(&self, destinations: &mut [DestinationSurvey], route: RouteIndex, consignment: &Consignment) {
+        // A file and its sidecar wait as one.
+        let mut waits_at = Vec::new();
         for (place, delivery) in consignment.deliveries.iter().enumerate() {
             let Some(at) = self.destination(route, consignment, place) else { continue };
             let survey = &mut destinations[at.0];
             if delivery.what == What::File {
                 survey.states.entry(delivery.state().name()).or_default().add(bytes_of(consignment));
             }
-            if consignment.delivery_due(place).is_some() && delivery.what == What::File {
+            if consignment.delivery_due(place).is_some() && !waits_at.contains(&at) {
+                waits_at.push(at);
                 survey.waiting.add(bytes_of(consignment));
             }
         }
