@@ -20,6 +20,7 @@ use forebay_client::ClientConfig;
 use forebay_client::files::{Files, Owner, WriteOptions};
 use forebay_telemetry::metrics::rows;
 use forebay_types::Adler32;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use stand_in::{Asked, Does, StandIn, answers};
@@ -278,6 +279,10 @@ fn how_long_a_store_lasts_is_what_it_says_itself() {
     assert!(told > own / 3.0 && told < own * 3.0, "{told} s, and the store says {own} s");
 }
 
+fn streams(place: &Place) -> u64 {
+    place.status()["report"]["streams_max"].as_u64().expect("a number")
+}
+
 #[test]
 fn other_machines_see_nothing_unless_they_are_named() {
     let place = Place::with("a.dat", b"bytes");
@@ -303,6 +308,16 @@ fn other_machines_see_nothing_unless_they_are_named() {
     forebay(["move", "--config", &config]).expect(2).says("alarm-after-s");
     write("metrics = \"127.0.0.1:0\"\nalarm-after-s = 60");
     let log = fs::File::create(place.path("log")).expect("made");
-    let _mover = Running::start(["move", "--config", &config].map(str::to_owned).to_vec(), Stdio::from(log));
+    let mover = Running::start(["move", "--config", &config].map(str::to_owned).to_vec(), Stdio::from(log));
     until(|| place.metrics().contains("forebay_mover_files{route=\"daq\",state=\"verified\"} 1.0"));
+    // A new configuration: it is served as before, and counters go on.
+    write("metrics = \"127.0.0.1:0\"\nalarm-after-s = 60\nstreams = 7");
+    mover.signal(Signal::HUP);
+    until(|| streams(&place) == 7);
+    assert!(place.metrics().contains("forebay_mover_files_found_total{route=\"daq\"} 1.0"));
+    // How it is served is not changed so.
+    write("metrics = \"127.0.0.1:0\"\nalarm-after-s = 61");
+    mover.signal(Signal::HUP);
+    until(|| place.log().contains("that needs a new start"));
+    assert_eq!(streams(&place), 7, "it goes on as before");
 }
