@@ -5,23 +5,27 @@ mod file;
 mod look;
 mod places;
 mod settings;
+mod status;
+mod watch;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use forebay_mover::driver::{self, Control, Counts, MoverError, Outcome};
+use forebay_mover::driver::{self, Control, Counts, Lookout, MoverError, Outcome, Progress};
 use forebay_mover::journal::{Journal, JournalError};
 use forebay_mover::machine::Template;
 
-use crate::arguments::DEFAULT_ADDRESS;
+use crate::arguments::{DEFAULT_ADDRESS, parse_address};
 use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{Interrupt, Reload};
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
 use settings::Settings;
+use watch::Show;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -154,6 +158,18 @@ pub struct MoveOptions {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_positive_seconds)]
     stall_after: Duration,
 
+    /// Serve metrics for Prometheus over HTTP at /metrics of this address, IP:PORT; port 0 takes any free port [default: the configuration's, else none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    metrics: Option<SocketAddr>,
+
+    /// With --metrics: let machines of this network ask for them without asking who they are, IP/BITS; repeatable [default: this machine alone]
+    #[arg(long, value_name = "CIDR")]
+    insecure_network: Vec<String>,
+
+    /// An alarm when a destination is away, a source cannot be looked at or registering fails for so many seconds; what takes its time is one after a multiple of that [default: the configuration's, else 300]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_positive_seconds)]
+    alarm_after: Option<Duration>,
+
     /// Where the mover remembers what it has begun; never below --from or --to [default: one for each --from and --to in the user's state directory]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
@@ -194,10 +210,11 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let reload = command.config.as_ref().map(|_| Reload::catch()).transpose()?;
     let interrupt = if reload.is_some() { Interrupt::catch_but_reload()? } else { Interrupt::catch()? };
     let mut settings = Settings::of(command)?;
+    let (mut lookout, _metrics) = settings.telling.start(output)?;
     let mut before = None;
     let mut counts = Counts::default();
     loop {
-        let moved = move_by(&settings, command, output, &interrupt, reload.as_ref());
+        let moved = move_by(&settings, command, output, (&interrupt, reload.as_ref()), &mut lookout);
         let (mut outcome, next) = match (moved, before.take()) {
             (Err(failure), Some(before)) if failure.exit == Exit::Usage => {
                 tracing::error!("{}. The mover goes on as before", failure.message);
@@ -223,8 +240,8 @@ fn move_by(
     settings: &Settings,
     command: &MoveOptions,
     output: &Output,
-    interrupt: &Interrupt,
-    reload: Option<&Reload>,
+    (interrupt, reload): (&Interrupt, Option<&Reload>),
+    lookout: &mut Lookout,
 ) -> Result<(Outcome, Option<Settings>), Failure> {
     let opened = settings.open_places()?;
     output.note(&format!("the journal is {}", settings.journal.display()));
@@ -232,8 +249,8 @@ fn move_by(
     let config = settings.config(opened, &journal, command)?;
     let control = Control::default();
     let next = Mutex::new(None);
-    let bar = Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
-    let told = |counts: &Counts| {
+    let show = Mutex::new(Show::new(output));
+    let told = |progress: &Progress| {
         if interrupt.is_set() {
             control.stop();
         } else if reload.is_some_and(Reload::take) {
@@ -243,6 +260,11 @@ fn move_by(
                     next.journal.display(),
                     settings.journal.display()
                 ),
+                Ok(next) if next.telling != settings.telling => {
+                    tracing::error!(
+                        "how the mover tells of itself (metrics, insecure-network, alarm-after-s) is another; that needs a new start. The mover goes on as before"
+                    );
+                }
                 Ok(settings) => {
                     *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
                     control.drain();
@@ -250,15 +272,9 @@ fn move_by(
                 Err(failure) => tracing::error!("{}. The mover goes on as before", failure.message),
             }
         }
-        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
-        // Days may pass without a file.
-        let shown = Counts { moved_bytes: 0, ..*counts };
-        if bar.1.elapsed() >= Duration::from_millis(100) && bar.2 != Some(shown) {
-            bar.0.update(0, || words(counts));
-            (bar.1, bar.2) = (Instant::now(), Some(shown));
-        }
+        show.lock().unwrap_or_else(PoisonError::into_inner).update(progress);
     };
-    let outcome = driver::run(&config, &mut journal, &control, &told).map_err(|error| match &error {
+    let outcome = driver::run(&config, &mut journal, &control, lookout, &told).map_err(|error| match &error {
         MoverError::Journal(error) => journal_failure(error),
         MoverError::Audit { .. } => Failure::retry(&error),
         MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(&error),

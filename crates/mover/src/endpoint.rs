@@ -8,6 +8,7 @@ use forebay_types::{EventKey, RunId};
 use crate::custody::{Answer, Failure, Part, SourceAnswer};
 use crate::events::{Events, Examined, Making, OfRun};
 use crate::machine::Scanned;
+use crate::monitor::Space;
 use crate::name::Name;
 
 /// The bytes of a consignment or of one of its parts, block by block.
@@ -192,6 +193,15 @@ pub trait Asked: Send + Sync {
     /// # Errors
     /// Why nobody can tell.
     fn is_there(&self, address: &str, moved: &dyn Moved) -> Result<bool, Failure>;
+}
+
+/// What a source lies on.
+pub trait HasSpace: Send + Sync {
+    /// What it takes still.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn space(&self) -> Result<Space, String>;
 }
 
 /// Who is told how far a job is.

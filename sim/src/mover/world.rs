@@ -219,6 +219,7 @@ impl World {
         let calm_at = self.now + TROUBLE;
         while self.now < calm_at {
             self.step(calm_at);
+            self.look();
         }
         self.faults.clear();
         self.tell(|| "nothing goes wrong any more".to_owned());
@@ -232,6 +233,7 @@ impl World {
             self.step(person_at);
         }
         self.commit();
+        self.look();
         for (to, destination) in self.destinations.iter().enumerate() {
             let left: Vec<&Name> =
                 destination.temporaries().filter(|name| !self.may_lie_about.contains(&(to, (*name).clone()))).collect();
@@ -252,8 +254,26 @@ impl World {
             && self.mover.consignments().next().is_none()
     }
 
+    /// That whoever watches is told of every file that is not over, and of each that needs somebody.
+    fn look(&self) {
+        let survey = self.mover.survey(self.now);
+        for (at, route) in survey.routes.iter().enumerate() {
+            let of_route = |of: &Consignment| !of.stage().is_over();
+            let files = || self.mover.consignments().filter(|(route, of)| route.0 == at && of_route(of));
+            let told: u64 = route.states.values().map(|amount| amount.files).sum();
+            assert_eq!(told, files().count() as u64, "files of route {at} are told by their states");
+            let stuck = files().filter(|(_, of)| of.needs_a_person() && !of.is_held()).count() as u64;
+            assert!(route.quarantined >= stuck, "{stuck} files need somebody, and {} are told", route.quarantined);
+        }
+        for place in survey.destinations.iter().map(|destination| &destination.place) {
+            assert!(place.streams_running <= place.streams_max && place.away == (place.failures >= 3), "{place:?}");
+            assert_eq!(place.failures > 0, place.failing_for.is_some(), "{place:?}");
+        }
+    }
+
     /// Does what he is told to: what is in the way goes, what is damaged is made anew, and all is tried again.
     fn person(&mut self) {
+        self.look();
         let stuck = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person());
         let stuck: Vec<(usize, Consignment)> = stuck.map(|(route, stuck)| (route.0, stuck.clone())).collect();
         for (route, stuck) in stuck {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use super::MoveOptions;
 use super::defined;
 use super::places::{Origin, Place};
 use super::settings::{
-    DestinationSettings, Merging, Register, RouteSettings, Settings, Until, door_of, kind_of, settle,
+    DestinationSettings, Merging, Register, RouteSettings, Settings, Until, door_of, kind_of, settle, telling,
 };
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::connect::parse_seconds;
+use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::Failure;
 use crate::size::parse_bytes;
 
@@ -32,6 +33,10 @@ struct MoveFile {
     journal: Option<PathBuf>,
     #[serde(default = "four")]
     streams: u16,
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    insecure_network: Vec<String>,
+    alarm_after_s: Option<f64>,
     #[serde(default)]
     destination: BTreeMap<String, DestinationFile>,
     #[serde(default)]
@@ -116,6 +121,9 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
         return Err(wrong("it has no route".to_owned()));
     }
     let streams = check_streams("streams", file.streams).map_err(wrong)?;
+    let alarm_after = file.alarm_after_s.map(|seconds| parse_positive_seconds(&seconds.to_string())).transpose();
+    let alarm_after = alarm_after.map_err(|why| wrong(format!("alarm-after-s: {why}")))?;
+    let telling = telling(command, file.metrics, &file.insecure_network, alarm_after)?;
     let destination = |(name, destination): (String, DestinationFile)| {
         let of_its_own = destination.streams.map(|count| check_streams(&format!("destination.{name}.streams"), count));
         let place = Place::parse(&destination.address)?;
@@ -140,7 +148,7 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     for route in &routes {
         route.check_door(&destinations, &format!("route.{}.door", route.name))?;
     }
-    Ok(Settings { routes, destinations, streams, journal })
+    Ok(Settings { routes, destinations, streams, journal, telling })
 }
 
 /// Whether a route of events says nothing of where it leads.

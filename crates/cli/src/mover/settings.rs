@@ -1,6 +1,7 @@
 //! What a mover is to do, wherever that was said: as options, or in a file.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,16 @@ use forebay_types::crc32c;
 
 use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
+use super::watch::Telling;
 use super::{MoveOptions, file};
+use crate::arguments::parse_networks;
 use crate::failure::Failure;
 
 /// Files of events are of this size where nothing else is said: what tapes like.
 const STREAM_FILE_BYTES: u64 = 5_000_000_000;
+
+/// What fails for so long is an alarm where nothing else is said.
+const ALARM_AFTER: Duration = Duration::from_secs(300);
 
 /// A route.
 #[derive(Clone, Debug)]
@@ -248,6 +254,8 @@ pub struct Settings {
     pub streams: usize,
     /// Where it remembers what it has begun.
     pub journal: PathBuf,
+    /// How it tells of itself.
+    pub telling: Telling,
 }
 
 /// Places of this machine that are locked and ready.
@@ -337,7 +345,8 @@ impl Settings {
             streams,
         };
         route.check_door(&destinations, "--door")?;
-        Ok(Settings { routes: vec![route], destinations, streams, journal })
+        let telling = telling(command, None, &[], None)?;
+        Ok(Settings { routes: vec![route], destinations, streams, journal, telling })
     }
 
     fn origins(&self) -> Vec<&Origin> {
@@ -397,7 +406,8 @@ impl Settings {
             };
             let door = settings.door.clone().map(|door| door as Arc<dyn endpoint::Door>);
             let config = route_config(settings, &self.destinations);
-            routes.push(Route { config, origin, registry, door });
+            let (from, space) = (settings.from.to_string(), Some(settings.from.space()));
+            routes.push(Route { config, origin, registry, door, from, space });
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
             config: DestinationConfig {
@@ -446,6 +456,23 @@ fn route_config(settings: &RouteSettings, destinations: &[DestinationSettings]) 
         priority: settings.priority,
         streams_max: settings.streams,
     }
+}
+
+/// How a mover tells of itself: what an option says counts before the same in a file.
+///
+/// # Errors
+/// A network that is none.
+pub fn telling(
+    command: &MoveOptions,
+    metrics: Option<SocketAddr>,
+    networks: &[String],
+    alarm_after: Option<Duration>,
+) -> Result<Telling, Failure> {
+    Ok(Telling {
+        metrics: command.metrics.or(metrics),
+        networks: parse_networks(&[networks, &command.insecure_network].concat())?,
+        alarm_after: command.alarm_after.or(alarm_after).unwrap_or(ALARM_AFTER),
+    })
 }
 
 /// What accepted events become, where that is said.

@@ -2,6 +2,7 @@
 
 mod destination;
 mod source;
+mod space;
 mod uncached;
 
 use std::io;
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 
 pub use destination::DirectoryDestination;
 pub use source::{DirectorySource, Disposal};
+pub use space::DirectorySpace;
 pub use uncached::{ReadMode, Uncached};
 
 use crate::custody::Failure;

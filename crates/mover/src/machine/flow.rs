@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::Time;
 
+use super::survey::PlaceSurvey;
 use super::{DestinationIndex, MoverConfig, RouteIndex};
 use crate::custody::{ConsignmentId, Policy, SourceStep, Step, What};
 
@@ -72,6 +73,8 @@ struct Channel {
     streams_max: usize,
     /// In a row, of steps that each began after the one before had failed: what falls at once with a destination says so once.
     failures: u32,
+    /// When the first of them was.
+    failing_since: Option<Time>,
     /// Failures that were counted, ever.
     outages: u64,
     closed_until: Time,
@@ -196,12 +199,32 @@ impl Flow {
         match failed {
             Some(true) if entry.outages_known == channel.outages => {
                 channel.failures += 1;
+                channel.failing_since.get_or_insert(now);
                 channel.outages += 1;
                 channel.closed_until = now + self.patience.backoff(channel.failures, key.consignment.0);
             }
-            Some(false) => channel.failures = 0,
+            Some(false) => (channel.failures, channel.failing_since) = (0, None),
             Some(true) | None => {}
         }
+    }
+
+    /// How a place answers.
+    pub(super) fn at(&self, place: Place, now: Time) -> PlaceSurvey {
+        let channel = &self.channels[&place];
+        let away = channel.failures >= AWAY_AFTER;
+        PlaceSurvey {
+            streams_running: channel.running.get(&Weight::Heavy).copied().unwrap_or(0),
+            streams_max: channel.streams_max,
+            failures: channel.failures,
+            away,
+            failing_for: channel.failing_since.map(|since| now.since(since)),
+            next_try_in: (away && channel.runs() == 0).then(|| channel.closed_until.since(now)),
+        }
+    }
+
+    /// Files of a route that are read or sent now, and how many may be.
+    pub(super) fn streams(&self, route: RouteIndex) -> (usize, usize) {
+        self.heavy[route.0]
     }
 
     /// When something that waits may be begun.

@@ -11,6 +11,7 @@ mod merge;
 mod plan;
 mod planning;
 mod route;
+mod survey;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ use merge::Series;
 pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
 use route::Beginning;
+pub use survey::{Amount, DestinationSurvey, PlaceSurvey, RouteSurvey, Survey};
 pub use terms::Defined;
 
 /// The place of a route in [`MoverConfig::routes`].
@@ -150,7 +152,7 @@ pub enum Record {
 
 /// The number of a job; one that was not done when a mover ended is never done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JobId(u64);
+pub struct JobId(pub u64);
 
 /// Something that a driver does.
 #[derive(Clone, Debug, PartialEq, Eq)]
