@@ -274,6 +274,7 @@ pub fn run(
         driver.wait(&receiver);
         driver.look_for_stalls();
         if driver.lookout.is_due() {
+            driver.see_spaces();
             driver.look(false);
         }
         told(&Progress(&driver));
@@ -395,6 +396,14 @@ impl Driver<'_> {
             }
         }
         Ok(())
+    }
+
+    fn see_spaces(&mut self) {
+        for (route, watch) in self.spaces.iter().enumerate() {
+            if let Some(space) = watch.as_ref().and_then(SpaceWatch::last) {
+                self.machine.see_space(RouteIndex(route), space.free_bytes, space.capacity_bytes);
+            }
+        }
     }
 
     /// What people asked for since the last look, which is a second ago at least.

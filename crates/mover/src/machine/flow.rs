@@ -103,6 +103,8 @@ pub(super) struct Flow {
     entries: BTreeMap<Key, Entry>,
     timers: BTreeSet<(Time, Key)>,
     channels: BTreeMap<Place, Channel>,
+    /// By route, whether its source is nearly full.
+    nearly_full: Vec<bool>,
     /// Heavy steps that run, by route, and how many may.
     heavy: Vec<(usize, usize)>,
     streams_max: usize,
@@ -123,6 +125,7 @@ impl Flow {
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
             channels: of_route(Place::Source).chain(of_route(Place::Registry)).chain(destinations).collect(),
+            nearly_full: vec![false; config.routes.len()],
             heavy: config.routes.iter().map(|route| (0, route.streams_max)).collect(),
             streams_max: config.streams_max,
             patience: config.routes.first().map_or_else(Policy::default, |route| route.policy),
@@ -156,6 +159,14 @@ impl Flow {
         }
     }
 
+    /// What a source takes still, of what it takes when it is empty: of one that is nearly full files go before all others.
+    pub(super) fn see_space(&mut self, route: RouteIndex, free_bytes: u64, capacity_bytes: u64) {
+        let nearly_full = &mut self.nearly_full[route.0];
+        // So that it does not change with every file.
+        let percent: u128 = if *nearly_full { 15 } else { 10 };
+        *nearly_full = u128::from(free_bytes) * 100 < u128::from(capacity_bytes) * percent;
+    }
+
     /// The step that begins now, if one may.
     pub(super) fn next(&mut self, now: Time) -> Option<(Key, Weight)> {
         while let Some((due, key)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
@@ -169,7 +180,10 @@ impl Flow {
                 weight == Weight::Light || (running < streams_max && all < self.streams_max)
             };
             let channels = self.channels.values().filter(|channel| channel.may_begin(weight, now));
-            channels.flat_map(|channel| channel.firsts(weight)).filter(may).min().map(|(_, key)| (key, weight))
+            let firsts = channels.flat_map(|channel| channel.firsts(weight)).filter(may);
+            let urgent_first =
+                |order: &Order| (std::cmp::Reverse(self.nearly_full[self.entries[&order.1].route.0]), *order);
+            firsts.min_by_key(urgent_first).map(|(_, key)| (key, weight))
         })
     }
 
@@ -286,8 +300,8 @@ mod tests {
         Key { consignment: ConsignmentId(consignment), place: Some(0) }
     }
 
-    /// One destination, with something heavy and something light to be done there in each stream.
-    fn flow() -> Flow {
+    /// Routes to one destination.
+    fn flow_of(routes: usize) -> Flow {
         let route = RouteConfig {
             name: "daq".to_owned(),
             destinations: vec![(DestinationIndex(0), true)],
@@ -304,14 +318,19 @@ mod tests {
             streams_max: STREAMS,
         };
         let destination = DestinationConfig { address: "/archive".to_owned(), streams_max: STREAMS, until_tape: false };
-        let mut flow = Flow::new(&MoverConfig {
-            routes: vec![route],
+        Flow::new(&MoverConfig {
+            routes: vec![route; routes],
             destinations: vec![destination],
             streams_max: STREAMS,
             once: false,
             patience: Duration::ZERO,
             token: 1,
-        });
+        })
+    }
+
+    /// One destination, with something heavy and something light to be done there in each stream.
+    fn flow() -> Flow {
+        let mut flow = flow_of(1);
         (1..=2 * STREAMS as u64).for_each(|consignment| ready(&mut flow, consignment));
         flow
     }
@@ -348,5 +367,24 @@ mod tests {
         let reopened = flow.due().expect("it is tried again");
         assert!(reopened <= now + Policy::default().backoff_min * (1 << AWAY_AFTER), "{reopened:?}");
         assert_eq!(begin_all(&mut flow, reopened).len(), 1, "one at a time");
+    }
+
+    #[test]
+    fn what_comes_from_a_source_that_is_nearly_full_goes_first() {
+        let destination = Place::Destination(DestinationIndex(0));
+        let mut flow = flow_of(2);
+        let set = |flow: &mut Flow, consignment: u64, route: usize, priority: i32| {
+            flow.set(key(consignment), RouteIndex(route), destination, priority, Some(Time(0)), Weight::Heavy, Time(0));
+        };
+        (1..4).for_each(|consignment| set(&mut flow, consignment, 0, 9));
+        (4..7).for_each(|consignment| set(&mut flow, consignment, 1, 0));
+        let first = |flow: &mut Flow| flow.next(Time(0)).expect("some may begin").0;
+        assert_eq!(first(&mut flow), key(1), "the higher priority");
+        flow.see_space(RouteIndex(1), 9, 100);
+        assert_eq!(first(&mut flow), key(4));
+        flow.see_space(RouteIndex(1), 14, 100);
+        assert_eq!(first(&mut flow), key(4), "it is not far enough from that yet");
+        flow.see_space(RouteIndex(1), 15, 100);
+        assert_eq!(first(&mut flow), key(1));
     }
 }

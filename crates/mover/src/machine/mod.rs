@@ -460,6 +460,11 @@ impl Mover {
         self.beginnings.iter().filter_map(Beginning::due).chain(self.flow.due()).min()
     }
 
+    /// What the source of a route takes still: what comes from one that is nearly full goes before all else.
+    pub fn see_space(&mut self, route: RouteIndex, free_bytes: u64, capacity_bytes: u64) {
+        self.flow.see_space(route, free_bytes, capacity_bytes);
+    }
+
     /// The consignments that are known, ascending.
     pub fn consignments(&self) -> impl Iterator<Item = (RouteIndex, &Consignment)> {
         self.consignments.values().map(|(route, consignment)| (*route, consignment))
