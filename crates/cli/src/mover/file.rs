@@ -97,9 +97,16 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     let journal = command.journal.clone().or(file.journal);
     let journal = journal.ok_or_else(|| wrong("it has no journal, and no --journal was said".to_owned()))?;
     let names: Vec<&String> = file.destination.keys().collect();
-    let routes: Result<Vec<RouteSettings>, Failure> =
-        file.route.iter().map(|(name, route)| settings_of(name, route, &names, command, &wrong)).collect();
-    let routes = routes?;
+    let mut routes = Vec::new();
+    for (name, route) in &file.route {
+        let origins = Origin::parse_all(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
+        let settings = settings_of(name, route, &origins[0], &names, command, &wrong)?;
+        let is_one = origins.len() == 1;
+        routes.extend(origins.into_iter().map(|from| match from {
+            Origin::Stream { ref stream, .. } if !is_one => settings.of_stream(stream, from.clone()),
+            from => RouteSettings { from, ..settings.clone() },
+        }));
+    }
     let used = |at: usize| routes.iter().any(|route| route.to.iter().any(|(to, _)| *to == at));
     if let Some(name) = (0..names.len()).find(|at| !used(*at)).map(|at| names[at]) {
         return Err(wrong(format!("no route leads to the destination {name}")));
@@ -131,6 +138,7 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
 fn settings_of(
     name: &str,
     route: &RouteFile,
+    from: &Origin,
     destinations: &[&String],
     command: &MoveOptions,
     wrong: &dyn Fn(String) -> Failure,
@@ -156,11 +164,10 @@ fn settings_of(
         let parsed = value.map(|value| parse_seconds(&value.to_string()));
         parsed.transpose().map(|value| value.unwrap_or(usual)).map_err(|why| wrong(format!("{}: {why}", here(key))))
     };
-    let from = Origin::parse(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
     if route.remove && from.directory().is_none() {
         return Err(wrong(format!("{}: what is in a store is always removed when it is proven", here("remove"))));
     }
-    let is_stream = from.stream().is_some();
+    let is_stream = from.is_of_events();
     if route.merge.is_none() && !is_stream && (route.name.is_some() || route.merge_wait_s.is_some()) {
         return Err(wrong(format!("{} is missing: merge-wait-s and name are for what is merged", here("merge"))));
     }
@@ -172,7 +179,7 @@ fn settings_of(
     let template = route.name.as_ref().map(|name| name.parse::<Template>()).transpose();
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
     let wait = route.merge_wait_s.map(|_| seconds("merge-wait-s", route.merge_wait_s, Duration::ZERO)).transpose()?;
-    let merge = Merging { bytes, wait, name: template }.of(&from);
+    let merge = Merging { bytes, wait, name: template }.of(from);
     if let Some(level) = route.zstd.filter(|level| !ZSTD_LEVELS.contains(level)) {
         return Err(wrong(format!("{} = {level} cannot be. From 1 to 19.", here("zstd"))));
     }
@@ -186,7 +193,7 @@ fn settings_of(
     };
     Ok(RouteSettings {
         name: name.to_owned(),
-        from,
+        from: from.clone(),
         remove: route.remove,
         to,
         merge: merge.map_err(|why| wrong(format!("{}: {why}", here("name"))))?,

@@ -15,6 +15,7 @@ use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteCo
 use forebay_types::crc32c;
 
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
+use super::streams::{Streams, Watch};
 use super::{MoveOptions, file};
 use crate::failure::Failure;
 
@@ -52,6 +53,25 @@ pub struct RouteSettings {
     pub streams: usize,
 }
 
+impl RouteSettings {
+    /// The route, with its source leased.
+    ///
+    /// # Errors
+    /// A store that cannot be moved from.
+    pub fn route(
+        &self,
+        directory: Option<DirectorySource>,
+        registry: Option<Arc<dyn Registry>>,
+        token: u64,
+    ) -> Result<Route, Failure> {
+        let (origin, events) = match directory {
+            Some(directory) => (endpoint::Origin::Files(Arc::new(directory)), None),
+            None => self.from.lease(token, self.merge.is_some(), self.order_wait)?,
+        };
+        Ok(Route { config: route_config(self, events), origin, registry })
+    }
+}
+
 /// What is said of how files are merged.
 pub struct Merging {
     /// Their size.
@@ -70,17 +90,14 @@ impl Merging {
     pub fn of(self, from: &Origin) -> Result<Option<Merge>, String> {
         let Merging { bytes, wait, name } = self;
         let wait_or = wait.unwrap_or(Duration::from_secs(600));
-        let Some(stream) = from.stream() else {
+        if !from.is_of_events() {
             if bytes.is_none() && (wait.is_some() || name.is_some()) {
                 return Err("how files are merged is said, and not that they are (--merge SIZE)".to_owned());
             }
             return Ok(bytes.map(|bytes| Merge { bytes, wait: wait_or, name }));
-        };
-        let config = StreamConfig { stream: stream.clone(), order_wait: Duration::ZERO };
-        if let Some(name) = name.as_ref().filter(|name| !config.can_be_named(name)) {
-            return Err(format!(
-                "names by {name} become too long for files of stream {stream}; give a shorter template"
-            ));
+        }
+        if let Some(name) = name.as_ref().filter(|name| !StreamConfig::can_be_named(name)) {
+            return Err(format!("names by {name} become too long for files of a stream; give a shorter template"));
         }
         Ok(Some(Merge { bytes: bytes.unwrap_or(STREAM_FILE_BYTES), wait: wait_or, name }))
     }
@@ -219,14 +236,15 @@ impl Settings {
     }
 
     fn of_options(command: &MoveOptions) -> Result<Settings, Failure> {
-        let from = Origin::parse(command.from.as_deref().unwrap_or_default(), &command.server)?;
+        let origins = Origin::parse_all(command.from.as_deref().unwrap_or_default(), &command.server)?;
+        let from = &origins[0];
         if command.remove && from.directory().is_none() {
             return Err(Failure::usage(
                 "what is in a store is always removed when it is proven: leave --remove out; nothing was moved",
             ));
         }
         let merge = Merging { bytes: command.merge, wait: command.merge_wait, name: command.name.clone() };
-        let merge = merge.of(&from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
+        let merge = merge.of(from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
         let streams = usize::from(command.streams);
         let access = Access {
             token_file: command.token_file.clone(),
@@ -247,11 +265,12 @@ impl Settings {
             ca_file: command.ca_file.clone(),
             ..Access::default()
         };
-        let name = format!("{from} -> {}", to.join(", "));
-        let journal = command.journal.clone().map_or_else(|| usual_journal(&name), Ok)?;
+        let to_all = format!(" -> {}", to.join(", "));
+        let journal = || usual_journal("move", &format!("{}{to_all}", join(&origins)));
+        let journal = command.journal.clone().map_or_else(journal, Ok)?;
         let route = RouteSettings {
-            name,
-            from,
+            name: format!("{from}{to_all}"),
+            from: from.clone(),
             remove: command.remove,
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
             merge,
@@ -269,7 +288,9 @@ impl Settings {
             priority: 0,
             streams,
         };
-        Ok(Settings { routes: vec![route], destinations, streams, journal })
+        let of = |from: &Origin| RouteSettings { name: format!("{from}{to_all}"), from: from.clone(), ..route.clone() };
+        let routes = origins.iter().map(of).collect();
+        Ok(Settings { routes, destinations, streams, journal })
     }
 
     fn origins(&self) -> Vec<&Origin> {
@@ -315,19 +336,24 @@ impl Settings {
         Ok(Opened { sources, destinations, registries })
     }
 
-    /// What the driver does, with stores leased for this journal.
+    /// What the driver does, with stores leased for this journal, and who looks for streams that come later.
     ///
     /// # Errors
     /// A store that cannot be moved from.
-    pub fn config(&self, opened: Opened, journal: &Journal, command: &MoveOptions) -> Result<Config, Failure> {
+    pub fn config(&self, opened: Opened, journal: &Journal, command: &MoveOptions) -> Result<(Config, Watch), Failure> {
         let Opened { sources, destinations, registries } = opened;
         let mut routes = Vec::new();
+        let mut streams = Vec::new();
         for ((settings, directory), registry) in self.routes.iter().zip(sources).zip(registries) {
-            let origin = match directory {
-                Some(directory) => endpoint::Origin::Files(Arc::new(directory)),
-                None => settings.from.lease(journal.token(), settings.merge.is_some())?,
-            };
-            routes.push(Route { config: route_config(settings), origin, registry });
+            if let Origin::Streams { server } = &settings.from {
+                let of_this = Streams::new(settings.clone(), server, registry, journal.token());
+                streams.push(of_this);
+                continue;
+            }
+            routes.push(settings.route(directory, registry, journal.token())?);
+        }
+        for streams in &mut streams {
+            routes.extend(streams.known(journal)?);
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
             config: DestinationConfig {
@@ -341,28 +367,32 @@ impl Settings {
                 Some(Until::OnTape) | None => None,
             },
         };
-        Ok(Config {
+        let (watch, more_routes) = Watch::begin(streams)?;
+        let config = Config {
             routes,
+            more_routes,
             targets: self.destinations.iter().zip(destinations).map(target).collect(),
             streams_max: self.streams,
             once: command.once,
             patience: command.patience,
             stall_after: command.stall_after,
-        })
+        };
+        Ok((config, watch))
     }
 }
 
-fn route_config(settings: &RouteSettings) -> RouteConfig {
+fn join(origins: &[Origin]) -> String {
+    origins.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn route_config(settings: &RouteSettings, events: Option<StreamConfig>) -> RouteConfig {
     RouteConfig {
         name: settings.name.clone(),
         destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
-        events: settings
-            .from
-            .stream()
-            .map(|stream| StreamConfig { stream: stream.clone(), order_wait: settings.order_wait }),
+        events,
         zstd: settings.zstd,
         sidecar: settings.sidecar,
         register: settings.register.is_some(),
@@ -378,7 +408,10 @@ pub fn settle(command: &MoveOptions) -> Duration {
 }
 
 /// A journal for each pair of source and destinations, in the user's state directory.
-fn usual_journal(route: &str) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// No such directory.
+pub fn usual_journal(kind: &str, of: &str) -> Result<PathBuf, Failure> {
     let given = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || given("HOME").map(|home| home.join(".local/state"));
     let state = given("XDG_STATE_HOME").or_else(home).ok_or_else(|| {
@@ -386,7 +419,7 @@ fn usual_journal(route: &str) -> Result<PathBuf, Failure> {
     })?;
     let directory = state.join("forebay");
     make_all(&directory)?;
-    Ok(directory.join(format!("move-{:08x}.sqlite", crc32c(route.as_bytes()))))
+    Ok(directory.join(format!("{kind}-{:08x}.sqlite", crc32c(of.as_bytes()))))
 }
 
 fn make_all(directory: &Path) -> Result<(), Failure> {

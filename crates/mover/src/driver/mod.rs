@@ -53,6 +53,8 @@ pub struct Target {
 pub struct Config {
     /// Its routes.
     pub routes: Vec<Route>,
+    /// Those that come later, with nothing of them on its way yet.
+    pub more_routes: Option<Receiver<Route>>,
     /// Their destinations.
     pub targets: Vec<Target>,
     /// Files that are read or sent at once, over all routes.
@@ -149,6 +151,10 @@ pub struct Counts {
     pub released_bytes: u64,
     /// Those that changed before they were anywhere, and are found again.
     pub withdrawn: u64,
+    /// Accepted events in those that were released.
+    pub released_events: u64,
+    /// Fragments of accepted events that the store lost: the events are moved without them.
+    pub fragments_lost: u64,
     /// Bytes that were read, sent or read back.
     pub moved_bytes: u64,
 }
@@ -160,6 +166,8 @@ impl Counts {
         self.released += other.released;
         self.released_bytes += other.released_bytes;
         self.withdrawn += other.withdrawn;
+        self.released_events += other.released_events;
+        self.fragments_lost += other.fragments_lost;
         self.moved_bytes += other.moved_bytes;
     }
 }
@@ -180,12 +188,24 @@ pub struct Left {
 pub struct Outcome {
     /// How much was done.
     pub counts: Counts,
+    /// What was released, by the names of routes.
+    pub by_route: BTreeMap<String, Counts>,
     /// With `once`: whether everything was done.
     pub end: Option<End>,
     /// What is left, the first few.
     pub left: Vec<Left>,
     /// How much is left.
     pub left_files: usize,
+}
+
+impl Outcome {
+    /// Adds what was done before.
+    pub fn add(&mut self, earlier: &Outcome) {
+        self.counts.add(&earlier.counts);
+        for (route, counts) in &earlier.by_route {
+            self.by_route.entry(route.clone()).or_default().add(counts);
+        }
+    }
 }
 
 /// So long the journal keeps what is over; the audit log keeps it for good.
@@ -218,6 +238,8 @@ pub fn run(
     let routes = config.routes.iter().map(|route| route.config.name.clone()).collect();
     let mut driver = Driver {
         config,
+        added: Vec::new(),
+        by_route: BTreeMap::new(),
         machine,
         routes,
         sender,
@@ -230,6 +252,7 @@ pub fn run(
         failures_told: BTreeMap::new(),
     };
     loop {
+        driver.take_routes();
         driver.take_requests(journal, &mut audit, &path)?;
         driver.write(journal, &mut audit, &path)?;
         if control.is_stopped() {
@@ -309,12 +332,16 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
 
 struct Driver<'a> {
     config: &'a Config,
+    /// Routes that came later.
+    added: Vec<Route>,
     machine: Mover,
     routes: Vec<String>,
     sender: Sender<(JobId, Done)>,
     jobs: BTreeMap<JobId, (Job, Arc<Watch>)>,
     start: Instant,
     counts: Counts,
+    /// What was released, by the names of routes.
+    by_route: BTreeMap<String, Counts>,
     requests_at: Time,
     /// Told of already: not with every look.
     told_alone: BTreeSet<String>,
@@ -347,8 +374,14 @@ impl Driver<'_> {
             match transition.after.as_str() {
                 "quarantined" => tracing::warn!("{} is quarantined ({of}): {}", transition.name, transition.words),
                 "released" => {
-                    self.counts.released += 1;
-                    self.counts.released_bytes += transition.bytes.unwrap_or(0) as u64;
+                    let released = Counts {
+                        released: 1,
+                        released_bytes: transition.bytes.unwrap_or(0) as u64,
+                        released_events: transition.events.unwrap_or(0) as u64,
+                        ..Counts::default()
+                    };
+                    self.counts.add(&released);
+                    self.by_route.entry(transition.route.clone()).or_default().add(&released);
                 }
                 "withdrawn" => {
                     self.counts.withdrawn += 1;
@@ -359,6 +392,19 @@ impl Driver<'_> {
         }
         self.counts.found += records.iter().filter(|record| matches!(record, Record::Planned { .. })).count() as u64;
         Ok(())
+    }
+
+    /// Routes that came since the last look.
+    fn take_routes(&mut self) {
+        while let Some(route) = self.config.more_routes.as_ref().and_then(|more| more.try_recv().ok()) {
+            self.machine.add_route(route.config.clone());
+            self.routes.push(route.config.name.clone());
+            self.added.push(route);
+        }
+    }
+
+    fn route(&self, RouteIndex(at): RouteIndex) -> &Route {
+        self.config.routes.get(at).unwrap_or_else(|| &self.added[at - self.config.routes.len()])
     }
 
     /// What people asked for since the last look, which is a second ago at least.
@@ -384,7 +430,7 @@ impl Driver<'_> {
 
     fn begin(&mut self, job: Job, control: &Control) {
         let watch = Arc::new(Watch::new(control.clone(), self.start));
-        let route = &self.config.routes[job.route.0];
+        let route = self.route(job.route);
         let target = match &job.task {
             Task::Destination { destination: DestinationIndex(at), .. } => Some(&self.config.targets[*at]),
             _ => None,
@@ -435,6 +481,7 @@ impl Driver<'_> {
                 }
                 (_, Done::Listed(Err(words)) | Done::Examined(Err(words))) => self.tell_looked(job.route, Some(words)),
                 (_, Done::Listed(Ok(_))) => self.tell_looked(job.route, None),
+                (_, Done::Examined(Ok(_))) => self.count_losses(),
                 (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
                     self.tell_failure(Failing::Destination(*destination), failure);
                 }
@@ -443,6 +490,15 @@ impl Driver<'_> {
             }
             self.machine.done(id, done, self.now());
         }
+    }
+
+    fn count_losses(&mut self) {
+        let routes = self.config.routes.iter().chain(&self.added);
+        let lost = |route: &Route| match &route.origin {
+            Origin::Events(source) => source.fragments_lost(),
+            Origin::Files(_) => 0,
+        };
+        self.counts.fragments_lost = routes.map(lost).sum();
     }
 
     /// Tells what fails at a destination, or where files are registered, and is tried again, now and then.
@@ -532,6 +588,7 @@ impl Driver<'_> {
         };
         Outcome {
             counts: self.counts,
+            by_route: self.by_route.clone(),
             end,
             left: left().take(LEFT_TOLD_MAX).map(tell).collect(),
             left_files: left().count(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_client::files::Files;
 use forebay_client::{AcceptedPage, Class, Client, ClientConfig, ClientError, FetchedEvent};
-use forebay_types::{DecideOutcome, EventKey, StreamName};
+use forebay_types::{DecideOutcome, EventKey, StoreUuid, StreamName};
 
 use super::{Assembled, AssembledEvent, EventContent, Events, Examined, assemble};
 use crate::custody::SourceAnswer;
@@ -29,7 +29,10 @@ pub struct StreamSource {
     stream: StreamName,
     idle: Mutex<Vec<Client>>,
     lease: Lease,
+    /// Events that lost fragments, and how many of these.
     losses: AtomicU64,
+    fragments_lost: AtomicU64,
+    store: StoreUuid,
 }
 
 impl StreamSource {
@@ -39,6 +42,7 @@ impl StreamSource {
     /// When no server answers, the store is served read-only or has no files (and so no leases), or another mover has the stream.
     pub fn open(address: &str, stream: &StreamName, token: u64) -> Result<StreamSource, LeaseError> {
         let client = connect(address, true, DEADLINE)?;
+        let store = client.info().store;
         let files = Files::new(connect(address, true, DEADLINE)?)?;
         let renewer = Files::new(connect(address, true, LEASE_DEADLINE)?)?;
         let lease =
@@ -49,7 +53,14 @@ impl StreamSource {
             idle: Mutex::new(vec![client]),
             lease,
             losses: AtomicU64::new(0),
+            fragments_lost: AtomicU64::new(0),
+            store,
         })
+    }
+
+    /// The store that it is one of.
+    pub fn store(&self) -> StoreUuid {
+        self.store
     }
 
     /// Uses a connection that no other job uses; one that fails is made anew.
@@ -81,6 +92,7 @@ impl StreamSource {
     }
 
     fn tell_loss(&self, key: EventKey, event: &AssembledEvent) {
+        self.fragments_lost.fetch_add(event.fragments_lost, Relaxed);
         match self.losses.fetch_add(1, Relaxed) {
             told if told < LOSSES_TOLD => {
                 let sources: Vec<String> = event.lost.iter().map(ToString::to_string).collect();
@@ -114,6 +126,10 @@ impl EventSource for StreamSource {
 
     fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a> {
         Box::new(EventContent::new(events, |keys| self.fetch(keys)))
+    }
+
+    fn fragments_lost(&self) -> u64 {
+        self.fragments_lost.load(Relaxed)
     }
 
     fn release(&self, events: &Events, moved: &dyn Moved) -> SourceAnswer {

@@ -1,16 +1,18 @@
 //! Which events a file is made of, as a journal keeps it: a row for a file, whatever their number.
 
-use forebay_types::RunId;
+use forebay_types::{RunId, StoreUuid, StreamName, StreamNameError};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use crate::events::{EventKind, EventList, Events};
 
 pub(super) fn insert(transaction: &Transaction, consignment: i64, events: &Events) -> rusqlite::Result<()> {
-    let Events { run, kind, numbered, sequence, event_bytes, list, incomplete } = events;
+    let Events { store, stream, run, kind, numbered, sequence, event_bytes, list, incomplete } = events;
     let mut insert =
-        transaction.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?;
+        transaction.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?;
     insert.execute(params![
         consignment,
+        store.to_bytes(),
+        stream.as_str(),
         run.0,
         kind.name(),
         numbered,
@@ -30,7 +32,7 @@ pub(super) fn load(
     connection: &rusqlite::Connection,
     consignment: i64,
 ) -> rusqlite::Result<Option<Result<Events, String>>> {
-    let columns = "SELECT run, kind, numbered, sequence, event_bytes, events, list, incomplete FROM events WHERE consignment = ?1";
+    let columns = "SELECT run, kind, numbered, sequence, event_bytes, events, list, incomplete, store, stream FROM events WHERE consignment = ?1";
     connection.prepare_cached(columns)?.query_row([consignment], parse).optional()
 }
 
@@ -39,14 +41,19 @@ fn parse(row: &Row) -> rusqlite::Result<Result<Events, String>> {
         (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     let (event_bytes, count): (i64, i64) = (row.get(4)?, row.get(5)?);
     let (list, incomplete): (Vec<u8>, Vec<u8>) = (row.get(6)?, row.get(7)?);
+    let (store, stream): (Vec<u8>, String) = (row.get(8)?, row.get(9)?);
     let parse = || {
+        let store: [u8; 16] = store.try_into().map_err(|_| "the UUID of its store has not 16 bytes".to_owned())?;
+        let store = StoreUuid::from_bytes(store);
+        let stream: StreamName = stream.parse().map_err(|error: StreamNameError| error.to_string())?;
         let kind = EventKind::from_name(&kind).ok_or_else(|| format!("no events are {kind:?}"))?;
         let decode = |bytes: &[u8]| EventList::decode(bytes).map_err(|error| error.to_string());
         let (list, incomplete) = (decode(&list)?, decode(&incomplete)?);
         if list.is_empty() || list.len() != count as u64 {
             return Err(format!("its list has {} events, and it has {count}", list.len()));
         }
-        Ok(Events { run: RunId(run), kind, numbered, sequence, event_bytes: event_bytes as u64, list, incomplete })
+        let (run, event_bytes) = (RunId(run), event_bytes as u64);
+        Ok(Events { store, stream, run, kind, numbered, sequence, event_bytes, list, incomplete })
     };
     Ok(parse())
 }

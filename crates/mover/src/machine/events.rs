@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::{AcceptedEvent, AcceptedPage};
-use forebay_types::{EventKey, RunId, StreamName, Time};
+use forebay_types::limits::STREAM_NAME_BYTES_MAX;
+use forebay_types::{EventKey, RunId, StoreUuid, StreamName, Time};
 
 use super::merge::{Fields, Merge, Naming, Template};
 use super::plan::{ON_THEIR_WAY_MAX, Planned};
@@ -30,6 +31,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A route of accepted events.
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
+    /// The store that they come from.
+    pub store: StoreUuid,
     /// Their stream.
     pub stream: StreamName,
     /// An event that is not decided holds accepted ones behind it back for so long at most, so that files come out in order.
@@ -37,10 +40,11 @@ pub struct StreamConfig {
 }
 
 impl StreamConfig {
-    /// Whether names by this template can be given to all files of the stream, whatever their runs and numbers.
-    pub fn can_be_named(&self, template: &Template) -> bool {
+    /// Whether names by this template can be given to all files of any stream, whatever their runs and numbers.
+    pub fn can_be_named(template: &Template) -> bool {
         let (run, sequence) = (u32::MAX.to_string(), u64::MAX.to_string());
-        let longest = Fields { directory: self.stream.as_str(), run: &run, sequence: &sequence, extension: "besiii" };
+        let directory = "x".repeat(STREAM_NAME_BYTES_MAX);
+        let longest = Fields { directory: &directory, run: &run, sequence: &sequence, extension: "besiii" };
         template.fill(&longest).parse::<Name>().is_ok()
     }
 }
@@ -75,6 +79,7 @@ pub(super) enum Look {
 /// What of a stream is on its way, and what is not yet.
 #[derive(Debug)]
 pub(super) struct EventPlan {
+    store: StoreUuid,
     stream: StreamName,
     merge: Merge,
     pace: Pace,
@@ -118,8 +123,9 @@ impl OpenFile {
 
 impl EventPlan {
     pub(super) fn new(config: &StreamConfig, merge: Merge, poll: Duration, once: bool) -> EventPlan {
-        assert!(merge.name.iter().all(|name| config.can_be_named(name)), "whoever made the route looked at that");
+        assert!(merge.name.iter().all(StreamConfig::can_be_named), "whoever made the route looked at that");
         EventPlan {
+            store: config.store,
             stream: config.stream.clone(),
             merge,
             pace: Pace { order_wait: config.order_wait, poll, once },
@@ -304,7 +310,8 @@ impl EventPlan {
             .series
             .give(&series, name_of, naming.is_taken)
             .expect("names of a stream's files were tried at the start");
-        let events = Events { run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
+        let (store, stream) = (self.store, self.stream.clone());
+        let events = Events { store, stream, run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
         let container = events.container();
         let tail = container.tail(events.list.len(), event_bytes);
         let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
@@ -349,7 +356,8 @@ mod tests {
     use super::*;
 
     fn plan(bytes: u64, once: bool) -> EventPlan {
-        let config = StreamConfig { stream: "physics".parse().expect("a name"), order_wait: Duration::from_secs(10) };
+        let (store, order_wait) = (StoreUuid::from_bytes([7; 16]), Duration::from_secs(10));
+        let config = StreamConfig { store, stream: "physics".parse().expect("a name"), order_wait };
         let merge = Merge { bytes, wait: Duration::from_secs(60), name: None };
         EventPlan::new(&config, merge, Duration::from_secs(1), once)
     }

@@ -303,6 +303,13 @@ impl Mover {
         mover
     }
 
+    /// One more route, with nothing of it on its way; what it leads to is configured.
+    pub fn add_route(&mut self, route: RouteConfig) {
+        self.beginnings.push(Beginning::new(&route, self.config.once));
+        self.flow.add_route(RouteIndex(self.config.routes.len()), &route);
+        self.config.routes.push(route);
+    }
+
     /// What must be durable before the next job is begun.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)

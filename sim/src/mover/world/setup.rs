@@ -6,7 +6,7 @@ use forebay_mover::custody::Policy;
 use forebay_mover::machine::{
     DestinationConfig, DestinationIndex, Merge, Mover, MoverConfig, RouteConfig, StreamConfig,
 };
-use forebay_types::Time;
+use forebay_types::{StoreUuid, Time};
 
 use super::super::journal::Journal;
 use super::{PROOF_LASTS, RECHECK_AFTER};
@@ -44,7 +44,7 @@ impl Setup {
             let bytes = if random.per_mille(700) { random.within(20..400) } else { random.within(2000..8000) };
             let order_wait = random.millis(0..10_000);
             (
-                StreamConfig { stream: "physics".parse().expect("a name"), order_wait },
+                StreamConfig { store: StoreUuid::from_bytes([7; 16]), stream: "physics".parse().expect("a name"), order_wait },
                 Merge { bytes, wait: random.millis(0..20_000), name: None },
             )
         });
