@@ -185,11 +185,7 @@ impl MoveOptions {
 ///
 /// # Errors
 /// What does not let it go on.
-pub fn move_beside(
-    command: &MoveOptions,
-    control: &Control,
-    told: &dyn Fn(&Counts),
-) -> Result<Outcome, Failure> {
+pub fn move_beside(command: &MoveOptions, control: &Control, told: &dyn Fn(&Counts)) -> Result<Outcome, Failure> {
     let settings = Settings::of(command)?;
     let opened = settings.open_places()?;
     let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;

@@ -93,7 +93,9 @@ pub fn run(command: &RecordCommand, output: &Output) -> Result<(), Failure> {
 impl RecordCommand {
     fn recording(&self) -> Result<Recording<'_>, Failure> {
         if self.file_bytes == 0 {
-            return Err(Failure::usage("--file-bytes 0: nothing fits into files of no bytes; nothing was recorded. Give at least 1"));
+            return Err(Failure::usage(
+                "--file-bytes 0: nothing fits into files of no bytes; nothing was recorded. Give at least 1",
+            ));
         }
         Ok(Recording {
             server: &self.ask.server.server,
@@ -136,16 +138,20 @@ impl Recording<'_> {
     pub fn options(&self, once: bool) -> Result<MoveOptions, Failure> {
         let out = self.make_directory()?;
         let to = out.to_str().ok_or_else(|| {
-            Failure::usage(format!("{} is no text, and the journal keeps addresses as text; nothing was recorded", out.display()))
+            Failure::usage(format!(
+                "{} is no text, and the journal keeps addresses as text; nothing was recorded",
+                out.display()
+            ))
         })?;
         let names: Vec<&str> = self.streams.iter().map(StreamName::as_str).collect();
         let streams = if names.is_empty() { "*".to_owned() } else { names.join(",") };
         let journal = self.journal.map(Path::to_path_buf);
         // One for each directory, whatever is recorded there: names are given once.
         let journal = journal.map_or_else(|| mover::usual_journal("record", to), Ok)?;
-        let mut words: Vec<String> = ["move", "--from", &format!("stream:{streams}"), "--to", to, "--server", self.server, "--sidecar"]
-            .map(str::to_owned)
-            .into();
+        let mut words: Vec<String> =
+            ["move", "--from", &format!("stream:{streams}"), "--to", to, "--server", self.server, "--sidecar"]
+                .map(str::to_owned)
+                .into();
         let mut say = |option: &str, value: String| words.extend([option.to_owned(), value]);
         say("--merge", self.file_bytes.to_string());
         say("--merge-wait", self.close_after.as_secs_f64().to_string());

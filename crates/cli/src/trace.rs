@@ -63,8 +63,7 @@ pub fn run(command: &TraceCommand, output: &Output) -> Result<(), Failure> {
         None => None,
         Some(directory) => {
             let found = find_event(directory, key);
-            let advice =
-                "give the directory that was recorded to (--out of `forebay record`); of the event in the store nothing was changed";
+            let advice = "give the directory that was recorded to (--out of `forebay record`); of the event in the store nothing was changed";
             Some(found.map_err(|error| Failure::file("read", directory, &error, advice))?)
         }
     };

@@ -146,7 +146,8 @@ impl StreamCheck<'_> {
         }
         self.stream.files += 1;
         self.stream.bytes += sidecar.bytes;
-        let bad = self.compare_file(path, sidecar).map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
+        let bad =
+            self.compare_file(path, sidecar).map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
         if let Some(words) = bad {
             self.stream.bad_files += 1;
             self.reports.add(|| format!("{}: {words}", path.display()));

@@ -31,4 +31,3 @@ pub use histogram::Histogram;
 pub use ledger::{EventHash, HashLedger, LedgerError, LedgerFile};
 pub use reports::Reports;
 pub use store::{FilterStore, ReadoutStore, StoreError};
-

@@ -4,8 +4,8 @@
 mod common;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Store, Stream, test_data};
@@ -271,7 +271,10 @@ fn lost_and_damaged_events_go_to_debug_and_are_named() {
     path.record(directory.path());
     let report = path.check(directory.path());
     assert_eq!(report.streams.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["debug"]);
-    assert_eq!((report.total().incomplete, path.recorded.lock().expect("no test panics with it").fragments_lost), (10, 10));
+    assert_eq!(
+        (report.total().incomplete, path.recorded.lock().expect("no test panics with it").fragments_lost),
+        (10, 10)
+    );
 }
 
 #[test]

@@ -122,9 +122,8 @@ impl Sidecar {
     /// A text that is none.
     pub fn parse(text: &[u8]) -> Result<Sidecar, SidecarError> {
         let sidecar: Sidecar = serde_json::from_slice(text).map_err(|error| SidecarError::Json(error.to_string()))?;
-        let wrong = |key, expected, found: &dyn ToString| {
-            Err(SidecarError::Key { key, expected, found: found.to_string() })
-        };
+        let wrong =
+            |key, expected, found: &dyn ToString| Err(SidecarError::Key { key, expected, found: found.to_string() });
         if sidecar.version != VERSION {
             return wrong("version", "1", &sidecar.version);
         }
@@ -133,7 +132,8 @@ impl Sidecar {
                 return wrong(key, "8 hexadecimal digits", sum);
             }
         }
-        for (key, ranges) in [("event_ranges", &sidecar.event_ranges), ("incomplete_ranges", &sidecar.incomplete_ranges)]
+        for (key, ranges) in
+            [("event_ranges", &sidecar.event_ranges), ("incomplete_ranges", &sidecar.incomplete_ranges)]
         {
             let mut before = None;
             for &[first, last] in ranges {
@@ -314,10 +314,16 @@ mod tests {
         );
         assert_eq!(text(&of), expected);
         let read = Sidecar::parse(expected.as_bytes()).expect("a sidecar");
-        assert_eq!((serde_json::to_string(&read).expect("text") + "\n", read.sums()), (expected.to_owned(), checked.sums));
+        assert_eq!(
+            (serde_json::to_string(&read).expect("text") + "\n", read.sums()),
+            (expected.to_owned(), checked.sums)
+        );
         let key = |run, event| EventKey::new(run, event);
         assert!(read.keys().eq([key(7, 5), key(7, 6), key(7, 7)]));
-        assert_eq!([key(7, 5), key(7, 7), key(7, 8), key(8, 5)].map(|key| read.place_of(key)), [Some(0), Some(2), None, None]);
+        assert_eq!(
+            [key(7, 5), key(7, 7), key(7, 8), key(8, 5)].map(|key| read.place_of(key)),
+            [Some(0), Some(2), None, None]
+        );
         assert_eq!(key_of(5, ConsignmentId(17)), "0000000000000005-17");
         assert_eq!(name_of(&name).expect("a name").as_str(), "run7/a.raw.json");
         assert!(name_of(&"a".repeat(251).parse().expect("a name")).is_err());

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Seek, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -321,7 +321,10 @@ fn record(server: &str, out: &Path, journal: &Path, recorder: &RecorderControl) 
         earlier.add(&outcome.counts);
         // What is lost in the store is counted, and told by the ledger.
         if let (Some(_), Some(left)) = (outcome.end, outcome.left.first()) {
-            let words = format!("{} files were not recorded, {} for one: {} {}", outcome.left_files, left.name, left.state, left.words);
+            let words = format!(
+                "{} files were not recorded, {} for one: {} {}",
+                outcome.left_files, left.name, left.state, left.words
+            );
             return Err(Failure::data(words));
         }
     }

@@ -1,8 +1,8 @@
 //! Every stream of a store: which there are, and which come later.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use forebay_mover::endpoint::Registry;
 use forebay_mover::journal::Journal;
 use forebay_types::StreamName;
 
+use super::journal_failure;
 use super::places::Origin;
 use super::settings::RouteSettings;
-use super::journal_failure;
 use crate::failure::Failure;
 
 /// The time between two looks for streams that are new.

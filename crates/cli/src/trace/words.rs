@@ -198,7 +198,10 @@ fn file_line(file: &EventInFile) -> String {
     let incomplete = if file.is_incomplete { ", without some of its fragments" } else { "" };
     let stream = file.stream.as_ref().map_or(String::new(), |stream| format!(" of stream {stream}"));
     let (path, bytes) = (file.path.display(), human_bytes(file.file_bytes));
-    format!("  file{stream}: {path}: {place}{incomplete}; the file: {bytes}, Adler-32 {}, came back as it was written", file.adler32)
+    format!(
+        "  file{stream}: {path}: {place}{incomplete}; the file: {bytes}, Adler-32 {}, came back as it was written",
+        file.adler32
+    )
 }
 
 /// Why the command does not end well, if it does not.

@@ -153,7 +153,7 @@ impl Consignment {
     }
 
     /// The names that it has, or is to have, at a destination of its route.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
         std::iter::once(&self.name).chain(&self.sidecar_name)
     }
 

@@ -7,8 +7,8 @@ use crate::events::{EventKind, EventList, Events};
 
 pub(super) fn insert(transaction: &Transaction, consignment: i64, events: &Events) -> rusqlite::Result<()> {
     let Events { store, stream, run, kind, numbered, sequence, event_bytes, list, incomplete } = events;
-    let mut insert =
-        transaction.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?;
+    let mut insert = transaction
+        .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?;
     insert.execute(params![
         consignment,
         store.to_bytes(),

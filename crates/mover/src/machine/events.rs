@@ -311,7 +311,8 @@ impl EventPlan {
             .give(&series, name_of, naming.is_taken)
             .expect("names of a stream's files were tried at the start");
         let (store, stream) = (self.store, self.stream.clone());
-        let events = Events { store, stream, run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
+        let events =
+            Events { store, stream, run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
         let container = events.container();
         let tail = container.tail(events.list.len(), event_bytes);
         let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));

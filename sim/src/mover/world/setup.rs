@@ -44,7 +44,11 @@ impl Setup {
             let bytes = if random.per_mille(700) { random.within(20..400) } else { random.within(2000..8000) };
             let order_wait = random.millis(0..10_000);
             (
-                StreamConfig { store: StoreUuid::from_bytes([7; 16]), stream: "physics".parse().expect("a name"), order_wait },
+                StreamConfig {
+                    store: StoreUuid::from_bytes([7; 16]),
+                    stream: "physics".parse().expect("a name"),
+                    order_wait,
+                },
                 Merge { bytes, wait: random.millis(0..20_000), name: None },
             )
         });
