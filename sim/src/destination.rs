@@ -96,7 +96,10 @@ impl Destination {
         let events: Result<Vec<_>, _> = PartsReader::new(bytes).collect();
         let events = events.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(events.is_sorted_by(|(a, _), (b, _)| a < b), "{name} is not in order");
-        assert!(sidecar.keys().eq(events.iter().map(|(key, _)| *key)), "{name} does not hold the events of its sidecar");
+        assert!(
+            sidecar.keys().eq(events.iter().map(|(key, _)| *key)),
+            "{name} does not hold the events of its sidecar"
+        );
         events
     }
 

@@ -19,12 +19,7 @@ impl Mistake {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Mistake> {
         let of_mover = forebay_mover::Planted::ALL.iter().copied().map(Mistake::Mover);
-        Planted::ALL
-            .iter()
-            .copied()
-            .map(Mistake::Engine)
-            .chain([Mistake::SyncLeftOut])
-            .chain(of_mover)
+        Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut]).chain(of_mover)
     }
 
     /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.

@@ -119,11 +119,7 @@ impl Recorder {
         };
         let config = MoverConfig {
             routes: streams.iter().map(|stream| route(stream, policy, &mut random)).collect(),
-            destinations: vec![DestinationConfig {
-                address: "files".to_owned(),
-                streams_max: 2,
-                until_tape: false,
-            }],
+            destinations: vec![DestinationConfig { address: "files".to_owned(), streams_max: 2, until_tape: false }],
             streams_max: 4,
             once: false,
             patience: Duration::MAX,
@@ -284,11 +280,10 @@ impl Recorder {
     }
 
     fn is_done_in_the_directory(&mut self, id: JobId, now: Time, counts: &mut FaultCounts) {
-        let Task::Destination { step, sidecar, .. } = self.works[&id].job.task.clone() else {
-            unreachable!("it is of the directory")
-        };
+        let Work { job, .. } = self.works.remove(&id).expect("it runs");
+        let Task::Destination { step, sidecar, .. } = job.task else { unreachable!("it is of the directory") };
         let answer = self.does(&step, sidecar.as_deref().unwrap_or_default().as_bytes(), counts);
-        self.end(id, answer, now);
+        self.done(id, answer, now);
     }
 
     fn does(&mut self, step: &Step, bytes: &[u8], counts: &mut FaultCounts) -> Done {
@@ -305,8 +300,7 @@ impl Recorder {
         Done::Destination(answer)
     }
 
-    fn end(&mut self, id: JobId, done: Done, now: Time) {
-        self.works.remove(&id).expect("it ran");
+    fn done(&mut self, id: JobId, done: Done, now: Time) {
         self.mover.as_mut().expect("it runs").done(id, done, now);
     }
 
@@ -403,7 +397,14 @@ impl Recorder {
                     Doing::Until(_) => false,
                 };
                 let id = self.works.iter().find(|(_, work)| has_asked(work)).map(|(id, _)| *id);
-                self.answer(id.expect("an answer to something that was asked"), (lane, request), answer, now, model, counts);
+                self.answer(
+                    id.expect("an answer to something that was asked"),
+                    (lane, request),
+                    answer,
+                    now,
+                    model,
+                    counts,
+                );
             }
         }
     }
@@ -429,41 +430,48 @@ impl Recorder {
 
     /// All requests of the round have come to something.
     fn is_answered(&mut self, id: JobId, now: Time, model: &mut Model, counts: &mut FaultCounts) {
-        let lanes = self.lanes;
-        let task = self.works[&id].job.task.clone();
-        let stream = self.streams[self.works[&id].job.route.0].clone();
-        let call = self.call(id);
+        let Some(Work { job, doing: Doing::Asks(mut call) }) = self.works.remove(&id) else {
+            unreachable!("it asks the store")
+        };
+        let stream = &self.streams[job.route.0];
         if call.failed {
-            return self.end(id, no_answer(&task), now);
+            return self.done(id, no_answer(&job.task), now);
         }
         let answers: Vec<Answer> = call.answers.drain(..).flatten().collect();
-        let done = match &mut call.what {
+        let done = match call.what {
             What::List { list, listing } => {
                 let page: AcceptedPage = list.answered(answers);
                 let keys: Vec<EventKey> = page.events.iter().map(|event| event.key).collect();
-                model.listed(&stream, listing, &keys, page.more);
+                model.listed(stream, &listing, &keys, page.more);
                 Done::Listed(Ok(page))
             }
             What::Fetch { events, before } => {
-                let read = ReadEvents::new(events, None, lanes).answered(answers);
-                for (event, before) in read.iter().zip(before.iter()) {
+                let read = ReadEvents::new(&events, None, self.lanes).answered(answers);
+                for (event, before) in read.iter().zip(&before) {
                     check_event(event, before, model);
                 }
-                self.was_read(&task, read, counts)
+                self.was_read(&job.task, read, counts)
             }
-            What::Release { events, telling } => {
+            What::Release { events, mut telling } => {
                 if let Some(pause) = telling.answered(now, answers) {
-                    call.again_at = Some(now + pause);
+                    let again = (What::Release { events, telling }, Some(now + pause));
+                    let call = Call {
+                        what: again.0,
+                        asked: Vec::new(),
+                        answers: Vec::new(),
+                        failed: false,
+                        again_at: again.1,
+                    };
+                    self.works.insert(id, Work { job, doing: Doing::Asks(call) });
                     return;
                 }
-                let outcomes = telling.outcomes();
-                for (key, outcome) in events.iter().zip(&outcomes) {
-                    model.release_answered(*key, &stream, *outcome);
+                for (key, outcome) in events.iter().zip(telling.outcomes()) {
+                    model.release_answered(*key, stream, outcome);
                 }
                 Done::Source(SourceAnswer::Released)
             }
         };
-        self.end(id, done, now);
+        self.done(id, done, now);
     }
 
     /// What becomes of events that were read.
@@ -477,10 +485,12 @@ impl Recorder {
                     Err(answer) => answer,
                 })
             }
-            Task::Destination { step, recipe, .. } => match file_of(recipe.events().expect("a stream has events"), read) {
-                Ok(bytes) => self.does(step, &bytes, counts),
-                Err(answer) => Done::Destination(forebay_mover::custody::Answer::Source(answer)),
-            },
+            Task::Destination { step, recipe, .. } => {
+                match file_of(recipe.events().expect("a stream has events"), read) {
+                    Ok(bytes) => self.does(step, &bytes, counts),
+                    Err(answer) => Done::Destination(forebay_mover::custody::Answer::Source(answer)),
+                }
+            }
             Task::List { .. } | Task::Scan | Task::Register { .. } => unreachable!("it reads no events"),
         }
     }
@@ -518,7 +528,9 @@ fn no_answer(task: &Task) -> Done {
         Task::List { .. } => Done::Listed(Err(words)),
         Task::Examine { .. } => Done::Examined(Err(words)),
         Task::Source { .. } => Done::Source(SourceAnswer::NotNow(words)),
-        Task::Destination { .. } => Done::Destination(forebay_mover::custody::Answer::Source(SourceAnswer::NotNow(words))),
+        Task::Destination { .. } => {
+            Done::Destination(forebay_mover::custody::Answer::Source(SourceAnswer::NotNow(words)))
+        }
         Task::Scan | Task::Register { .. } => unreachable!("they ask nothing of the store"),
     }
 }

@@ -145,10 +145,10 @@ impl Sidecar {
                 before = Some(last);
             }
         }
-        if let Some(events) = sidecar.events.filter(|_| !sidecar.event_ranges.is_empty())
-            && count(&sidecar.event_ranges) != Some(events)
-        {
-            return wrong("events", "as many as its ranges have", &events);
+        let in_ranges = count(&sidecar.event_ranges);
+        let agree = sidecar.event_ranges.is_empty() || sidecar.events.is_none() || in_ranges == sidecar.events;
+        if in_ranges.is_none() || !agree {
+            return wrong("events", "as many as its ranges have", &format!("{:?}", sidecar.events));
         }
         Ok(sidecar)
     }
