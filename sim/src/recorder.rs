@@ -171,6 +171,7 @@ impl Recorder {
     pub(crate) fn act(&mut self, now: Time, model: &mut Model, counts: &mut FaultCounts) {
         if self.starts_at.is_some_and(|at| at <= now) {
             self.starts_at = None;
+            model.tell(|| format!("a recorder starts that goes on with {:?}", self.journal.at_work()));
             self.mover = Some(Mover::new(self.config.clone(), self.journal.at_work(), now));
         }
         self.take_answers(now, model, counts);
@@ -230,6 +231,7 @@ impl Recorder {
 
     fn begin(&mut self, job: Job, now: Time, model: &mut Model, counts: &mut FaultCounts) {
         let (id, stream) = (job.id, self.streams[job.route.0].clone());
+        model.tell(|| format!("the recorder of {stream} begins {:?}", job.task));
         let (what, round) = match &job.task {
             Task::List { after, max } => {
                 let list = ListAccepted::new(*max);

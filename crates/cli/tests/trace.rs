@@ -87,7 +87,7 @@ fn an_event_is_traced_from_its_arrival_to_its_file() {
     server.terminate().expect(0);
     let server = drives.serve();
     assert_eq!(trace(&server, &[event])["state"], "over");
-    has(&text(&server.run(&["trace", event, "--files", &out]).expect(0)), &["released"]);
+    has(&text(&server.run(&["trace", event, "--files", &out]).expect(0)), &["over: recorded"]);
 }
 
 #[test]

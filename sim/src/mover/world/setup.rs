@@ -65,13 +65,25 @@ impl Setup {
         }
     }
 
-    /// A mover that goes on with what the journal has.
-    pub(super) fn start(&self, journal: &Journal, now: Time) -> Mover {
+    /// A mover that goes on with what the journal has; so many of the routes are known to it.
+    pub(super) fn start(&self, routes: usize, journal: &Journal, now: Time) -> Mover {
         let destination = |(to, until_tape): (usize, &bool)| DestinationConfig {
             address: format!("destination {to}"),
             streams_max: 2,
             until_tape: *until_tape,
         };
+        let config = MoverConfig {
+            routes: (0..routes).map(|number| self.route(number)).collect(),
+            destinations: self.tape.iter().enumerate().map(destination).collect(),
+            streams_max: 4,
+            once: false,
+            patience: Duration::from_secs(60),
+            token: TOKEN,
+        };
+        Mover::new(config, journal.at_work(), now)
+    }
+
+    pub(super) fn route(&self, number: usize) -> RouteConfig {
         let policy = Policy {
             recheck_after: RECHECK_AFTER,
             proof_lasts: PROOF_LASTS,
@@ -81,29 +93,20 @@ impl Setup {
             tape_wait_max: Duration::from_secs(10),
         };
         let to = |(to, required): (usize, &bool)| (DestinationIndex(to), *required);
-        let stream = |number| self.stream.as_ref().filter(|_| number + 1 == self.routes);
-        let route = |number| RouteConfig {
+        let stream = self.stream.as_ref().filter(|_| number + 1 == self.routes);
+        RouteConfig {
             name: format!("route {number}"),
             destinations: self.required.iter().enumerate().map(to).collect(),
             policy,
             settle: self.settle,
-            merge: stream(number).map(|(_, merge)| merge.clone()).or(self.merge.clone()),
-            events: stream(number).map(|(stream, _)| stream.clone()),
+            merge: stream.map(|(_, merge)| merge.clone()).or(self.merge.clone()),
+            events: stream.map(|(stream, _)| stream.clone()),
             zstd: self.zstd,
             sidecar: self.sidecar,
             register: self.register,
             scan_every: Duration::from_secs(1),
             priority: 0,
             streams_max: 3,
-        };
-        let config = MoverConfig {
-            routes: (0..self.routes).map(route).collect(),
-            destinations: self.tape.iter().enumerate().map(destination).collect(),
-            streams_max: 4,
-            once: false,
-            patience: Duration::from_secs(60),
-            token: TOKEN,
-        };
-        Mover::new(config, journal.at_work(), now)
+        }
     }
 }
