@@ -9,7 +9,7 @@ use forebay_client::{AcceptedPage, Answer, Class, FetchedEvent, SessionEvent};
 use forebay_mover::about::Checked;
 use forebay_mover::custody::{Consignment, Policy, SourceAnswer, SourceStep, Step};
 use forebay_mover::endpoint::Content;
-use forebay_mover::events::{Assembled, EventContent, Events, Examined, assemble};
+use forebay_mover::events::{Assembled, EventContent, Events, Examined, Making, OfRun, assemble};
 use forebay_mover::machine::{
     DestinationConfig, DestinationIndex, Done, Job, JobId, Merge, Mover, MoverConfig, RouteConfig, StreamConfig, Task,
 };
@@ -97,7 +97,7 @@ fn route(stream: &StreamName, policy: Policy, random: &mut Random) -> RouteConfi
         policy,
         settle: Duration::ZERO,
         merge: Some(Merge { bytes, wait, name: None }),
-        events: Some(StreamConfig { store: STORE, stream: stream.clone(), order_wait }),
+        events: Some(StreamConfig { store: STORE, stream: stream.clone(), order_wait, kind: None, defined: None }),
         zstd: None,
         sidecar: true,
         register: false,
@@ -239,7 +239,13 @@ impl Recorder {
                 let round = list.requests(&stream, *after, self.lanes);
                 (What::List { list, listing }, round)
             }
-            Task::Examine { events } => self.fetch(events.clone(), model),
+            Task::Examine { events, .. } => self.fetch(events.clone(), model),
+            // Nobody declared runs, or defined streams.
+            Task::OfRun { .. } => {
+                let done = Done::OfRun(Ok(OfRun::default()));
+                self.mover.as_mut().expect("it runs").done(id, done, now);
+                return;
+            }
             Task::Destination { step: Step::Send { .. }, sidecar: None, recipe, .. }
             | Task::Source { step: SourceStep::Check, recipe, .. } => {
                 self.fetch(recipe.events().expect("a stream has events").keys().collect(), model)
@@ -493,14 +499,17 @@ impl Recorder {
                     Err(answer) => Done::Destination(forebay_mover::custody::Answer::Source(answer)),
                 }
             }
-            Task::List { .. } | Task::Scan | Task::Register { .. } => unreachable!("it reads no events"),
+            Task::List { .. } | Task::OfRun { .. } | Task::Scan | Task::Register { .. } => {
+                unreachable!("it reads no events")
+            }
         }
     }
 }
 
 fn examined(event: &FetchedEvent) -> Examined {
-    match assemble(event) {
+    match assemble(event, &Making::default()) {
         Assembled::Event(event) => Examined::Event {
+            taken_unix_us: event.taken_unix_us,
             kind: event.kind,
             numbered: event.numbered,
             incomplete: event.incomplete,
@@ -533,6 +542,6 @@ fn no_answer(task: &Task) -> Done {
         Task::Destination { .. } => {
             Done::Destination(forebay_mover::custody::Answer::Source(SourceAnswer::NotNow(words)))
         }
-        Task::Scan | Task::Register { .. } => unreachable!("they ask nothing of the store"),
+        Task::OfRun { .. } | Task::Scan | Task::Register { .. } => unreachable!("they ask nothing of the store"),
     }
 }

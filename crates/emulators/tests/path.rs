@@ -97,6 +97,8 @@ impl Path3 {
                     store: StoreUuid::from_bytes([7; 16]),
                     stream: stream.clone(),
                     order_wait: Duration::from_secs(10),
+                    kind: None,
+                    defined: None,
                 }),
                 zstd: None,
                 sidecar: true,

@@ -65,6 +65,9 @@ pub struct Sidecar {
     /// The run of its events, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,
+    /// The luminosity block of accepted events, where their run has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<u64>,
     /// How many events it has, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
@@ -235,6 +238,7 @@ pub fn text(of: &Subject) -> String {
         store: of.recipe.events().map(|events| events.store),
         stream: of.recipe.events().map(|events| events.stream.clone()),
         run: events.run,
+        block: of.recipe.events().and_then(|events| events.block),
         events: events.count,
         event_ranges: events.ranges,
         incomplete_ranges: events.incomplete,

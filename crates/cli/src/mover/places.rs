@@ -7,15 +7,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_destinations::{Access, Address, Scheme};
 use forebay_mover::endpoint::{self, Destination};
 use forebay_mover::events::StreamSource;
 use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal};
-use forebay_mover::machine::StreamConfig;
 use forebay_mover::store::{LeaseError, StoreSource};
-use forebay_types::StreamName;
+use forebay_types::{StoreUuid, StreamName};
 
 use crate::failure::Failure;
 use crate::file::path::{STORE_PREFIX, in_store};
@@ -82,6 +80,14 @@ impl Origin {
         }
     }
 
+    /// The stream, if it is one.
+    pub fn stream(&self) -> Option<&StreamName> {
+        match self {
+            Origin::Stream { stream, .. } => Some(stream),
+            Origin::Directory(_) | Origin::Store { .. } | Origin::Streams { .. } => None,
+        }
+    }
+
     /// Whether accepted events are moved, rather than files.
     pub fn is_of_events(&self) -> bool {
         matches!(self, Origin::Stream { .. } | Origin::Streams { .. })
@@ -108,26 +114,21 @@ impl Origin {
         Ok(Some(if with_kinds { source.with_kinds() } else { source }))
     }
 
-    /// Leases a directory of a store, or a stream, by the token of the journal; of a stream with how it is moved.
+    /// Leases a directory of a store, or a stream, by the token of the journal; of a stream with its store.
     ///
     /// # Errors
     /// No server, no such directory, or another mover that has it.
     ///
     /// # Panics
     /// For a directory of this machine, and for every stream.
-    pub fn lease(
-        &self,
-        token: u64,
-        with_kinds: bool,
-        order_wait: Duration,
-    ) -> Result<(endpoint::Origin, Option<StreamConfig>), Failure> {
+    pub fn lease(&self, token: u64, with_kinds: bool) -> Result<(endpoint::Origin, Option<StoreUuid>), Failure> {
         let leased = match self {
             Origin::Directory(_) | Origin::Streams { .. } => panic!("{self} is nothing that is leased"),
             Origin::Store { server, path } => StoreSource::open(server, path, token, with_kinds)
                 .map(|source| (endpoint::Origin::Files(Arc::new(source)), None)),
             Origin::Stream { server, stream } => StreamSource::open(server, stream, token).map(|source| {
-                let config = StreamConfig { store: source.store(), stream: stream.clone(), order_wait };
-                (endpoint::Origin::Events(Arc::new(source)), Some(config))
+                let store = source.store();
+                (endpoint::Origin::Events(Arc::new(source)), Some(store))
             }),
         };
         leased.map_err(|error| match &error {

@@ -9,11 +9,13 @@ use forebay_destinations::{Access, OtherCommand};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
 use forebay_mover::endpoint::{self, Asked, Destination, Registry};
+use forebay_mover::events::EventKind;
 use forebay_mover::journal::Journal;
 use forebay_mover::local::DirectorySource;
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
-use forebay_types::crc32c;
+use forebay_types::{StoreUuid, crc32c};
 
+use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
 use super::streams::{Streams, Watch};
 use super::{MoveOptions, file};
@@ -35,6 +37,10 @@ pub struct RouteSettings {
     pub to: Vec<(usize, bool)>,
     /// Whether files are merged.
     pub merge: Option<Merge>,
+    /// Where the definitions of a stream lead, of all places of `to`; nothing where the route says it.
+    pub defined: Option<Defined>,
+    /// What accepted events become, whatever the definition of their stream says.
+    pub kind: Option<EventKind>,
     /// Of accepted events: one that is not decided holds those behind it back for so long at most.
     pub order_wait: Duration,
     /// The level at which files are compressed, if they are.
@@ -64,11 +70,11 @@ impl RouteSettings {
         registry: Option<Arc<dyn Registry>>,
         token: u64,
     ) -> Result<Route, Failure> {
-        let (origin, events) = match directory {
+        let (origin, store) = match directory {
             Some(directory) => (endpoint::Origin::Files(Arc::new(directory)), None),
-            None => self.from.lease(token, self.merge.is_some(), self.order_wait)?,
+            None => self.from.lease(token, self.merge.is_some())?,
         };
-        Ok(Route { config: route_config(self, events), origin, registry })
+        Ok(Route { config: route_config(self, store), origin, registry })
     }
 }
 
@@ -93,6 +99,9 @@ impl Merging {
         if !from.is_of_events() {
             if bytes.is_none() && (wait.is_some() || name.is_some()) {
                 return Err("how files are merged is said, and not that they are (--merge SIZE)".to_owned());
+            }
+            if let Some(name) = name.as_ref().filter(|name| name.is_of_events()) {
+                return Err(format!("{name}: {{stream}} and {{block}} are for accepted events (stream:NAME)"));
             }
             return Ok(bytes.map(|bytes| Merge { bytes, wait: wait_or, name }));
         }
@@ -245,7 +254,7 @@ impl Settings {
         }
         let merge = Merging { bytes: command.merge, wait: command.merge_wait, name: command.name.clone() };
         let merge = merge.of(from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
-        let streams = usize::from(command.streams);
+        let (streams, is_stream) = (usize::from(command.streams), from.is_of_events());
         let access = Access {
             token_file: command.token_file.clone(),
             ca_file: command.ca_file.clone(),
@@ -253,19 +262,27 @@ impl Settings {
             s3_credentials_file: command.s3_credentials_file.clone(),
         };
         let option = |name: &str| format!("--{name}");
-        let destination = |text: &String| {
-            let place = Place::parse(text)?;
+        let destination = |place: Place| {
             let until = Until::of(command.until.as_ref(), command.until_command.as_deref(), &place, option)?;
             Ok::<_, Failure>(DestinationSettings { place, access: access.clone(), until, streams })
         };
-        let destinations: Vec<DestinationSettings> = command.to.iter().map(destination).collect::<Result<_, _>>()?;
+        let said = command.to.iter().map(|text| destination(Place::parse(text)?));
+        let mut destinations: Vec<DestinationSettings> = said.collect::<Result<_, _>>()?;
         let to: Vec<String> = destinations.iter().map(|destination| destination.place.to_string()).collect();
+        let defined = match (&origins[..], to.is_empty()) {
+            ([Origin::Stream { server, stream }], true) => {
+                Some(defined::look_up((server, stream), &[], &mut destinations, &destination)?)
+            }
+            (_, true) => return Err(Failure::usage("say where to (--to DIR); nothing was moved")),
+            (_, false) => None,
+        };
         let to_register = Access {
             token_file: command.register_token_file.clone(),
             ca_file: command.ca_file.clone(),
             ..Access::default()
         };
-        let to_all = format!(" -> {}", to.join(", "));
+        let to = if defined.is_some() { "as defined".to_owned() } else { to.join(", ") };
+        let to_all = format!(" -> {to}");
         let journal = || usual_journal("move", &format!("{}{to_all}", join(&origins)));
         let journal = command.journal.clone().map_or_else(journal, Ok)?;
         let route = RouteSettings {
@@ -274,6 +291,9 @@ impl Settings {
             remove: command.remove,
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
             merge,
+            defined,
+            kind: kind_of(command.format.as_deref(), is_stream, "--format")
+                .map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?,
             order_wait: command.order_wait,
             zstd: command.zstd,
             sidecar: command.sidecar,
@@ -385,14 +405,23 @@ fn join(origins: &[Origin]) -> String {
     origins.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn route_config(settings: &RouteSettings, events: Option<StreamConfig>) -> RouteConfig {
+fn route_config(settings: &RouteSettings, store: Option<StoreUuid>) -> RouteConfig {
     RouteConfig {
         name: settings.name.clone(),
         destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
-        events,
+        events: settings.from.stream().zip(store).map(|(stream, store)| StreamConfig {
+            store,
+            stream: stream.clone(),
+            order_wait: settings.order_wait,
+            kind: settings.kind,
+            defined: settings.defined.as_ref().map(|defined| {
+                let lead = |(text, at): (&String, &Option<usize>)| (text.clone(), at.map(DestinationIndex));
+                defined.iter().map(lead).collect()
+            }),
+        }),
         zstd: settings.zstd,
         sidecar: settings.sidecar,
         register: settings.register.is_some(),
@@ -400,6 +429,19 @@ fn route_config(settings: &RouteSettings, events: Option<StreamConfig>) -> Route
         priority: settings.priority,
         streams_max: settings.streams,
     }
+}
+
+/// What accepted events become, where that is said.
+///
+/// # Errors
+/// A format that no file has, or one of files that are moved as they are.
+pub fn kind_of(text: Option<&str>, is_stream: bool, key: &str) -> Result<Option<EventKind>, String> {
+    let Some(text) = text else { return Ok(None) };
+    if !is_stream {
+        return Err(format!("{key} is for accepted events (stream:NAME): files are moved as they are"));
+    }
+    let known = || EventKind::ALL.map(EventKind::name).join(", ");
+    EventKind::from_name(text).map(Some).ok_or_else(|| format!("{key}: {text:?} is no format; there are {}", known()))
 }
 
 /// How long a file is left alone where nothing else is said.

@@ -15,7 +15,7 @@ use forebay_emulators::{FilterStore, HashLedger, ReadoutStore, StoreError};
 use forebay_mover::Sums;
 use forebay_mover::custody::SourceAnswer;
 use forebay_mover::endpoint::{Content, EventSource, Moved};
-use forebay_mover::events::{Assembled, EventContent, Events, Examined, assemble};
+use forebay_mover::events::{Assembled, EventContent, Events, Examined, Making, OfRun, assemble};
 use forebay_types::{
     DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StreamName, Verdict,
 };
@@ -355,12 +355,17 @@ impl EventSource for Stream {
         Ok(AcceptedPage { events, more: behind.next().is_some(), undecided_floor })
     }
 
-    fn examine(&self, events: &[EventKey], _moved: &dyn Moved) -> Result<Vec<Examined>, String> {
-        let examine = |event: &FetchedEvent| match assemble(event) {
+    fn of_run(&self, _run: RunId) -> Result<OfRun, String> {
+        Ok(OfRun::default())
+    }
+
+    fn examine(&self, events: &[EventKey], making: &Making, _moved: &dyn Moved) -> Result<Vec<Examined>, String> {
+        let examine = |event: &FetchedEvent| match assemble(event, making) {
             Assembled::Event(event) => {
                 self.fragments_lost.fetch_add(event.fragments_lost, Relaxed);
                 let (kind, numbered, incomplete) = (event.kind, event.numbered, event.incomplete);
-                Examined::Event { kind, numbered, incomplete, sums: Sums::of(&event.bytes) }
+                let (taken_unix_us, sums) = (event.taken_unix_us, Sums::of(&event.bytes));
+                Examined::Event { kind, numbered, incomplete, taken_unix_us, sums }
             }
             Assembled::Gone => Examined::Gone,
             Assembled::Unavailable => Examined::Unavailable,

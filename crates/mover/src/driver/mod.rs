@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use forebay_types::{Time, WallTime};
+use forebay_types::{RunId, Time, WallTime};
 
 use crate::audit::AuditLog;
 use crate::custody::{Answer, Consignment, Failure, Stage};
@@ -192,6 +192,8 @@ pub struct Outcome {
     pub by_route: BTreeMap<String, Counts>,
     /// With `once`: whether everything was done.
     pub end: Option<End>,
+    /// It ended as events are to go where no destination was made ready.
+    pub wants_destinations: bool,
     /// What is left, the first few.
     pub left: Vec<Left>,
     /// How much is left.
@@ -216,6 +218,8 @@ const REQUESTS_EVERY: Duration = Duration::from_secs(1);
 const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(300);
 /// Of so many things that are left alone it is remembered that they were told of.
 const TOLD_ALONE_MAX: usize = 10_000;
+/// A mover that events want other destinations of runs for so long first: it is not begun anew all the time.
+const BEGUN_ANEW_AFTER: Duration = Duration::from_secs(10);
 /// What is left is told of so many files.
 const LEFT_TOLD_MAX: usize = 20;
 
@@ -252,7 +256,7 @@ pub fn run(
         failures_told: BTreeMap::new(),
     };
     loop {
-        driver.take_routes();
+        driver.take_routes(journal)?;
         driver.take_requests(journal, &mut audit, &path)?;
         driver.write(journal, &mut audit, &path)?;
         if control.is_stopped() {
@@ -260,6 +264,9 @@ pub fn run(
         }
         if let Some(end) = driver.machine.end(driver.now()) {
             return Ok(driver.outcome(Some(end)));
+        }
+        if driver.machine.wants_destinations() && start.elapsed() >= BEGUN_ANEW_AFTER {
+            control.drain();
         }
         if control.is_drained() {
             if driver.machine.running() == 0 {
@@ -314,6 +321,10 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
             return Err(MoverError::DestinationMissing { journal: path(), route, destination, name });
         }
         kept.consignments.push((RouteIndex(index), consignment));
+    }
+    for (route, run, events) in at_work.events {
+        let index = config.routes.iter().position(|known| known.config.name == route);
+        kept.events.extend(index.map(|index| (RouteIndex(index), run, events)));
     }
     if let Some((route, files)) = missing.pop_first() {
         return Err(MoverError::RouteMissing { journal: path(), route, files });
@@ -395,12 +406,15 @@ impl Driver<'_> {
     }
 
     /// Routes that came since the last look.
-    fn take_routes(&mut self) {
+    fn take_routes(&mut self, journal: &Journal) -> Result<(), MoverError> {
         while let Some(route) = self.config.more_routes.as_ref().and_then(|more| more.try_recv().ok()) {
-            self.machine.add_route(route.config.clone());
+            let events = journal.at_work()?.events.into_iter().filter(|(name, ..)| *name == route.config.name);
+            let events: Vec<(RunId, u64)> = events.map(|(_, run, events)| (run, events)).collect();
+            self.machine.add_route(route.config.clone(), &events);
             self.routes.push(route.config.name.clone());
             self.added.push(route);
         }
+        Ok(())
     }
 
     fn route(&self, RouteIndex(at): RouteIndex) -> &Route {
@@ -479,7 +493,9 @@ impl Driver<'_> {
                     self.tell_looked(job.route, scanned.as_ref().err());
                     scanned.iter().for_each(|scanned| self.tell_left_alone(scanned));
                 }
-                (_, Done::Listed(Err(words)) | Done::Examined(Err(words))) => self.tell_looked(job.route, Some(words)),
+                (_, Done::Listed(Err(words)) | Done::Examined(Err(words)) | Done::OfRun(Err(words))) => {
+                    self.tell_looked(job.route, Some(words));
+                }
                 (_, Done::Listed(Ok(_))) => self.tell_looked(job.route, None),
                 (_, Done::Examined(Ok(_))) => self.count_losses(),
                 (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
@@ -488,7 +504,20 @@ impl Driver<'_> {
                 (_, Done::Registered(Err(failure))) => self.tell_failure(Failing::Registry(job.route), failure),
                 _ => {}
             }
+            let of_run = matches!(done, Done::OfRun(Ok(_)));
             self.machine.done(id, done, self.now());
+            if of_run {
+                self.tell_refusals();
+            }
+        }
+    }
+
+    /// Tells which events are left in the store, once.
+    fn tell_refusals(&mut self) {
+        for (_, _, words) in self.machine.refusals() {
+            if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(words.to_owned()) {
+                tracing::warn!("{words}");
+            }
         }
     }
 
@@ -590,6 +619,7 @@ impl Driver<'_> {
             counts: self.counts,
             by_route: self.by_route.clone(),
             end,
+            wants_destinations: self.machine.wants_destinations(),
             left: left().take(LEFT_TOLD_MAX).map(tell).collect(),
             left_files: left().count(),
         }

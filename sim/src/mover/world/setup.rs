@@ -9,11 +9,16 @@ use forebay_mover::machine::{
 use forebay_types::{StoreUuid, Time};
 
 use super::super::journal::Journal;
+use super::super::runs::Runs;
 use super::{PROOF_LASTS, RECHECK_AFTER};
 use crate::random::Random;
 
 /// The number of the journal.
 pub(super) const TOKEN: u64 = 7;
+
+pub(super) fn address_of(to: usize) -> String {
+    format!("destination {to}")
+}
 
 pub(super) struct Setup {
     /// Whether each destination is required.
@@ -25,6 +30,10 @@ pub(super) struct Setup {
     pub(super) merge: Option<Merge>,
     /// The last route is one of events.
     pub(super) stream: Option<(StreamConfig, Merge)>,
+    /// That stream is defined, and its runs are declared; its files go where that says; they wait until their runs are closed.
+    pub(super) is_defined: bool,
+    pub(super) goes_by_definition: bool,
+    pub(super) waits_for_runs: bool,
     pub(super) zstd: Option<i32>,
     pub(super) sidecar: bool,
     pub(super) register: bool,
@@ -48,11 +57,17 @@ impl Setup {
                     store: StoreUuid::from_bytes([7; 16]),
                     stream: "physics".parse().expect("a name"),
                     order_wait,
+                    kind: None,
+                    defined: None,
                 },
                 Merge { bytes, wait: random.millis(0..20_000), name: None },
             )
         });
+        let is_defined = stream.is_some() && random.per_mille(600);
         Setup {
+            is_defined,
+            goes_by_definition: is_defined && random.per_mille(600),
+            waits_for_runs: is_defined && random.per_mille(300),
             tape: required.iter().map(|_| random.per_mille(250)).collect(),
             required,
             routes: if random.per_mille(300) { 2 } else { 1 },
@@ -65,15 +80,28 @@ impl Setup {
         }
     }
 
+    /// The route of events, with what definitions say now.
+    fn stream_by(&self, runs: &Runs) -> Option<(StreamConfig, Merge)> {
+        let (mut stream, mut merge) = self.stream.clone()?;
+        if self.goes_by_definition {
+            let place = |to: &str| (0..self.required.len()).find(|at| address_of(*at) == to).map(DestinationIndex);
+            stream.defined = Some(runs.destinations().into_iter().map(|to| (to.to_owned(), place(to))).collect());
+        }
+        if self.waits_for_runs {
+            merge.wait = Duration::from_secs(100_000);
+        }
+        Some((stream, merge))
+    }
+
     /// A mover that goes on with what the journal has; so many of the routes are known to it.
-    pub(super) fn start(&self, routes: usize, journal: &Journal, now: Time) -> Mover {
+    pub(super) fn start(&self, routes: usize, journal: &Journal, runs: &Runs, now: Time) -> Mover {
         let destination = |(to, until_tape): (usize, &bool)| DestinationConfig {
-            address: format!("destination {to}"),
+            address: address_of(to),
             streams_max: 2,
             until_tape: *until_tape,
         };
         let config = MoverConfig {
-            routes: (0..routes).map(|number| self.route(number)).collect(),
+            routes: (0..routes).map(|number| self.route(number, runs)).collect(),
             destinations: self.tape.iter().enumerate().map(destination).collect(),
             streams_max: 4,
             once: false,
@@ -83,7 +111,7 @@ impl Setup {
         Mover::new(config, journal.at_work(), now)
     }
 
-    pub(super) fn route(&self, number: usize) -> RouteConfig {
+    pub(super) fn route(&self, number: usize, runs: &Runs) -> RouteConfig {
         let policy = Policy {
             recheck_after: RECHECK_AFTER,
             proof_lasts: PROOF_LASTS,
@@ -93,14 +121,21 @@ impl Setup {
             tape_wait_max: Duration::from_secs(10),
         };
         let to = |(to, required): (usize, &bool)| (DestinationIndex(to), *required);
-        let stream = self.stream.as_ref().filter(|_| number + 1 == self.routes);
+        let is_last = number + 1 == self.routes;
+        let stream = self.stream_by(runs).filter(|_| is_last);
+        let by_definition = self.goes_by_definition && is_last;
+        let to_all = |(to, _)| (DestinationIndex(to), true);
         RouteConfig {
             name: format!("route {number}"),
-            destinations: self.required.iter().enumerate().map(to).collect(),
+            destinations: if by_definition {
+                self.required.iter().enumerate().map(to_all).collect()
+            } else {
+                self.required.iter().enumerate().map(to).collect()
+            },
             policy,
             settle: self.settle,
-            merge: stream.map(|(_, merge)| merge.clone()).or(self.merge.clone()),
-            events: stream.map(|(stream, _)| stream.clone()),
+            merge: stream.as_ref().map(|(_, merge)| merge.clone()).or(self.merge.clone()),
+            events: stream.map(|(stream, _)| stream),
             zstd: self.zstd,
             sidecar: self.sidecar,
             register: self.register,
