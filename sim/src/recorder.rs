@@ -9,7 +9,7 @@ use forebay_client::{AcceptedPage, Answer, Class, FetchedEvent, SessionEvent};
 use forebay_mover::about::Checked;
 use forebay_mover::custody::{Consignment, Policy, SourceAnswer, SourceStep, Step};
 use forebay_mover::endpoint::Content;
-use forebay_mover::events::{Assembled, EventContent, Events, Examined, Making, OfRun, assemble};
+use forebay_mover::events::{Assembled, EventContent, Events, Examined, Making, assemble};
 use forebay_mover::machine::{
     DestinationConfig, DestinationIndex, Done, Job, JobId, Merge, Mover, MoverConfig, RouteConfig, StreamConfig, Task,
 };
@@ -63,7 +63,7 @@ enum Doing {
     /// Something in the directory, which is done then.
     Until(Time),
     /// The store is asked.
-    Asks(Call),
+    Asks(Box<Call>),
 }
 
 /// A process that records some streams.
@@ -187,7 +187,7 @@ impl Recorder {
         for id in works {
             match &self.works[&id].doing {
                 Doing::Until(at) if *at <= now => self.is_done_in_the_directory(id, now, counts),
-                Doing::Asks(Call { again_at: Some(at), .. }) if *at <= now => {
+                Doing::Asks(call) if call.again_at.is_some_and(|at| at <= now) => {
                     let round = self.next_round(id);
                     self.ask(id, now, round, model, counts);
                 }
@@ -242,7 +242,7 @@ impl Recorder {
             Task::Examine { events, .. } => self.fetch(events.clone(), model),
             // Nobody declared runs, or defined streams.
             Task::OfRun { .. } => {
-                let done = Done::OfRun(Ok(OfRun::default()));
+                let done = Done::OfRun(Ok(Box::default()));
                 self.mover.as_mut().expect("it runs").done(id, done, now);
                 return;
             }
@@ -270,7 +270,7 @@ impl Recorder {
             Task::Scan | Task::Register { .. } => unreachable!("routes of streams that nobody registers"),
         };
         let call = Call { what, asked: Vec::new(), answers: Vec::new(), failed: false, again_at: None };
-        self.works.insert(id, Work { job, doing: Doing::Asks(call) });
+        self.works.insert(id, Work { job, doing: Doing::Asks(Box::new(call)) });
         self.ask(id, now, round, model, counts);
     }
 
@@ -438,9 +438,10 @@ impl Recorder {
 
     /// All requests of the round have come to something.
     fn is_answered(&mut self, id: JobId, now: Time, model: &mut Model, counts: &mut FaultCounts) {
-        let Some(Work { job, doing: Doing::Asks(mut call) }) = self.works.remove(&id) else {
+        let Some(Work { job, doing: Doing::Asks(call) }) = self.works.remove(&id) else {
             unreachable!("it asks the store")
         };
+        let mut call = *call;
         let stream = &self.streams[job.route.0];
         if call.failed {
             return self.done(id, no_answer(&job.task), now);
@@ -470,7 +471,7 @@ impl Recorder {
                         failed: false,
                         again_at: again.1,
                     };
-                    self.works.insert(id, Work { job, doing: Doing::Asks(call) });
+                    self.works.insert(id, Work { job, doing: Doing::Asks(Box::new(call)) });
                     return;
                 }
                 for (key, outcome) in events.iter().zip(telling.outcomes()) {

@@ -1,11 +1,11 @@
 //! The `.json` beside a file at its destination, and what is registered of it: the same bytes whenever it is made.
 
-use forebay_types::{EventKey, StoreUuid, StreamName};
+use forebay_types::{EventKey, StoreUuid, StreamName, StreamSources};
 use serde::{Deserialize, Serialize};
 
 use crate::about::{About, Checked};
 use crate::custody::ConsignmentId;
-use crate::events::EventList;
+use crate::events::{EventList, Events};
 use crate::name::{Name, NameError};
 use crate::recipe::{Form, Recipe};
 use crate::sums::Sums;
@@ -68,6 +68,9 @@ pub struct Sidecar {
     /// The luminosity block of accepted events, where their run has such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<u64>,
+    /// What of the events is in it, where that is less than all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<String>,
     /// How many events it has, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
@@ -239,6 +242,7 @@ pub fn text(of: &Subject) -> String {
         stream: of.recipe.events().map(|events| events.stream.clone()),
         run: events.run,
         block: of.recipe.events().and_then(|events| events.block),
+        sources: of.recipe.events().and_then(sources_of),
         events: events.count,
         event_ranges: events.ranges,
         incomplete_ranges: events.incomplete,
@@ -250,6 +254,11 @@ pub fn text(of: &Subject) -> String {
     let mut text = serde_json::to_string(&sidecar).expect("text and numbers");
     text.push('\n');
     text
+}
+
+/// What of the events is in the file, where that is less than all.
+fn sources_of(events: &Events) -> Option<String> {
+    (events.making.sources != StreamSources::All).then(|| events.making.sources.to_string())
 }
 
 /// What is told of the events of a file.

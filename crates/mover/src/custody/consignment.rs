@@ -259,8 +259,7 @@ impl Consignment {
 
     /// What is to be done at a destination. The journal's `token` is in every temporary name, so that no two movers have one.
     pub fn delivery_step(&self, place: usize, token: u64) -> Option<Step> {
-        self.delivery_due(place)?;
-        self.next_step(place, token)
+        self.delivery_due(place).and_then(|_| self.next_step(place, token))
     }
 
     /// The same, also while it is held, or waits for something else.

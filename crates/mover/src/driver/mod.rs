@@ -5,6 +5,7 @@
 )]
 
 mod job;
+mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use forebay_types::{RunId, Time, WallTime};
+use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
 use crate::custody::{Answer, Consignment, Failure, Stage};
@@ -198,16 +199,6 @@ pub struct Outcome {
     pub left: Vec<Left>,
     /// How much is left.
     pub left_files: usize,
-}
-
-impl Outcome {
-    /// Adds what was done before.
-    pub fn add(&mut self, earlier: &Outcome) {
-        self.counts.add(&earlier.counts);
-        for (route, counts) in &earlier.by_route {
-            self.by_route.entry(route.clone()).or_default().add(counts);
-        }
-    }
 }
 
 /// So long the journal keeps what is over; the audit log keeps it for good.
@@ -405,22 +396,6 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Routes that came since the last look.
-    fn take_routes(&mut self, journal: &Journal) -> Result<(), MoverError> {
-        while let Some(route) = self.config.more_routes.as_ref().and_then(|more| more.try_recv().ok()) {
-            let events = journal.at_work()?.events.into_iter().filter(|(name, ..)| *name == route.config.name);
-            let events: Vec<(RunId, u64)> = events.map(|(_, run, events)| (run, events)).collect();
-            self.machine.add_route(route.config.clone(), &events);
-            self.routes.push(route.config.name.clone());
-            self.added.push(route);
-        }
-        Ok(())
-    }
-
-    fn route(&self, RouteIndex(at): RouteIndex) -> &Route {
-        self.config.routes.get(at).unwrap_or_else(|| &self.added[at - self.config.routes.len()])
-    }
-
     /// What people asked for since the last look, which is a second ago at least.
     fn take_requests(&mut self, journal: &mut Journal, audit: &mut AuditLog, path: &Path) -> Result<(), MoverError> {
         let now = self.now();
@@ -519,15 +494,6 @@ impl Driver<'_> {
                 tracing::warn!("{words}");
             }
         }
-    }
-
-    fn count_losses(&mut self) {
-        let routes = self.config.routes.iter().chain(&self.added);
-        let lost = |route: &Route| match &route.origin {
-            Origin::Events(source) => source.fragments_lost(),
-            Origin::Files(_) => 0,
-        };
-        self.counts.fragments_lost = routes.map(lost).sum();
     }
 
     /// Tells what fails at a destination, or where files are registered, and is tried again, now and then.

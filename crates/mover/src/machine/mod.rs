@@ -230,7 +230,7 @@ pub enum Done {
     /// What is accepted, or why nobody can tell.
     Listed(Result<AcceptedPage, String>),
     /// What the store has of a run, or why nobody can tell.
-    OfRun(Result<OfRun, String>),
+    OfRun(Result<Box<OfRun>, String>),
     /// What became of events, in their order, or why none was read.
     Examined(Result<Vec<Examined>, String>),
     /// The answer of the source.
@@ -330,15 +330,6 @@ impl Mover {
         mover
     }
 
-    /// One more route, with nothing of it on its way; what it leads to is configured. `events`: how many of a run were in consignments of it.
-    pub fn add_route(&mut self, route: RouteConfig, events: &[(RunId, u64)]) {
-        let mut beginning = Beginning::new(&route, self.config.once);
-        events.iter().for_each(|(run, events)| beginning.count(*run, *events));
-        self.beginnings.push(beginning);
-        self.flow.add_route(RouteIndex(self.config.routes.len()), &route);
-        self.config.routes.push(route);
-    }
-
     /// What must be durable before the next job is begun.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
@@ -401,7 +392,9 @@ impl Mover {
                 self.looked_at_events(route, now, |plan, naming| plan.listed(page, naming, now));
             }
             (Running::Look(route), Done::OfRun(of_run)) => {
-                self.looked_at_events(route, now, |plan, naming| plan.of_run(of_run, naming, now));
+                self.looked_at_events(route, now, |plan, naming| {
+                    plan.of_run(of_run.map(|of_run| *of_run), naming, now)
+                });
             }
             (Running::Look(route), Done::Examined(examined)) => {
                 self.looked_at_events(route, now, |plan, naming| plan.examined(examined, naming, now));

@@ -9,23 +9,34 @@ use forebay_types::{RunId, Time};
 use super::events::{EventPlan, Look};
 use super::plan::Plan;
 use super::terms::Refusal;
-use super::{RouteConfig, Task};
+use super::{Mover, RouteConfig, RouteIndex, Task};
 use crate::name::Name;
 use crate::recipe::Recipe;
 
+impl Mover {
+    /// One more route, with nothing of it on its way; what it leads to is configured. `events`: how many of a run were in consignments of it.
+    pub fn add_route(&mut self, route: RouteConfig, events: &[(RunId, u64)]) {
+        let mut beginning = Beginning::new(&route, self.config.once);
+        events.iter().for_each(|(run, events)| beginning.count(*run, *events));
+        self.beginnings.push(beginning);
+        self.flow.add_route(RouteIndex(self.config.routes.len()), &route);
+        self.config.routes.push(route);
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Beginning {
-    Files(Plan),
-    Events(EventPlan),
+    Files(Box<Plan>),
+    Events(Box<EventPlan>),
 }
 
 impl Beginning {
     pub(super) fn new(route: &RouteConfig, once: bool) -> Beginning {
         match &route.events {
-            None => Beginning::Files(Plan::new(route.settle, route.merge.clone(), once)),
+            None => Beginning::Files(Box::new(Plan::new(route.settle, route.merge.clone(), once))),
             Some(stream) => {
                 let merge = route.merge.clone().expect("events are always put into files of a size");
-                Beginning::Events(EventPlan::new(stream, merge, route.scan_every, once))
+                Beginning::Events(Box::new(EventPlan::new(stream, merge, route.scan_every, once)))
             }
         }
     }
