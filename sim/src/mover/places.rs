@@ -169,7 +169,7 @@ impl Destination {
             }
             Step::Send { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
-                self.of(temporary, id);
+                assert!(!self.has(temporary), "{temporary} is given twice");
                 let answer = Answer::Sent(Sums::of(&bytes));
                 self.put(temporary, bytes, Owner::Mover(id));
                 answer
