@@ -39,8 +39,6 @@ forebay_types::planted_mistakes!(
     RunsUncounted = "runs-uncounted",
     /// A file counts as proven whatever becomes of its sidecar.
     SidecarUnawaited = "sidecar-unawaited",
-    /// A step that nobody heard of, as its file is sent anew, is done once more under the same name.
-    UnheardDoneAgain = "unheard-done-again",
     /// A file is registered when its first destination has proven it.
     RegisteredEarly = "registered-early",
     /// A registration of which nobody knows counts as done.

@@ -1,6 +1,7 @@
 //! The program itself, run as an operator runs it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod buffer;
 pub mod load;
 pub mod mounted;
 pub mod running;

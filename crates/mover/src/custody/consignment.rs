@@ -405,7 +405,7 @@ impl Consignment {
     ) -> Vec<Change> {
         // It was given up or held meanwhile, or its file is sent anew: what became of the step is asked for when it goes on.
         if self.delivery_step(place, token).as_ref() != Some(step) {
-            if self.next_step(place, token).as_ref() == Some(step) && !planted(Planted::UnheardDoneAgain) {
+            if self.next_step(place, token).as_ref() == Some(step) {
                 self.deliveries[place].is_unheard();
             }
             return Vec::new();

@@ -392,9 +392,7 @@ impl Mover {
                 self.looked_at_events(route, now, |plan, naming| plan.listed(page, naming, now));
             }
             (Running::Look(route), Done::OfRun(of_run)) => {
-                self.looked_at_events(route, now, |plan, naming| {
-                    plan.of_run(of_run.map(|of_run| *of_run), naming, now)
-                });
+                self.looked_at_events(route, now, |plan, naming| plan.of_run(of_run, naming, now));
             }
             (Running::Look(route), Done::Examined(examined)) => {
                 self.looked_at_events(route, now, |plan, naming| plan.examined(examined, naming, now));
