@@ -46,7 +46,7 @@ impl Destination {
                 assert!(!self.kept.contains(name), "{name} was let go, and is taken away");
                 self.remove(name);
             }
-            Step::AskTape { .. } => unreachable!("nobody waits for tape"),
+            Step::AskTape { .. } | Step::Pull { .. } => unreachable!("nobody waits for tape, or fetches files"),
         }
         (Answer::Done, false)
     }

@@ -101,6 +101,7 @@ fn route(stream: &StreamName, policy: Policy, random: &mut Random) -> RouteConfi
         zstd: None,
         sidecar: true,
         register: false,
+        pulls: Vec::new(),
         scan_every: random.millis(2..30),
         priority: 0,
         streams_max: 2,

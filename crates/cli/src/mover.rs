@@ -128,6 +128,14 @@ pub struct MoveOptions {
     #[arg(long, value_name = "FILE", requires = "register")]
     register_token_file: Option<PathBuf>,
 
+    /// Where destinations can fetch files of --from themselves, root://HOST/PATH or https://HOST/PATH of its directory: those of the same kind do, for files that are moved as they are [default: all are sent]
+    #[arg(long, value_name = "URL")]
+    door: Option<String>,
+
+    /// The file with the bearer token that destinations show at --door [default: none]
+    #[arg(long, value_name = "FILE", requires = "door")]
+    door_token_file: Option<PathBuf>,
+
     /// A file is proven only when it is `on-tape`, as root:// tells it; waits as long as that takes [default: not waited for]
     #[arg(long, value_name = "WHAT", value_parser = ["on-tape"], conflicts_with = "until_command")]
     until: Option<String>,

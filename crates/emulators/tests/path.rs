@@ -103,6 +103,7 @@ impl Path3 {
                 zstd: None,
                 sidecar: true,
                 register: false,
+                pulls: Vec::new(),
                 scan_every: Duration::from_millis(1),
                 priority: 0,
                 streams_max: 2,
@@ -113,6 +114,7 @@ impl Path3 {
                 fragments_lost: AtomicU64::new(0),
             })),
             registry: None,
+            door: None,
         };
         let destination = DirectoryDestination::open(directory).expect("a directory");
         let address = directory.display().to_string();

@@ -167,10 +167,12 @@ impl Destination {
                 }
                 Answer::OnTape(is_there)
             }
-            Step::Send { temporary, .. } => {
+            Step::Send { temporary, .. } | Step::Pull { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
-                assert!(!self.has(temporary), "{temporary} is given twice");
-                let answer = Answer::Sent(Sums::of(&bytes));
+                let is_sent = matches!(step, Step::Send { .. });
+                assert!(!is_sent || !self.has(temporary), "{temporary} is given twice");
+                self.of(temporary, id);
+                let answer = if is_sent { Answer::Sent(Sums::of(&bytes)) } else { Answer::Pulled };
                 self.put(temporary, bytes, Owner::Mover(id));
                 answer
             }

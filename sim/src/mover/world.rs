@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::AcceptedPage;
-use forebay_mover::custody::{Answer, Consignment, ConsignmentId, SourceAnswer, Step};
+use forebay_mover::custody::{Answer, Consignment, ConsignmentId, Failure, SourceAnswer, Step};
 use forebay_mover::machine::{Done, JobId, Mover, Record, Task};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Sums, sidecar};
@@ -382,7 +382,9 @@ impl World {
             match self.random.below(3) {
                 0 => drop(self.does(route, destination.0, consignment, &step, &recipe, sidecar)),
                 1 => {
-                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.sent(route, &recipe, sidecar)) {
+                    if let (Step::Send { temporary, .. } | Step::Pull { temporary, .. }, Ok(original)) =
+                        (&step, self.sent(route, &recipe, sidecar))
+                    {
                         let half = original[..original.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
@@ -441,7 +443,7 @@ impl World {
             Event::Late(to, id, step, bytes) => {
                 self.tell(|| format!("late, at {to}: {step:?}"));
                 self.destinations[to].does(id, &step, Some(&bytes), RECHECK_AFTER, self.now);
-                if let Step::Send { temporary, .. } = step {
+                if let Step::Send { temporary, .. } | Step::Pull { temporary, .. } = step {
                     // It comes after it was taken away, perhaps: nobody can know.
                     self.may_lie_about.insert((to, temporary));
                 }
@@ -513,16 +515,20 @@ impl World {
         recipe: &Recipe,
         sidecar: Option<&str>,
     ) -> Answer {
-        let content = if matches!(step, Step::Send { .. }) {
-            match self.sent(route, recipe, sidecar) {
+        let content = match step {
+            Step::Send { .. } => match self.sent(route, recipe, sidecar) {
                 Ok(bytes) => Some(bytes),
                 Err(changed) => {
                     self.met_changed(recipe, &changed);
                     return Answer::Source(changed);
                 }
-            }
-        } else {
-            None
+            },
+            // Whoever fetches it gets what has the name now, whatever was found.
+            Step::Pull { .. } => match self.sources[route].files.get(&recipe.parts()[0].name) {
+                Some(file) => Some(file.bytes.clone()),
+                None => return Answer::Failed(Failure::Refused("the door has no such file".to_owned())),
+            },
+            _ => None,
         };
         self.destinations[to].does(id, step, content.as_deref(), RECHECK_AFTER, self.now)
     }

@@ -14,7 +14,9 @@ use serde::Deserialize;
 use super::MoveOptions;
 use super::defined;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, kind_of, settle};
+use super::settings::{
+    DestinationSettings, Merging, Register, RouteSettings, Settings, Until, door_of, kind_of, settle,
+};
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::parse_seconds;
 use crate::failure::Failure;
@@ -74,6 +76,8 @@ struct RouteFile {
     register_command: Option<PathBuf>,
     register_token_file: Option<PathBuf>,
     register_ca_file: Option<PathBuf>,
+    door: Option<String>,
+    door_token_file: Option<PathBuf>,
     #[serde(default)]
     priority: i32,
     streams: Option<u16>,
@@ -139,6 +143,9 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     let mut destinations = file.destination.into_iter().map(destination).collect::<Result<Vec<_>, Failure>>()?;
     for route in routes.iter_mut().filter(|route| goes_by_definition(route)) {
         look_up(route, &names, streams, &mut destinations)?;
+    }
+    for route in &routes {
+        route.check_door(&destinations, &format!("route.{}.door", route.name))?;
     }
     Ok(Settings { routes, destinations, streams, journal })
 }
@@ -243,6 +250,7 @@ fn settings_of(
         zstd: route.zstd,
         sidecar: route.sidecar,
         register: Register::of(route.register.as_ref(), route.register_command.as_deref(), access, here)?,
+        door: door_of(route.door.as_deref(), route.door_token_file.as_deref(), is_stream, here)?,
         settle: seconds("settle-s", route.settle_s, settle(command))?,
         recheck_after: seconds("recheck-after-s", route.recheck_after_s, command.recheck_after)?,
         priority: route.priority,

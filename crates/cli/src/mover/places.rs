@@ -186,6 +186,14 @@ impl Place {
         }
     }
 
+    /// Its address, if it is reached over the network.
+    pub fn address(&self) -> Option<&Address> {
+        match self {
+            Place::Directory(_) => None,
+            Place::Remote(address) => Some(address),
+        }
+    }
+
     /// Whether it can say that a file is on tape.
     pub fn tells_of_tape(&self) -> bool {
         matches!(self, Place::Remote(address) if address.scheme() == Scheme::XRootD)

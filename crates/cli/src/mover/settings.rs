@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_destinations::{Access, OtherCommand};
+use forebay_destinations::{Access, AddressError, Door, OtherCommand};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
 use forebay_mover::endpoint::{self, Asked, Destination, Registry};
@@ -49,6 +49,8 @@ pub struct RouteSettings {
     pub sidecar: bool,
     /// Where files are registered before they are let go, if they are.
     pub register: Option<Register>,
+    /// Where destinations can fetch its files themselves.
+    pub door: Option<Arc<Door>>,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
     /// The time between the first and the second proof.
@@ -69,13 +71,57 @@ impl RouteSettings {
         directory: Option<DirectorySource>,
         registry: Option<Arc<dyn Registry>>,
         token: u64,
+        destinations: &[DestinationSettings],
     ) -> Result<Route, Failure> {
         let (origin, store) = match directory {
             Some(directory) => (endpoint::Origin::Files(Arc::new(directory)), None),
             None => self.from.lease(token, self.merge.is_some())?,
         };
-        Ok(Route { config: route_config(self, store), origin, registry })
+        let door = self.door.clone().map(|door| door as Arc<dyn endpoint::Door>);
+        Ok(Route { config: route_config(self, store, destinations), origin, registry, door })
     }
+
+    /// Which of its destinations fetch files themselves.
+    fn pulls(&self, destinations: &[DestinationSettings]) -> impl Iterator<Item = usize> {
+        let door = self.door.as_ref();
+        let fetches = move |at: &usize| {
+            door.is_some_and(|door| destinations[*at].place.address().is_some_and(|address| door.leads_to(address)))
+        };
+        self.to.iter().map(|(at, _)| *at).filter(fetches)
+    }
+
+    /// That somebody fetches by its door.
+    ///
+    /// # Errors
+    /// A door that no destination uses.
+    pub fn check_door(&self, destinations: &[DestinationSettings], key: &str) -> Result<(), Failure> {
+        if self.door.is_some() && self.pulls(destinations).next().is_none() {
+            return Err(Failure::usage(format!(
+                "{key}: no destination fetches by it: those at root:// do by a door root://, and those at https:// by one https://; nothing was moved"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The door of a source, if it has one; `key`: what says it.
+///
+/// # Errors
+/// What is no door, and a source of which nobody can fetch files.
+pub fn door_of(
+    url: Option<&str>,
+    token_file: Option<&Path>,
+    is_stream: bool,
+    key: impl Fn(&str) -> String,
+) -> Result<Option<Arc<Door>>, Failure> {
+    let Some(url) = url else { return Ok(None) };
+    let wrong = |why: String| Failure::usage(format!("{}: {why}; nothing was moved", key("door")));
+    if is_stream {
+        return Err(wrong("accepted events are put together on their way, and nobody can fetch them".to_owned()));
+    }
+    let address = url.parse().map_err(|error: AddressError| wrong(error.to_string()))?;
+    let access = Access { token_file: token_file.map(Path::to_owned), ..Access::default() };
+    Door::new(&address, &access).map(Arc::new).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
 /// What is said of how files are merged.
@@ -303,11 +349,13 @@ impl Settings {
                 to_register,
                 option,
             )?,
+            door: door_of(command.door.as_deref(), command.door_token_file.as_deref(), is_stream, option)?,
             settle: command.settle.unwrap_or(settle(command)),
             recheck_after: command.recheck_after,
             priority: 0,
             streams,
         };
+        route.check_door(&destinations, "--door")?;
         let of = |from: &Origin| RouteSettings { name: format!("{from}{to_all}"), from: from.clone(), ..route.clone() };
         let routes = origins.iter().map(of).collect();
         Ok(Settings { routes, destinations, streams, journal })
@@ -370,7 +418,7 @@ impl Settings {
                 streams.push(of_this);
                 continue;
             }
-            routes.push(settings.route(directory, registry, journal.token())?);
+            routes.push(settings.route(directory, registry, journal.token(), &self.destinations)?);
         }
         for streams in &mut streams {
             routes.extend(streams.known(journal)?);
@@ -405,10 +453,15 @@ fn join(origins: &[Origin]) -> String {
     origins.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn route_config(settings: &RouteSettings, store: Option<StoreUuid>) -> RouteConfig {
+fn route_config(
+    settings: &RouteSettings,
+    store: Option<StoreUuid>,
+    destinations: &[DestinationSettings],
+) -> RouteConfig {
     RouteConfig {
         name: settings.name.clone(),
         destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
+        pulls: settings.pulls(destinations).map(DestinationIndex).collect(),
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),

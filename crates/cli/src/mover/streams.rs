@@ -72,7 +72,7 @@ impl Streams {
     }
 
     fn begin(&mut self, stream: StreamName) -> Result<Route, Failure> {
-        let route = self.of(&stream).route(None, self.registry.clone(), self.token)?;
+        let route = self.of(&stream).route(None, self.registry.clone(), self.token, &[])?;
         self.begun.insert(stream);
         Ok(route)
     }

@@ -18,7 +18,7 @@ use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
 use crate::custody::{Answer, Consignment, Failure, Stage};
-use crate::endpoint::{Asked, Destination, Origin, Registry};
+use crate::endpoint::{Asked, Destination, Door, Origin, Registry};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
     DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, LeftAlone, Mover, MoverConfig, Record,
@@ -38,6 +38,8 @@ pub struct Route {
     pub origin: Origin,
     /// Where its files are registered, if they are.
     pub registry: Option<Arc<dyn Registry>>,
+    /// Where destinations can fetch its files, if they can.
+    pub door: Option<Arc<dyn Door>>,
 }
 
 /// A destination with what does its work.
@@ -427,6 +429,7 @@ impl Driver<'_> {
         let tools = Tools {
             origin: route.origin.clone(),
             registry: route.registry.clone(),
+            door: route.door.clone(),
             destination: target.map(|target| Arc::clone(&target.destination)),
             asked: target.and_then(|target| target.asked.clone()),
         };

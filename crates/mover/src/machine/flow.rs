@@ -29,7 +29,7 @@ pub(super) enum Weight {
 impl Weight {
     pub(super) fn of(step: Option<&Step>, what: What) -> Weight {
         // A sidecar is no more than a question.
-        let sends = what == What::File && matches!(step, Some(Step::Send { .. }));
+        let sends = what == What::File && matches!(step, Some(Step::Send { .. } | Step::Pull { .. }));
         if sends { Weight::Heavy } else { Weight::Light }
     }
 
@@ -280,6 +280,7 @@ mod tests {
         let route = RouteConfig {
             name: "daq".to_owned(),
             destinations: vec![(DestinationIndex(0), true)],
+            pulls: Vec::new(),
             policy: Policy::default(),
             settle: Duration::ZERO,
             merge: None,

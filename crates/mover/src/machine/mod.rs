@@ -54,6 +54,8 @@ pub struct RouteConfig {
     pub name: String,
     /// Where to, and whether the source waits for it; of events that go where their stream is defined to go, all of these places.
     pub destinations: Vec<(DestinationIndex, bool)>,
+    /// Those of them that fetch files themselves by the door of the source, where a file is moved as it is.
+    pub pulls: Vec<DestinationIndex>,
     /// How patient it is.
     pub policy: Policy,
     /// A file that nobody touched for so long is complete.
