@@ -2,8 +2,8 @@
 """Keeps the dependencies between the crates of the workspace going one way.
 
     types <- format <- erasure, media <- engine <- store <- server
-    types <- protocol <- client <- emulators, recorder, mount, cli, bench
-    types <- rawdata, client <- mover <- recorder, destinations <- cli
+    types <- protocol <- client <- mount, cli, bench
+    types <- rawdata, client <- mover <- emulators, destinations <- cli
     xrdcl <- destinations
     types <- names, runs <- server, cli
     types <- telemetry <- server, mover, cli
@@ -33,16 +33,15 @@ ALLOWED = {
     "names": ["types"],
     "runs": ["types"],
     "telemetry": ["types"],
-    "recorder": ["client", "mover", "rawdata", "types"],
     "mount": ["client", "protocol", "types"],
     "mover": ["client", "rawdata", "telemetry", "types"],
     "destinations": ["mover", "xrdcl"],
     "xrdcl": [],
-    "emulators": ["client", "rawdata", "recorder", "types"],
-    "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "recorder", "runs", "server", "store", "telemetry", "types"],
+    "emulators": ["client", "mover", "rawdata", "types"],
+    "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "runs", "server", "store", "telemetry", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "mover", "rawdata", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
-    "sim": ["client", "engine", "format", "media", "mover", "protocol", "recorder", "server", "types"],
+    "sim": ["client", "engine", "format", "media", "mover", "protocol", "server", "types"],
 }
 
 # What its tests may use besides ([dev-dependencies]).
@@ -73,7 +72,7 @@ MACHINES = ["types", "format", "erasure", "engine", "names", "runs", "protocol",
 NOT_IN_MACHINES = ["axum", "getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
 
 # Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.
-WITH_MACHINES = [*MACHINES, "client", "mount", "mover", "recorder", "server", "sim", "telemetry"]
+WITH_MACHINES = [*MACHINES, "client", "mount", "mover", "server", "sim", "telemetry"]
 BANNED_CALLS = "tools/machines.clippy.toml"
 
 THIS = "tools/check-dependencies.py"

@@ -292,21 +292,18 @@ fn input_files() {
 }
 
 fn recorded_files() {
-    let sidecar = r#"{"file":"run00000007_000001.raw","size":1234,"adler32":"00c0ffee","xxh3_128":"00000000000000000000000000000005","format":"faser","store":"00000000-0000-0000-0000-000000000007","stream":"physics","run":7,"events":4,"first_event":3,"last_event":9,"event_ranges":[[3,5],[9,9]],"incomplete":1,"incomplete_events":[4]}"#;
-    seed("sidecar", "faser", format!("{sidecar}\n").as_bytes());
-    let lines = [
-        r#"{"journal":1}"#,
-        r#"{"store":"00000000-0000-0000-0000-000000000007"}"#,
-        &format!(r#"{{"written":{sidecar}}}"#),
-        r#"{"announced":"run00000007_000001.raw"}"#,
-        r#"{"released":"run00000007_000001.raw"}"#,
-        r#"{"withdrawn":"run00000007_000002.mdf"}"#,
-        r#"{"sequence":[9,12]}"#,
-    ];
-    seed("journal", "whole", (lines.join("\n") + "\n").as_bytes());
-    seed("journal", "pending", (lines[..4].join("\n") + "\n{\"rel").as_bytes());
+    let sums = r#""adler32":"00c0ffee","crc32c":"00000005""#;
+    let of_journal = r#""settings":"0000000000000006","journal":"0000000000000005","consignment":17}"#;
+    let of_events = format!(
+        r#"{{"version":1,"name":"physics/run000007-00001.raw","bytes":1234,{sums},"format":"faser","store":"00000000-0000-0000-0000-000000000007","stream":"physics","run":7,"events":4,"event_ranges":[[3,5],[9,9]],"incomplete_ranges":[[4,4]],"parts":[],{of_journal}"#
+    );
+    let of_files = format!(
+        r#"{{"version":1,"name":"run7/files-00001.tar.zst","bytes":99,{sums},"compression":"zstd","uncompressed_bytes":2048,"uncompressed_adler32":"00000001","format":"tar","parts":[{{"name":"run7/a","bytes":9,"adler32":"00000002","at":512}}],{of_journal}"#
+    );
+    seed("sidecar", "events", format!("{of_events}\n").as_bytes());
+    seed("sidecar", "archive", format!("{of_files}\n").as_bytes());
     let parts = [(SourceId(1), ReadOutcome::Found, &b"one"[..]), (SourceId(2), ReadOutcome::Lost, b"")];
-    let event = forebay_recorder::parts::encode(forebay_types::EventKey::new(7, 9), parts.into_iter());
+    let event = forebay_mover::events::parts::encode(forebay_types::EventKey::new(7, 9), parts.into_iter());
     seed("parts", "two", &[&event[..], &event].concat());
     let line = |event: u64| format!("7 {event} {:032x} {}\n", u128::from(event) << 77, 20_000 + event);
     seed("ledger", "three", [line(1), line(2), line(1 << 60)].concat().as_bytes());

@@ -2,7 +2,7 @@
 #![no_main]
 
 use forebay_fuzz::bounded;
-use forebay_recorder::parts::{PartsReader, encode};
+use forebay_mover::events::parts::{PartsReader, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

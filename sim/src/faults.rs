@@ -94,8 +94,8 @@ faults!(
     SilentFilter = "filter that falls silent",
     /// The process that records dies at any step and starts again.
     RecorderDies = "recorder that dies",
-    /// And the power goes with it: where it records, what was not synced is there in part.
-    DestinationLoses = "destination that loses what was not synced",
+    /// And the power goes with it: where it records, some of what was not let go yet is gone.
+    DestinationLoses = "destination that loses files",
     /// A file does not come back as it was written.
     DestinationRots = "file that comes back wrong",
     /// A stop in order.

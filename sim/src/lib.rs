@@ -1,6 +1,6 @@
 //! Forebay's machines in a world of their own: virtual time, one thread, one seed.
 //!
-//! The lanes and the control part of the engine, the server's connections, the client's sessions, the recorder's steps run here as they are, on
+//! The lanes and the control part of the engine, the server's connections, the client's sessions, the mover run here as they are, on
 //! drives, a network and directories that do whatever these do. A model (`model.rs`) compares every answer with what was promised.
 //! Nothing of this is part of the product.
 //!

@@ -1,4 +1,4 @@
-//! Mistakes on purpose: those of the engine, of the recorder, of the mover, and of what is below the engine.
+//! Mistakes on purpose: those of the engine, of the mover, and of what is below the engine.
 
 use std::fmt;
 
@@ -9,8 +9,6 @@ use forebay_engine::{Planted, plant};
 pub enum Mistake {
     /// One in the engine.
     Engine(Planted),
-    /// One in the recorder.
-    Recorder(forebay_recorder::Planted),
     /// One in the mover.
     Mover(forebay_mover::Planted),
     /// A write is said to be durable and is not yet: somebody left a sync out.
@@ -20,15 +18,8 @@ pub enum Mistake {
 impl Mistake {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Mistake> {
-        let of_recorder = forebay_recorder::Planted::ALL.iter().copied().map(Mistake::Recorder);
         let of_mover = forebay_mover::Planted::ALL.iter().copied().map(Mistake::Mover);
-        Planted::ALL
-            .iter()
-            .copied()
-            .map(Mistake::Engine)
-            .chain(of_recorder)
-            .chain([Mistake::SyncLeftOut])
-            .chain(of_mover)
+        Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut]).chain(of_mover)
     }
 
     /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.
@@ -87,18 +78,13 @@ impl Mistake {
     pub const fn name(self) -> &'static str {
         match self {
             Mistake::Engine(planted) => planted.name(),
-            Mistake::Recorder(planted) => planted.name(),
             Mistake::Mover(planted) => planted.name(),
             Mistake::SyncLeftOut => "sync-left-out",
         }
     }
 
-    /// From now on this thread's engine or recorder makes the mistake, or none does.
+    /// From now on this thread's engine or mover makes the mistake, or none does.
     pub(crate) fn plant(mistake: Option<Mistake>) {
-        forebay_recorder::plant(match mistake {
-            Some(Mistake::Recorder(planted)) => Some(planted),
-            _ => None,
-        });
         forebay_mover::plant(match mistake {
             Some(Mistake::Mover(planted)) => Some(planted),
             _ => None,

@@ -188,7 +188,7 @@ impl Model {
         }
     }
 
-    fn tell(&self, what: impl FnOnce() -> String) {
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         if self.told {
             println!("{:>12} {}", "", what());
         }

@@ -6,6 +6,7 @@ mod look;
 mod places;
 mod settings;
 mod status;
+mod streams;
 mod watch;
 
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use forebay_mover::driver::{self, Control, Counts, Lookout, MoverError, Outcome, Progress};
 use forebay_mover::journal::{Journal, JournalError};
 use forebay_mover::machine::Template;
@@ -25,6 +26,7 @@ use crate::interrupt::{Interrupt, Reload};
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
 use settings::Settings;
+pub use settings::usual_journal;
 use watch::Show;
 
 const AFTER_HELP: &str = "\
@@ -58,7 +60,7 @@ pub struct MoveCommand {
 /// From where, where to, and how.
 #[derive(Debug, Args)]
 pub struct MoveOptions {
-    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files; stream:NAME: the accepted events of a stream [no default; this or --config is needed]
+    /// The directory that files are moved from; forebay:/PATH is one of a store: its sealed files; stream:NAME: the accepted events of a stream, stream:A,B of several, stream:* of every one, also of those that come later [no default; this or --config is needed]
     #[arg(long, value_name = "DIR|stream:NAME", required_unless_present = "config")]
     from: Option<String>,
 
@@ -191,6 +193,37 @@ pub struct MoveOptions {
     s3_credentials_file: Option<PathBuf>,
 }
 
+impl MoveOptions {
+    /// What these words mean behind `forebay`.
+    ///
+    /// # Errors
+    /// Words that mean nothing.
+    pub fn of_words(words: Vec<String>) -> Result<MoveOptions, Failure> {
+        let matches = MoveOptions::augment_args(clap::Command::new("move")).try_get_matches_from(words);
+        let options = matches.and_then(|matches| MoveOptions::from_arg_matches(&matches));
+        options.map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    /// The same with another journal.
+    pub fn with_journal(self, journal: PathBuf) -> MoveOptions {
+        MoveOptions { journal: Some(journal), ..self }
+    }
+}
+
+/// Moves as these options say, until it is over or somebody ends it; `told` is told how much was done.
+///
+/// # Errors
+/// What does not let it go on.
+pub fn move_beside(command: &MoveOptions, control: &Control, told: &dyn Fn(&Counts)) -> Result<Outcome, Failure> {
+    let settings = Settings::of(command)?;
+    let opened = settings.open_places()?;
+    let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;
+    let (config, _watch) = settings.config(opened, &journal, command)?;
+    let mut lookout = settings.telling.lookout();
+    let told = |progress: &Progress| told(progress.counts());
+    driver::run(&config, &mut journal, control, &mut lookout, &told).map_err(|error| mover_failure(&error))
+}
+
 /// Moves until it is over.
 ///
 /// # Errors
@@ -205,14 +238,18 @@ pub fn run(command: &MoveCommand, output: &Output) -> Result<(), Failure> {
     }
 }
 
-fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
+/// Moves as these options say.
+///
+/// # Errors
+/// Why not everything was moved.
+pub fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let start = Instant::now();
     let reload = command.config.as_ref().map(|_| Reload::catch()).transpose()?;
     let interrupt = if reload.is_some() { Interrupt::catch_but_reload()? } else { Interrupt::catch()? };
     let mut settings = Settings::of(command)?;
     let (mut lookout, _metrics) = settings.telling.start(output)?;
     let mut before = None;
-    let mut counts = Counts::default();
+    let mut earlier = Outcome::default();
     loop {
         let moved = move_by(&settings, command, output, (&interrupt, reload.as_ref()), &mut lookout);
         let (mut outcome, next) = match (moved, before.take()) {
@@ -223,12 +260,12 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
             }
             (moved, _) => moved?,
         };
-        outcome.counts.add(&counts);
-        counts = outcome.counts;
+        outcome.add(&earlier);
         match next {
             Some(next) => {
                 output.note("the configuration was read again; what was on its way goes on");
                 before = Some(std::mem::replace(&mut settings, next));
+                earlier = outcome;
             }
             None => return tell(command, output, &outcome, start.elapsed(), &settings.journal),
         }
@@ -246,7 +283,7 @@ fn move_by(
     let opened = settings.open_places()?;
     output.note(&format!("the journal is {}", settings.journal.display()));
     let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;
-    let config = settings.config(opened, &journal, command)?;
+    let (config, _watch) = settings.config(opened, &journal, command)?;
     let control = Control::default();
     let next = Mutex::new(None);
     let show = Mutex::new(Show::new(output));
@@ -274,11 +311,8 @@ fn move_by(
         }
         show.lock().unwrap_or_else(PoisonError::into_inner).update(progress);
     };
-    let outcome = driver::run(&config, &mut journal, &control, lookout, &told).map_err(|error| match &error {
-        MoverError::Journal(error) => journal_failure(error),
-        MoverError::Audit { .. } => Failure::retry(&error),
-        MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(&error),
-    })?;
+    let outcome =
+        driver::run(&config, &mut journal, &control, lookout, &told).map_err(|error| mover_failure(&error))?;
     let next = next.into_inner().unwrap_or_else(PoisonError::into_inner);
     let next = next.or_else(|| outcome.wants_destinations.then(|| with_new_destinations(settings, command)));
     let goes_on = outcome.end.is_none() && !interrupt.is_set();
@@ -306,6 +340,9 @@ fn tell(
         let why = if left.words.is_empty() { String::new() } else { format!(": {}", left.words) };
         output.line(&format!("  {:<12} {}{}", left.state, left.name, plain(&why)));
     }
+    for (route, of) in outcome.by_route.iter().filter(|_| outcome.by_route.len() > 1) {
+        output.line(&format!("  {route}: {}", released(of)));
+    }
     let more = outcome.left_files - outcome.left.len();
     if more > 0 {
         output.line(&format!("  and {more} more"));
@@ -315,10 +352,18 @@ fn tell(
         .iter()
         .map(|left| serde_json::json!({ "name": left.name, "state": left.state, "words": left.words }))
         .collect();
+    let route = |(route, of): (&String, &Counts)| {
+        let (files, bytes, events) = (of.released, of.released_bytes, of.released_events);
+        (route.clone(), serde_json::json!({ "released": files, "released_bytes": bytes, "released_events": events }))
+    };
+    let routes: serde_json::Map<_, _> = outcome.by_route.iter().map(route).collect();
     let mut object = serde_json::json!({
         "found": counts.found,
         "released": counts.released,
         "released_bytes": counts.released_bytes,
+        "released_events": counts.released_events,
+        "fragments_lost": counts.fragments_lost,
+        "routes": routes,
         "withdrawn": counts.withdrawn,
         "left_files": outcome.left_files,
         "left": left,
@@ -346,6 +391,11 @@ fn tell(
                 "{} files wait for another one of their name at one of their destinations; `forebay move list` has it",
                 end.blocked
             ))),
+            (0, 0) if counts.fragments_lost > 0 => Some(Failure::data(format!(
+                "{} fragments of accepted events are lost in the store: these events were moved without them, and released; sidecars mark them. `forebay lost` has all \
+                 that is lost; look at the drives of the store (forebay status)",
+                counts.fragments_lost
+            ))),
             (0, 0) => None,
             (0, failing) => Some(Failure::retry(format!(
                 "{failing} files or sources could not be reached for {} s; nothing of them was released. Look at what is said above, then start again",
@@ -359,6 +409,14 @@ fn tell(
         },
     );
     output.result(&mut object, failure)
+}
+
+fn mover_failure(error: &MoverError) -> Failure {
+    match error {
+        MoverError::Journal(error) => journal_failure(error),
+        MoverError::Audit { .. } => Failure::retry(error),
+        MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(error),
+    }
 }
 
 fn journal_failure(error: &JournalError) -> Failure {
@@ -375,10 +433,18 @@ fn plain(words: &str) -> String {
 }
 
 fn words(counts: &Counts) -> String {
-    format!(
-        "{} files found, {} moved, proven and released, {}",
-        human_count(counts.found),
-        human_count(counts.released),
-        human_bytes(counts.released_bytes)
-    )
+    let lost = match counts.fragments_lost {
+        0 => String::new(),
+        lost => format!(", {} fragments lost in the store", human_count(lost)),
+    };
+    format!("{} files found, {}{lost}", human_count(counts.found), released(counts))
+}
+
+fn released(counts: &Counts) -> String {
+    let events = match counts.released_events {
+        0 => String::new(),
+        events => format!(" with {} events", human_count(events)),
+    };
+    let (files, bytes) = (human_count(counts.released), human_bytes(counts.released_bytes));
+    format!("{files}{events} moved, proven and released, {bytes}")
 }

@@ -1,33 +1,37 @@
-//! `forebay record`: accepted events become verified stream files.
+//! `forebay record`: accepted events become verified files in a directory. It is a case of `forebay move`, with defaults of its own.
 
-use std::io;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use forebay_client::Class;
-use forebay_recorder::{
-    self as recorder, DirectoryError, Mode, RecorderConfig, RecorderControl, RecorderError, RecorderProgress,
-};
 use forebay_types::StreamName;
 
 use crate::connect::{AskOptions, parse_seconds};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::mover::{self, MoveOptions};
 use crate::output::Output;
-use crate::size::{human_bytes, human_count, parse_bytes};
+use crate::size::parse_bytes;
 
 const AFTER_HELP: &str = "\
 Examples:
   forebay record --out /data/files
-      records every stream into /data/files/<stream>/run<run>_<number>.raw (or .mdf), a .json beside each, until Ctrl-C
+      records every stream into /data/files/<stream>/run<run>-<number>.raw (or .mdf, .besiii), a .json beside each, until Ctrl-C
   forebay record --out /data/files --stream physics --once
       records what is accepted into one stream now, then ends
 
-A file is written under a temporary name, synced, renamed, read back past the page cache and compared; only then does the
-store forget its events. Killed at any point and started again on the same directory, every accepted event ends up in exactly
-one file of each of its streams. A file that does not come back as it was written is kept under a name that ends in .bad and
-its events are recorded again.";
+It is `forebay move --from 'stream:*' --to DIR --sidecar`, with these defaults; `forebay move status|list|show --journal FILE` tell of its files. A file is written under a
+temporary name, synchronised, read back past the page cache, renamed, and read back again; only then does the store forget its events. Killed at any point and started again,
+every accepted event ends up in exactly one file of each of its streams. What does not come back as it was written is written again a few times, then told, and kept in the store.
+
+Exit codes with --once: 0, all that was accepted is in files and released; 1, something is quarantined, or fragments were lost in the store; 3, something could not be reached for
+30 s, or somebody else has the directory or a stream.";
+
+/// With --once: so long a server or a directory may be away.
+const PATIENCE_S: u64 = 30;
+/// What an earlier version kept in the directory of each stream.
+const OLD_JOURNAL: &str = ".forebay-record.journal";
 
 /// The options of `record`.
 #[derive(Debug, Args)]
@@ -36,7 +40,7 @@ pub struct RecordCommand {
     #[command(flatten)]
     ask: AskOptions,
 
-    /// Where the directories of the streams are, or are made
+    /// Where the directories of the streams are, or are made [no default]
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
@@ -52,7 +56,7 @@ pub struct RecordCommand {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_bytes)]
     file_bytes: u64,
 
-    /// A file that gets no event for so many seconds is closed
+    /// A file is closed so many seconds after its first event, whatever its size
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_seconds)]
     close_after: Duration,
 
@@ -60,9 +64,13 @@ pub struct RecordCommand {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
     order_wait: Duration,
 
-    /// Memory for fetched events, for each stream
-    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = parse_bytes)]
-    fetch_bytes: u64,
+    /// The seconds between the first time that a file is read back by its name and the second, before its events are released
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
+    recheck_after: Duration,
+
+    /// Where the recorder remembers what it has begun; never below --out [default: one for each --out in the user's state directory]
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
 }
 
 /// Records until it is over.
@@ -79,82 +87,98 @@ pub fn run(command: &RecordCommand, output: &Output) -> Result<(), Failure> {
         ));
     }
     drop(client);
-    let config = RecorderConfig {
-        streams: (!command.stream.is_empty()).then(|| command.stream.clone()),
-        mode: if command.once { Mode::Once } else { Mode::Continuous },
-        file_bytes: command.file_bytes,
-        close_after: command.close_after,
-        order_wait: command.order_wait,
-        fetch_bytes: command.fetch_bytes,
-        ..RecorderConfig::new(&command.ask.server.server, &command.out)
-    };
-    let (control, progress, start) = (RecorderControl::default(), RecorderProgress::default(), Instant::now());
-    let interrupt = Interrupt::catch()?;
-    let mut bar = output.progress(0, "record {spinner} {msg}");
-    let result = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| recorder::run(&config, &control, &progress));
-        while !thread.is_finished() {
-            std::thread::sleep(Duration::from_millis(50));
-            if interrupt.is_set() {
-                control.stop();
-            }
-            bar.update(0, || words(&progress));
+    mover::move_files(&command.recording()?.options(command.once)?, output)
+}
+
+impl RecordCommand {
+    fn recording(&self) -> Result<Recording<'_>, Failure> {
+        if self.file_bytes == 0 {
+            return Err(Failure::usage(
+                "--file-bytes 0: nothing fits into files of no bytes; nothing was recorded. Give at least 1",
+            ));
         }
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    drop(bar);
-    let seconds = start.elapsed().as_secs_f64();
-    output.line(&format!("{} in {seconds:.1} s", words(&progress)));
-    for (stream, counts) in progress.streams() {
-        let (events, files) = (human_count(counts.events_shipped), counts.files);
-        output.line(&format!("  {stream:<16} {events} events in {files} files, {}", human_bytes(counts.bytes_shipped)));
-    }
-    let mut object = serde_json::to_value(progress.all.counts()).expect("counts are numbers");
-    object["streams"] = serde_json::to_value(progress.streams()).expect("names are strings");
-    object["seconds"] = seconds.into();
-    let failed = match &result {
-        Err(error) => Some(failure(error)),
-        Ok(()) if command.once && interrupt.is_set() => Some(Failure::retry(
-            "interrupted; what was released is recorded and verified, and what is left is still in the store. Start again to record it",
-        )),
-        Ok(()) => None,
-    };
-    output.result(&mut object, failed)
-}
-
-/// How a recorder that did not record everything ends.
-pub fn failure(error: &RecorderError) -> Failure {
-    match error {
-        error if error.is_retryable() => Failure::retry(error),
-        RecorderError::Directory(DirectoryError::Io { source, .. }) => match source.kind() {
-            io::ErrorKind::PermissionDenied
-            | io::ErrorKind::ReadOnlyFilesystem
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::AlreadyExists
-            | io::ErrorKind::NotFound => Failure::usage(error),
-            _ => Failure::data(error),
-        },
-        RecorderError::Directory(DirectoryError::InTheWay { .. })
-        | RecorderError::Start { .. }
-        | RecorderError::Zero { .. } => Failure::usage(error),
-        RecorderError::Stream { source, .. } if source.is_usage() => Failure::usage(error),
-        _ => Failure::data(error),
+        Ok(Recording {
+            server: &self.ask.server.server,
+            out: &self.out,
+            streams: &self.stream,
+            file_bytes: self.file_bytes,
+            close_after: self.close_after,
+            order_wait: self.order_wait,
+            recheck_after: self.recheck_after,
+            journal: self.journal.as_deref(),
+        })
     }
 }
 
-fn words(progress: &RecorderProgress) -> String {
-    let counts = progress.all.counts();
-    let mut words = format!(
-        "{} events shipped in {} files, {}",
-        human_count(counts.events_shipped),
-        human_count(counts.files),
-        human_bytes(counts.bytes_shipped)
-    );
-    if counts.mismatched > 0 {
-        words += &format!(", {} files did not come back as they were written (.bad)", human_count(counts.mismatched));
+/// What is recorded, and how.
+pub struct Recording<'a> {
+    /// The server of the store.
+    pub server: &'a str,
+    /// Where the directories of the streams are.
+    pub out: &'a Path,
+    /// Which streams; none: every one.
+    pub streams: &'a [StreamName],
+    /// The largest file.
+    pub file_bytes: u64,
+    /// How long one is open.
+    pub close_after: Duration,
+    /// How long an undecided event is waited for.
+    pub order_wait: Duration,
+    /// The time between the two proofs.
+    pub recheck_after: Duration,
+    /// Where is remembered what was begun, if not where it usually is.
+    pub journal: Option<&'a Path>,
+}
+
+impl Recording<'_> {
+    /// The mover that does it.
+    ///
+    /// # Errors
+    /// A directory that cannot be recorded to.
+    pub fn options(&self, once: bool) -> Result<MoveOptions, Failure> {
+        let out = self.make_directory()?;
+        let to = out.to_str().ok_or_else(|| {
+            Failure::usage(format!(
+                "{} is no text, and the journal keeps addresses as text; nothing was recorded",
+                out.display()
+            ))
+        })?;
+        let names: Vec<&str> = self.streams.iter().map(StreamName::as_str).collect();
+        let streams = if names.is_empty() { "*".to_owned() } else { names.join(",") };
+        let journal = self.journal.map(Path::to_path_buf);
+        // One for each directory, whatever is recorded there: names are given once.
+        let journal = journal.map_or_else(|| mover::usual_journal("record", to), Ok)?;
+        let mut words: Vec<String> =
+            ["move", "--from", &format!("stream:{streams}"), "--to", to, "--server", self.server, "--sidecar"]
+                .map(str::to_owned)
+                .into();
+        let mut say = |option: &str, value: String| words.extend([option.to_owned(), value]);
+        say("--merge", self.file_bytes.to_string());
+        say("--merge-wait", self.close_after.as_secs_f64().to_string());
+        say("--order-wait", self.order_wait.as_secs_f64().to_string());
+        say("--recheck-after", self.recheck_after.as_secs_f64().to_string());
+        say("--patience", PATIENCE_S.to_string());
+        words.extend(once.then(|| "--once".to_owned()));
+        let options = MoveOptions::of_words(words)?;
+        Ok(options.with_journal(journal))
     }
-    if counts.fragments_lost > 0 {
-        words += &format!(", {} fragments lost in the store", human_count(counts.fragments_lost));
+
+    /// The directory, without links on the way.
+    fn make_directory(&self) -> Result<PathBuf, Failure> {
+        let advice = "nothing was recorded. Give a directory that this user can write to (--out)";
+        fs::create_dir_all(self.out).map_err(|error| Failure::file("make", self.out, &error, advice))?;
+        let failed = |error| Failure::file("look at", self.out, &error, advice);
+        let out = fs::canonicalize(self.out).map_err(failed)?;
+        for entry in fs::read_dir(&out).map_err(failed)? {
+            let old = entry.map_err(failed)?.path().join(OLD_JOURNAL);
+            if old.exists() {
+                return Err(Failure::usage(format!(
+                    "{} was written by an earlier version of `forebay record`, and what it had not released yet would be recorded here again; nothing was recorded. \
+                     Give another directory (--out); this one stays as it is",
+                    old.display()
+                )));
+            }
+        }
+        Ok(out)
     }
-    words
 }

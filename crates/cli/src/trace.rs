@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use forebay_client::Class;
-use forebay_recorder::{FoundInFiles, find_event};
+use forebay_mover::find::{FoundInFiles, find_event};
 use forebay_types::EventKey;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::status::parse;
 const AFTER_HELP: &str = "\
 Examples:
   forebay trace 1920/17                          what the store knows of event 17 of run 1920
-  forebay trace 1920/17 --files /data/files      and in which files the recorder wrote it
+  forebay trace 1920/17 --files /data/files      and in which recorded files it is, and where there
   forebay trace 1920/17 --json | jq .fragments
 
 When a fragment arrived is told as the time at which its flush was written to the drives, just before it was acknowledged. A fragment that was moved to
@@ -28,8 +28,8 @@ make room, or written again after a crash or the loss of a drive, has the time o
 flush there; `forebay drive scrub` looks at every byte.
 
 An event that is over is never told as one that was not found. How it ended is remembered of the newest events, and of those whose decision
-is still on the drives; of older ones it is only known that they are over. What the recorder did stands in its directory, not on the server: name it with
---files, on the machine where it is.
+is still on the drives; of older ones it is only known that they are over. In which files it was recorded stands in their sidecars, not on the server: name their
+directory with --files, on the machine where it is; `forebay move show RUN/EVENT --journal FILE` tells every step of its file.
 
 Exit codes: 1 when nothing of the event was ever seen, or something of it is lost; 3 when a part of it is out of reach now, or the server
 does not answer.";
@@ -45,7 +45,7 @@ pub struct TraceCommand {
     #[arg(value_name = "RUN/EVENT")]
     event: EventKey,
 
-    /// The recorder's directory (its --out), to say in which files the event is [default: files are not looked at]
+    /// The directory of recorded files (--out of `forebay record`, --to of `forebay move`), to say in which of them the event is [default: files are not looked at]
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
 }
@@ -63,8 +63,7 @@ pub fn run(command: &TraceCommand, output: &Output) -> Result<(), Failure> {
         None => None,
         Some(directory) => {
             let found = find_event(directory, key);
-            let advice =
-                "give the directory that `forebay record` has as --out; of the event in the store nothing was changed";
+            let advice = "give the directory that was recorded to (--out of `forebay record`); of the event in the store nothing was changed";
             Some(found.map_err(|error| Failure::file("read", directory, &error, advice))?)
         }
     };

@@ -81,7 +81,7 @@ fn generated_events_run_through_a_dying_drive() {
             let sidecar = fs::read(format!("{}.json", file.display())).expect("a sidecar beside it");
             let sidecar: Value = serde_json::from_slice(&sidecar).expect("JSON");
             assert_eq!(sidecar["stream"], stream);
-            assert_eq!(sidecar["size"].as_u64(), file.metadata().ok().map(|meta| meta.len()));
+            assert_eq!(sidecar["bytes"].as_u64(), file.metadata().ok().map(|meta| meta.len()));
         }
     }
     assert_eq!(ledger["bytes_shipped"].as_u64(), Some(bytes), "an event in two streams is in two files");

@@ -41,15 +41,19 @@ fn events_go_from_the_read_out_into_files() {
     assert_eq!((number(&filtered, "mismatched"), number(&filtered, "not_in_ledger")), (0, 0));
 
     let name = out.display().to_string();
-    let recorded = server.run(&["record", "--json", "--out", &name, "--once"]).expect(0).json();
-    assert!(number(&recorded, "events_shipped") >= number(&filtered, "events_accepted"), "{recorded}");
-    assert!(number(&recorded["streams"]["physics"], "events_shipped") > 0, "{recorded}");
+    let journal = directory.path().join("record.sqlite").display().to_string();
+    let record = ["record", "--json", "--out", &name, "--once", "--journal", &journal];
+    let recorded = server.run(&record).expect(0).json();
+    assert!(number(&recorded, "released_events") >= number(&filtered, "events_accepted"), "{recorded}");
+    let of_streams = recorded["routes"].as_object().expect("routes");
+    assert_eq!(of_streams.len(), 2, "{recorded}");
+    assert!(of_streams.values().all(|of| number(of, "released_events") > 0), "{recorded}");
     assert!(out.join("physics").is_dir() && out.join("calibration").is_dir());
     let status = server.status();
     assert_eq!((number(&status["totals"], "events_accepted"), number(&status["totals"], "events_undecided")), (0, 0));
 
-    let again = server.run(&["record", "--json", "--out", &name, "--once"]).expect(0).json();
-    assert_eq!(number(&again, "events_shipped"), 0, "nothing comes twice");
+    let again = server.run(&record).expect(0).json();
+    assert_eq!(number(&again, "released_events"), 0, "nothing comes twice");
 }
 
 /// A file with these events in this container.
@@ -83,18 +87,19 @@ fn besiii_through_the_store(bytes: &[u8]) {
     assert_eq!(number(&written, "events"), events.len() as u64);
     assert_eq!(number(&written, "fragments_acknowledged"), events.len() as u64 * 43);
     server.run(&["filter", "--until-idle", "0.2", "--stream", "physics=1"]).expect(0);
-    server.run(&["record", "--once", "--out", &out.display().to_string()]).expect(0);
+    let journal = directory.path().join("record.sqlite").display().to_string();
+    server.run(&["record", "--once", "--out", &out.display().to_string(), "--journal", &journal]).expect(0);
 
     events.sort_by_key(|event| event.key);
     let run = events[0].key.run;
-    let recorded = fs::read(out.join(format!("physics/run{:08}_000000.besiii", run.0))).expect("recorded");
-    assert!(recorded == write_file(&Container::new(Format::Besiii, run, 0), &events), "every byte is as expected");
+    let recorded = fs::read(out.join(format!("physics/run{:06}-00001.besiii", run.0))).expect("recorded");
+    assert!(recorded == write_file(&Container::new(Format::Besiii, run, 1), &events), "every byte is as expected");
     let (from_store, _) = read_file(&recorded);
     assert!(from_store == events, "every event is byte for byte what was read");
     assert!(write_file(&original, &from_store) == write_file(&original, &events));
-    let sidecar = fs::read(out.join(format!("physics/run{:08}_000000.besiii.json", run.0))).expect("a sidecar");
+    let sidecar = fs::read(out.join(format!("physics/run{:06}-00001.besiii.json", run.0))).expect("a sidecar");
     let sidecar: Value = serde_json::from_slice(&sidecar).expect("JSON");
-    assert_eq!((&sidecar["format"], number(&sidecar, "size")), (&"besiii".into(), recorded.len() as u64));
+    assert_eq!((&sidecar["format"], number(&sidecar, "bytes")), (&"besiii".into(), recorded.len() as u64));
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn a_directory_that_cannot_be_written_is_said_and_nothing_is_released() {
     server.run(&["filter", "--until-idle", "0.2", "--stream", "physics=1"]).expect(0);
     // No permissions keep the superuser out; below /proc nobody makes a directory.
     let refused = server.run(&["record", "--once", "--out", "/proc/forebay"]).expect(2);
-    refused.says("/proc/forebay").says("the store still holds them");
+    refused.says("/proc/forebay").says("nothing was recorded");
     let file = directory.path().join("file");
     fs::write(&file, b"").expect("written");
     server.run(&["record", "--json", "--once", "--out", &file.display().to_string()]).expect(2).json();

@@ -65,6 +65,8 @@ fn record(server: &Server, directory: &Path, kill_after: Option<Duration>) -> bo
             "--out",
         ])
         .arg(directory)
+        .arg("--journal")
+        .arg(directory.with_extension("sqlite"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -95,7 +97,7 @@ fn each_accepted_event_is_recorded_once_whenever_the_recorder_dies() {
     let (mut kills, mut endings) = (0, 0);
     while kills < kills_wanted {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let after = Duration::from_micros(2_000 + (state >> 33) % 120_000);
+        let after = Duration::from_micros(10_000 + (state >> 33) % 1_500_000);
         if record(&server, &out, Some(after)) {
             endings += 1;
             accepted.extend(accept_events(&mut client, &mut generator, &ledger));

@@ -185,7 +185,10 @@ fn nothing_of_a_held_run_is_freed_and_the_recorder_waits() {
     let mut client = store.server.client("filter");
     assert_eq!(decide(&mut client, 7, 10..12, &Verdict::Reject), [DecideOutcome::Done; 2], "filters are heeded");
     let out = store.drives.directory.path().join("recorded");
-    let arguments = ["record", "--server", &store.server.address, "--close-after", "0.1", "--out"].map(str::to_owned);
+    let journal = store.drives.directory.path().join("record.sqlite").display().to_string();
+    let arguments =
+        ["record", "--server", &store.server.address, "--close-after", "0.1", "--journal", &journal, "--out"];
+    let arguments = arguments.map(str::to_owned);
     let recorder =
         Running::start(arguments.into_iter().chain([out.display().to_string()]).collect(), std::process::Stdio::null());
     // It has written them into a file, and is told for each release that the run is held.

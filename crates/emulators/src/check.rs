@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use forebay_mover::events::EventKind;
+use forebay_mover::events::parts::PartsReader;
+use forebay_mover::find::sidecars;
+use forebay_mover::sidecar::Sidecar;
+use forebay_mover::{Summer, Sums};
 use forebay_rawdata::open;
-use forebay_recorder::parts::PartsReader;
-use forebay_recorder::{Digester, Entry, SIDECAR_BYTES_MAX, Sidecar, SidecarError};
 use forebay_types::{EventKey, StreamName};
 use serde::Serialize;
 
@@ -90,80 +93,61 @@ pub enum CheckError {
         /// Why not.
         source: io::Error,
     },
-    /// A sidecar that is none.
-    #[error("{}: {source}; the files in this directory were not compared", .path.display())]
+    /// A sidecar that is none, or cannot be read.
+    #[error("{}: {why}; the files were not compared", .path.display())]
     Sidecar {
         /// Which.
         path: PathBuf,
         /// What is wrong.
-        source: SidecarError,
+        why: String,
     },
 }
 
-/// Reads every announced file under `directory` (`DIR/<stream>/*.json` and the files beside them) and
-/// compares each event with the ledger.
+/// Reads every file of accepted events below `directory` that has a sidecar, and compares each event with the ledger.
 ///
 /// # Errors
 /// A directory or sidecar that cannot be read. What is wrong with files and events is in the report.
 pub fn check_files(directory: &Path, ledger: &HashLedger) -> Result<CheckReport, CheckError> {
     let mut report = CheckReport::default();
     let mut all = EventSet::default();
-    for (name, path) in entries(directory)? {
-        let Some(stream) = name.parse::<StreamName>().ok().filter(|_| path.is_dir()) else { continue };
+    let mut of_streams: BTreeMap<StreamName, EventSet> = BTreeMap::new();
+    for sidecar in sidecars(directory).map_err(|source| CheckError::Io { path: directory.to_owned(), source })? {
+        let (path, sidecar) = sidecar.map_err(|(path, why)| CheckError::Sidecar { path, why })?;
+        let Some(stream) = sidecar.stream.clone() else { continue };
         let mut check = StreamCheck {
             ledger,
-            stream: StreamReport::default(),
-            events: EventSet::default(),
+            stream: report.streams.entry(stream.clone()).or_default(),
+            events: of_streams.entry(stream).or_default(),
             all: &mut all,
             reports: &report.reports,
         };
-        for (name, sidecar) in entries(&path)? {
-            if let Entry::Sidecar(_) = Entry::classify(&name) {
-                check.file(&path, &sidecar)?;
-            }
-        }
-        let found = check.stream;
-        report.streams.insert(stream, found);
+        check.file(&path.with_extension(""), &sidecar)?;
     }
     report.events_shipped = all.len();
     report.not_shipped = ledger.keys().into_iter().filter(|key| !all.contains(*key)).count() as u64;
     Ok(report)
 }
 
-fn entries(directory: &Path) -> Result<Vec<(String, PathBuf)>, CheckError> {
-    let list = || {
-        let mut entries = Vec::new();
-        for entry in std::fs::read_dir(directory)? {
-            let entry = entry?;
-            entries.extend(entry.file_name().into_string().map(|name| (name, entry.path())));
-        }
-        entries.sort();
-        Ok(entries)
-    };
-    list().map_err(|source| CheckError::Io { path: directory.to_owned(), source })
-}
-
 struct StreamCheck<'a> {
     ledger: &'a HashLedger,
-    stream: StreamReport,
+    stream: &'a mut StreamReport,
     /// Of this stream.
-    events: EventSet,
+    events: &'a mut EventSet,
     all: &'a mut EventSet,
     reports: &'a Reports,
 }
 
 impl StreamCheck<'_> {
-    fn file(&mut self, directory: &Path, sidecar_path: &Path) -> Result<(), CheckError> {
-        let sidecar = read_sidecar(sidecar_path)?;
-        let path = directory.join(&sidecar.file);
+    fn file(&mut self, path: &Path, sidecar: &Sidecar) -> Result<(), CheckError> {
         if !path.is_file() {
             self.stream.missing_files += 1;
             self.reports.add(|| format!("{}: there is a sidecar, but no file", path.display()));
             return Ok(());
         }
         self.stream.files += 1;
-        self.stream.bytes += sidecar.size;
-        let bad = self.compare_file(&path, &sidecar).map_err(|source| CheckError::Io { path: path.clone(), source })?;
+        self.stream.bytes += sidecar.bytes;
+        let bad =
+            self.compare_file(path, sidecar).map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
         if let Some(words) = bad {
             self.stream.bad_files += 1;
             self.reports.add(|| format!("{}: {words}", path.display()));
@@ -173,13 +157,13 @@ impl StreamCheck<'_> {
 
     /// What is wrong with the file as a whole.
     fn compare_file(&mut self, path: &Path, sidecar: &Sidecar) -> io::Result<Option<String>> {
-        let (found, expected) = (digest(path)?, sidecar.digest());
+        let (found, expected) = (sums(path)?, sidecar.sums());
         if found != expected {
             return Ok(Some(format!("expected {expected}, found {found}")));
         }
         // The events of a file lie in the order of its ranges; a compressed event's bytes hold another number.
         let mut keys = sidecar.keys();
-        if sidecar.file_name().kind.format().is_none() {
+        if EventKind::from_name(&sidecar.format).is_some_and(|kind| kind.format().is_none()) {
             for event in PartsReader::new(std::io::BufReader::new(std::fs::File::open(path)?)) {
                 match (event, keys.next()) {
                     (Ok((key, _)), Some(expected)) if key == expected => {
@@ -222,12 +206,12 @@ impl StreamCheck<'_> {
         if !self.count(key) {
             return;
         }
-        if sidecar.incomplete_events.binary_search(&key.event.0).is_ok() {
+        if sidecar.is_incomplete(key) {
             self.stream.incomplete += 1;
         } else {
             self.stream.mismatched += 1;
             self.reports.add(|| {
-                format!("event {key}: its fragments are there, but make no event; they are in {}", sidecar.file)
+                format!("event {key}: its fragments are there, but make no event; they are in {}", sidecar.name)
             });
         }
     }
@@ -236,7 +220,7 @@ impl StreamCheck<'_> {
         if !self.count(key) {
             return;
         }
-        let incomplete = sidecar.incomplete_events.binary_search(&key.event.0).is_ok();
+        let incomplete = sidecar.is_incomplete(key);
         match self.ledger.get(key) {
             None => {
                 self.stream.unknown += 1;
@@ -258,24 +242,14 @@ impl StreamCheck<'_> {
     }
 }
 
-fn read_sidecar(path: &Path) -> Result<Sidecar, CheckError> {
-    let read = || {
-        let mut text = Vec::new();
-        std::fs::File::open(path)?.take(SIDECAR_BYTES_MAX).read_to_end(&mut text)?;
-        Ok(text)
-    };
-    let text = read().map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
-    Sidecar::parse(&text).map_err(|source| CheckError::Sidecar { path: path.to_owned(), source })
-}
-
-fn digest(path: &Path) -> io::Result<forebay_recorder::Digest> {
+fn sums(path: &Path) -> io::Result<Sums> {
     let mut file = std::fs::File::open(path)?;
-    let mut digester = Digester::default();
+    let mut summer = Summer::default();
     let mut block = vec![0; 1 << 20];
     loop {
         match file.read(&mut block) {
-            Ok(0) => return Ok(digester.digest()),
-            Ok(read) => digester.update(&block[..read]),
+            Ok(0) => return Ok(summer.sums()),
+            Ok(read) => summer.update(&block[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -30,6 +30,4 @@ pub use event_set::EventSet;
 pub use histogram::Histogram;
 pub use ledger::{EventHash, HashLedger, LedgerError, LedgerFile};
 pub use reports::Reports;
-pub use store::{FilterStore, ReadoutStore};
-
-pub use forebay_recorder::StoreError;
+pub use store::{FilterStore, ReadoutStore, StoreError};

@@ -2,9 +2,24 @@
 
 use std::time::Duration;
 
-use forebay_client::{Client, Decision, FetchedEvent, Lease, PutResult, RunInfo};
-use forebay_recorder::StoreError;
+use forebay_client::{Client, ClientError, Decision, FetchedEvent, Lease, PutResult, RunInfo};
 use forebay_types::{DecideOutcome, EventKey, FragmentId, PutOutcome, RunId, SourceId};
+
+/// A store that did not answer as it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct StoreError {
+    /// What happened, what it means for the data, what to do.
+    pub message: String,
+    /// Whether the same call may succeed later.
+    pub retryable: bool,
+}
+
+impl From<ClientError> for StoreError {
+    fn from(error: ClientError) -> Self {
+        StoreError { message: error.to_string(), retryable: error.is_retryable() }
+    }
+}
 
 /// The calls of the readout. They block.
 pub trait ReadoutStore {

@@ -4,17 +4,24 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Store, test_data};
+use common::{Store, Stream, test_data};
 use forebay_emulators::filter::{self, FilterConfig, FilterControl, FilterProgress, StepSources, Steps, Until};
 use forebay_emulators::readout::{self, Generated, Input, ReadoutConfig, ReadoutProgress};
 use forebay_emulators::{CheckReport, Choice, HashLedger, StreamRule, check_files};
+use forebay_mover::custody::Policy;
+use forebay_mover::driver::{self, Config, Control, Counts, Lookout, Route, Target};
+use forebay_mover::endpoint::Origin;
+use forebay_mover::find::sidecars;
+use forebay_mover::journal::Journal;
+use forebay_mover::local::DirectoryDestination;
+use forebay_mover::machine::{DestinationConfig, DestinationIndex, End, Merge, RouteConfig, StreamConfig};
+use forebay_mover::monitor::MonitorConfig;
 use forebay_rawdata::Format;
-use forebay_recorder::{Mode, RecorderConfig, RecorderControl, RecorderError, RecorderProgress};
-use forebay_types::{ReadOutcome, RunId, SourceId, Verdict};
+use forebay_types::{ReadOutcome, RunId, SourceId, StoreUuid, StreamName, Verdict};
 
 fn generated(format: Format, compressed: bool, run: u32) -> Input {
     Input::Generated(Generated { format, compressed, seed: 3, run: RunId(run), events: 4 })
@@ -30,7 +37,7 @@ struct Path3 {
     ledger: Arc<HashLedger>,
     readout: ReadoutProgress,
     filter: FilterProgress,
-    recorder: RecorderProgress,
+    recorded: Mutex<Counts>,
 }
 
 impl Path3 {
@@ -40,7 +47,7 @@ impl Path3 {
             ledger: Arc::default(),
             readout: ReadoutProgress::default(),
             filter: FilterProgress::default(),
-            recorder: RecorderProgress::default(),
+            recorded: Mutex::default(),
         }
     }
 
@@ -77,34 +84,82 @@ impl Path3 {
         filter::run_with(config, &control, &self.filter, |_| Ok(self.store.clone()))
     }
 
+    /// A mover with a route for each stream.
     fn record(&self, directory: &Path) {
-        let config = RecorderConfig {
-            mode: Mode::Once,
-            file_bytes: 300_000,
-            poll: Duration::from_millis(1),
-            ..RecorderConfig::new("", directory)
+        let streams: Vec<StreamName> = self.store.state().streams.iter().cloned().collect();
+        let route = |stream: &StreamName| Route {
+            config: RouteConfig {
+                name: stream.to_string(),
+                destinations: vec![(DestinationIndex(0), true)],
+                policy: Policy { recheck_after: Duration::ZERO, ..Policy::default() },
+                settle: Duration::ZERO,
+                merge: Some(Merge { bytes: 300_000, wait: Duration::from_secs(60), name: None }),
+                events: Some(StreamConfig {
+                    store: StoreUuid::from_bytes([7; 16]),
+                    stream: stream.clone(),
+                    order_wait: Duration::from_secs(10),
+                    kind: None,
+                    defined: None,
+                }),
+                zstd: None,
+                sidecar: true,
+                register: false,
+                pulls: Vec::new(),
+                scan_every: Duration::from_millis(1),
+                priority: 0,
+                streams_max: 2,
+            },
+            origin: Origin::Events(Arc::new(Stream {
+                store: self.store.clone(),
+                stream: stream.clone(),
+                fragments_lost: AtomicU64::new(0),
+            })),
+            registry: None,
+            door: None,
+            from: stream.to_string(),
+            space: None,
         };
-        let control = RecorderControl::default();
-        match forebay_recorder::run_with(&config, &control, &self.recorder, || Ok(self.store.clone())) {
-            Err(RecorderError::Lost { fragments, .. }) => {
-                assert_eq!(fragments, self.recorder.all.counts().fragments_lost);
-            }
-            ended => ended.expect("recorded"),
-        }
+        let destination = DirectoryDestination::open(directory).expect("a directory");
+        let address = directory.display().to_string();
+        let config = Config {
+            routes: streams.iter().map(route).collect(),
+            more_routes: None,
+            targets: vec![Target {
+                config: DestinationConfig { address, streams_max: 2, until_tape: false },
+                destination: Arc::new(destination),
+                asked: None,
+            }],
+            streams_max: 4,
+            once: true,
+            patience: Duration::from_secs(600),
+            stall_after: Duration::from_secs(600),
+        };
+        let beside = tempfile::tempdir().expect("a directory");
+        let mut journal = Journal::open(&beside.path().join("journal.sqlite")).expect("a journal");
+        let mut lookout = Lookout::new(MonitorConfig { alarm_after: Duration::from_secs(300) });
+        let moved = driver::run(&config, &mut journal, &Control::default(), &mut lookout, &|_| ()).expect("recorded");
+        assert_eq!((moved.end, moved.left_files), (Some(End::default()), 0), "{:?}", moved.left);
+        *self.recorded.lock().expect("no test panics with it") = moved.counts;
     }
 
     fn check(&self, directory: &Path) -> CheckReport {
         let report = check_files(directory, &self.ledger).expect("files that can be read");
         assert!(self.store.state().events.values().all(|event| event.finished), "nothing is left in the store");
         let total = report.total();
-        let recorded = self.recorder.all.counts();
-        assert_eq!((recorded.events_shipped, recorded.bytes_shipped), (total.shipped, total.bytes));
-        assert_eq!((recorded.files, recorded.mismatched), (total.files, 0));
+        let recorded = self.recorded.lock().expect("no test panics with it");
+        assert_eq!((recorded.released_events, recorded.released_bytes), (total.shipped, total.bytes));
+        assert_eq!((recorded.released, recorded.withdrawn), (total.files, 0));
         assert_eq!(self.filter.events_built.load(Relaxed), self.ledger.len());
         assert_eq!(self.filter.accepted.load(Relaxed), report.events_shipped);
         assert_eq!(self.filter.rejected.load(Relaxed), report.not_shipped);
         report
     }
+}
+
+/// Events in files of this format, as their sidecars say.
+fn of_format(directory: &Path, format: &str) -> u64 {
+    let all = sidecars(directory).expect("a directory").map(|sidecar| sidecar.expect("a sidecar").1);
+    all.filter(|sidecar| sidecar.format == format).filter_map(|sidecar| sidecar.events).sum()
 }
 
 fn whole_path(inputs: Vec<Input>, events: u64) {
@@ -175,7 +230,8 @@ fn events_without_a_source_are_decided_and_shipped_as_incomplete() {
     let total = report.total();
     assert!(report.is_good() && total.shipped > 10);
     assert_eq!((total.incomplete, total.identical), (total.shipped, 0));
-    assert_eq!(path.recorder.all.counts().events_incomplete, total.shipped);
+    let in_faser = of_format(directory.path(), "faser");
+    assert_eq!(in_faser, total.shipped);
 }
 
 #[test]
@@ -190,7 +246,8 @@ fn events_without_their_frame_are_kept_in_parts() {
     let report = path.check(directory.path());
     let total = report.total();
     assert!(report.is_good() && total.shipped > 5);
-    assert_eq!((total.incomplete, path.recorder.all.counts().events_in_parts), (total.shipped, total.shipped));
+    let in_parts = of_format(directory.path(), "parts");
+    assert_eq!((total.incomplete, in_parts), (total.shipped, total.shipped));
 }
 
 #[test]
@@ -222,7 +279,10 @@ fn lost_and_damaged_events_go_to_debug_and_are_named() {
     path.record(directory.path());
     let report = path.check(directory.path());
     assert_eq!(report.streams.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["debug"]);
-    assert_eq!((report.total().incomplete, path.recorder.all.counts().fragments_lost), (10, 10));
+    assert_eq!(
+        (report.total().incomplete, path.recorded.lock().expect("no test panics with it").fragments_lost),
+        (10, 10)
+    );
 }
 
 #[test]

@@ -40,14 +40,17 @@ pub struct Transition {
     pub bytes: Option<i64>,
     /// Their Adler-32, in hexadecimal digits.
     pub adler32: Option<String>,
+    /// How many accepted events it is made of, if it is made of any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<i64>,
 }
 
 impl Transition {
     pub(crate) fn read(connection: &Connection, number: i64) -> rusqlite::Result<Transition> {
         connection
             .prepare_cached(
-                "SELECT number, unix_ms, consignment, route, name, destination, before, after, transitions.words, bytes, adler32, sidecar \
-                 FROM transitions JOIN consignments ON id = consignment WHERE number = ?1",
+                "SELECT number, unix_ms, transitions.consignment, route, name, destination, before, after, transitions.words, bytes, adler32, sidecar, events \
+                 FROM transitions JOIN consignments ON id = transitions.consignment LEFT JOIN events ON id = events.consignment WHERE number = ?1",
             )?
             .query_row([number], |row| {
                 Ok(Transition {
@@ -63,6 +66,7 @@ impl Transition {
                     bytes: row.get(9)?,
                     adler32: row.get::<_, Option<u32>>(10)?.map(|sum| format!("{sum:08x}")),
                     sidecar: row.get(11)?,
+                    events: row.get(12)?,
                 })
             })
     }
@@ -160,6 +164,7 @@ mod tests {
             words: text("ü\n"),
             bytes: Some(7),
             adler32: None,
+            events: None,
         }
     }
 

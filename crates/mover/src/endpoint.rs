@@ -96,6 +96,9 @@ pub trait EventSource: Send + Sync {
     /// The bytes of a file of events.
     fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a>;
 
+    /// Fragments of events that were read and are lost in the store.
+    fn fragments_lost(&self) -> u64;
+
     /// Lets the events go. Done twice it is as done once.
     fn release(&self, events: &Events, moved: &dyn Moved) -> SourceAnswer;
 }

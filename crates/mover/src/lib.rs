@@ -9,6 +9,7 @@ pub mod custody;
 pub mod driver;
 pub mod endpoint;
 pub mod events;
+pub mod find;
 pub mod journal;
 pub mod local;
 pub mod machine;

@@ -7,7 +7,8 @@ use std::str::FromStr;
 pub const NAME_BYTES_MAX: usize = 4000;
 
 /// A name below a source or a destination: parts with `/` between them, none of which leads out of it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(try_from = "String")]
 pub struct Name(String);
 
 /// Text that is no name.
@@ -51,6 +52,14 @@ impl Name {
     /// When that is none.
     pub fn with_ending(&self, ending: &str) -> Result<Name, NameError> {
         format!("{}{ending}", self.0).parse()
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Name, NameError> {
+        text.parse()
     }
 }
 

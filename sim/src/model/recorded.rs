@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use forebay_recorder::parts::Part;
+use forebay_mover::events::parts::Part;
 use forebay_types::{EventKey, ReadOutcome, SourceId, StreamName};
 
 use super::{Model, Moment, payload};

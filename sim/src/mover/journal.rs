@@ -24,14 +24,14 @@ struct Row {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     rows: BTreeMap<ConsignmentId, Row>,
     series: BTreeMap<(RouteIndex, String), u64>,
     names: BTreeSet<Name>,
 }
 
 impl Journal {
-    pub(super) fn write(&mut self, record: &Record) {
+    pub(crate) fn write(&mut self, record: &Record) {
         match record {
             Record::Planned { id, route, name, recipe, series, settings, priority, deliveries } => {
                 // Files of two sources may look the same.
@@ -94,7 +94,7 @@ impl Journal {
     }
 
     /// What a start goes on with.
-    pub(super) fn at_work(&self) -> KeptForAStart {
+    pub(crate) fn at_work(&self) -> KeptForAStart {
         let swept = |(_, _, _, kept): &(String, What, bool, Kept)| kept.partial.is_none() && kept.left.is_empty();
         let is_over = |row: &Row| row.standing.stage.is_over() && row.deliveries.iter().all(swept);
         let consignments = self.rows.iter().filter(|(_, row)| !is_over(row)).map(|(id, row)| {

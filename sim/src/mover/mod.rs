@@ -22,6 +22,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::mistakes::Mistake;
+pub(crate) use journal::Journal;
 use world::World;
 
 /// What goes wrong around a mover.

@@ -169,8 +169,9 @@ impl Destination {
             }
             Step::Send { temporary, .. } | Step::Pull { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
-                self.of(temporary, id);
                 let is_sent = matches!(step, Step::Send { .. });
+                assert!(!is_sent || !self.has(temporary), "{temporary} is given twice");
+                self.of(temporary, id);
                 let answer = if is_sent { Answer::Sent(Sums::of(&bytes)) } else { Answer::Pulled };
                 self.put(temporary, bytes, Owner::Mover(id));
                 answer

@@ -60,6 +60,8 @@ enum Event {
     /// A registration of which nobody knew whether it was done.
     RegisteredLate(ConsignmentId, String, Arc<str>),
     Kill,
+    /// The last route, of a stream that appears.
+    RouteComes,
 }
 
 struct Running {
@@ -80,6 +82,8 @@ pub(super) struct World {
     registry: Registry,
     runs: Runs,
     setup: Setup,
+    /// Routes that the mover knows; the last one may come later.
+    routes_known: usize,
     journal: Journal,
     mover: Mover,
     running: BTreeMap<JobId, Running>,
@@ -100,9 +104,14 @@ impl World {
         let known = random.within(200..1001);
         let faults = MoverFault::ALL.into_iter().filter(|_| random.per_mille(known)).collect();
         let (journal, now) = (Journal::default(), Time(1_000_000_000));
+        // Of a stream of its own: what it chooses moves nothing else.
+        let mut comes = Random::new(seed.rotate_left(23));
+        let comes_later = setup.stream.is_some() && comes.per_mille(300);
+        let routes_known = setup.routes - usize::from(comes_later);
         let mut world = World {
             now,
-            mover: setup.start(&journal, &Runs::default(), now),
+            mover: setup.start(routes_known, &journal, &Runs::default(), now),
+            routes_known,
             random,
             told,
             sources: (0..setup.routes).map(|_| Source::default()).collect(),
@@ -122,6 +131,9 @@ impl World {
             totals: MoverTotals { starts: 1, ..MoverTotals::default() },
         };
         world.plan();
+        if comes_later {
+            world.at(comes.millis(0..TROUBLE.as_millis() as u64 / 2), Event::RouteComes);
+        }
         world
     }
 
@@ -406,7 +418,7 @@ impl World {
 
     fn start(&mut self) {
         self.runs.forgotten();
-        self.mover = self.setup.start(&self.journal, &self.runs, self.now);
+        self.mover = self.setup.start(self.routes_known, &self.journal, &self.runs, self.now);
         self.totals.starts += 1;
     }
 
@@ -468,6 +480,11 @@ impl World {
                 self.totals.meet(MoverFault::RegisteredLate);
             }
             Event::Kill => self.kill_now = true,
+            Event::RouteComes => {
+                self.tell(|| "a stream appears".to_owned());
+                self.mover.add_route(self.setup.route(self.routes_known, &self.runs), &[]);
+                self.routes_known += 1;
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use forebay_emulators::filter::DEBUG_STREAM;
 use forebay_emulators::{CheckReport, EventSet, check_files};
-use forebay_recorder::{Entry, Sidecar};
+use forebay_mover::find;
 use forebay_types::{StreamName, Verdict};
 use serde::Serialize;
 
@@ -87,7 +87,7 @@ impl Books {
         let out = place.out();
         let check = check_files(&out, &run.ledger)
             .map_err(|error| Failure::data(format!("the shipped files cannot be compared: {error}")))?;
-        let shipped = shipped_events(&out, &check)?;
+        let shipped = shipped_events(&out)?;
         let compared = compare(run, &shipped);
         let (readout, filter) = (&run.readout, &run.filter);
         let total = check.total();
@@ -96,7 +96,6 @@ impl Books {
         let (accepted, rejected) = (filter.accepted.load(Relaxed), filter.rejected.load(Relaxed));
         let events_built = filter.events_built.load(Relaxed);
         let events_written = run.ledger.len();
-        let recorder = run.recorder.all.counts();
         let not_as_written =
             total.mismatched + total.unknown + total.duplicates + total.bad_files + total.missing_files;
         let ledger = Ledger {
@@ -111,12 +110,11 @@ impl Books {
             lost: fragments_written.saturating_sub(fragments_acknowledged)
                 + events_written.saturating_sub(events_built)
                 + compared.missing
-                + filter.lost.load(Relaxed).max(recorder.fragments_lost),
+                + filter.lost.load(Relaxed).max(run.recorder.fragments_lost),
             mismatched: not_as_written
                 + compared.unwanted
                 + filter.mismatched.load(Relaxed).saturating_sub(total.mismatched)
-                + readout.conflicts.load(Relaxed)
-                + recorder.mismatched,
+                + readout.conflicts.load(Relaxed),
             drives_failed: status.drives_failed,
             fragments_from_parity: status.totals.counters.fragments_read_degraded,
             seconds: run.start.elapsed().as_secs_f64(),
@@ -174,27 +172,17 @@ fn first_reports(run: &Run, check: &CheckReport) -> Vec<String> {
 }
 
 /// The events of each stream's files, as their sidecars name them.
-fn shipped_events(out: &Path, check: &CheckReport) -> Result<BTreeMap<StreamName, EventSet>, Failure> {
-    let mut shipped = BTreeMap::new();
-    for stream in check.streams.keys() {
-        let mut events = EventSet::default();
-        let directory = out.join(stream.as_str());
-        let failed =
-            |error: std::io::Error| Failure::file("read", &directory, &error, "the shipped files were not compared");
-        for entry in std::fs::read_dir(&directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if !matches!(Entry::classify(&entry.file_name().to_string_lossy()), Entry::Sidecar(_)) {
-                continue;
-            }
-            let text = std::fs::read(entry.path()).map_err(failed)?;
-            let sidecar = Sidecar::parse(&text).map_err(|error| {
-                Failure::data(format!("{}: {error}; the shipped files were not compared", entry.path().display()))
-            })?;
-            for key in sidecar.keys() {
-                events.insert(key);
-            }
+fn shipped_events(out: &Path) -> Result<BTreeMap<StreamName, EventSet>, Failure> {
+    let mut shipped: BTreeMap<StreamName, EventSet> = BTreeMap::new();
+    let meaning = "the shipped files were not compared";
+    for sidecar in find::sidecars(out).map_err(|error| Failure::file("read", out, &error, meaning))? {
+        let (_, sidecar) =
+            sidecar.map_err(|(path, error)| Failure::data(format!("{}: {error}; {meaning}", path.display())))?;
+        let Some(stream) = &sidecar.stream else { continue };
+        let events = shipped.entry(stream.clone()).or_default();
+        for key in sidecar.keys() {
+            events.insert(key);
         }
-        shipped.insert(stream.clone(), events);
     }
     Ok(shipped)
 }

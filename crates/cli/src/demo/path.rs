@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Seek, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use forebay_client::{Class, Client, ClientConfig};
 use forebay_emulators::filter::{self, FilterConfig, FilterControl, FilterError, FilterProgress, Until};
 use forebay_emulators::readout::{self, ReadoutConfig, ReadoutError, ReadoutProgress};
 use forebay_emulators::{Choice, HashLedger, StreamRule};
-use forebay_recorder::{self as recorder, RecorderConfig, RecorderControl, RecorderError, RecorderProgress};
+use forebay_mover::driver::{Control, Counts};
 use forebay_types::DriveNumber;
 
 use super::place::Place;
@@ -22,7 +22,9 @@ use super::server::ChildServer;
 use super::{DemoCommand, VICTIM, go_on};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::mover;
 use crate::output::{Output, Progress};
+use crate::record::Recording;
 use crate::size::{human_bytes, human_count};
 use crate::status::Report;
 
@@ -33,6 +35,9 @@ const STREAMS: [(&str, f64); 2] = [("physics", 0.10), ("calibration", 0.02)];
 const SEED: u64 = 1;
 /// Small files, so that some are shipped while the run goes on.
 const FILE_BYTES: u64 = 8 << 20;
+/// A file is open no longer, and an undecided event is waited for no longer.
+const CLOSE_AFTER: Duration = Duration::from_secs(30);
+const ORDER_WAIT: Duration = Duration::from_secs(10);
 /// After so long without an undecided event the filters end, when the writers have.
 const IDLE: Duration = Duration::from_millis(300);
 /// A fragment that the store does not take for so long is given up: it is lost, and said so.
@@ -60,7 +65,7 @@ pub struct Run {
     /// What the filters counted.
     pub filter: Arc<FilterProgress>,
     /// What the recorder counted.
-    pub recorder: Arc<RecorderProgress>,
+    pub recorder: Counts,
     /// What the filters were to decide.
     pub choice: Choice,
     /// Why not all of the input was written.
@@ -141,7 +146,7 @@ fn drive(
         watch.look(workers)?;
     }
     workers.take_filter()?;
-    workers.recorder_control.drain();
+    workers.recorder_control.finish();
     while !workers.recorder.is_finished() {
         watch.look(workers)?;
     }
@@ -269,6 +274,63 @@ fn wait_for(flag: &AtomicBool) {
     }
 }
 
+/// Ends the recorder, and knows how far it is.
+#[derive(Default)]
+struct RecorderControl {
+    /// As long as there may be more, and when all is there.
+    controls: [Control; 2],
+    counts: Mutex<Counts>,
+}
+
+impl RecorderControl {
+    /// Nothing more is accepted: what is left is recorded, then it ends.
+    fn finish(&self) {
+        self.controls[0].drain();
+    }
+
+    fn stop(&self) {
+        self.controls.iter().for_each(Control::stop);
+    }
+
+    fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Records every stream until all is recorded.
+fn record(server: &str, out: &Path, journal: &Path, recorder: &RecorderControl) -> Result<(), Failure> {
+    let recording = Recording {
+        server,
+        out,
+        streams: &[],
+        file_bytes: FILE_BYTES,
+        close_after: CLOSE_AFTER,
+        order_wait: ORDER_WAIT,
+        recheck_after: Duration::ZERO,
+        journal: Some(journal),
+    };
+    let mut earlier = Counts::default();
+    for (once, control) in [false, true].into_iter().zip(&recorder.controls) {
+        let told = |counts: &Counts| {
+            let mut all = *counts;
+            all.add(&earlier);
+            *recorder.counts.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        };
+        let outcome = mover::move_beside(&recording.options(once)?, control, &told)?;
+        told(&outcome.counts);
+        earlier.add(&outcome.counts);
+        // What is lost in the store is counted, and told by the ledger.
+        if let (Some(_), Some(left)) = (outcome.end, outcome.left.first()) {
+            let words = format!(
+                "{} files were not recorded, {} for one: {} {}",
+                outcome.left_files, left.name, left.state, left.words
+            );
+            return Err(Failure::data(words));
+        }
+    }
+    Ok(())
+}
+
 struct Workers {
     start: Instant,
     /// About how many events were acknowledged when that was asked last.
@@ -282,10 +344,9 @@ struct Workers {
     filter_may_start: Arc<AtomicBool>,
     filter_control: Arc<FilterControl>,
     filter_progress: Arc<FilterProgress>,
-    recorder: Worker<RecorderError>,
+    recorder: Worker<Failure>,
     recorder_may_start: Arc<AtomicBool>,
     recorder_control: Arc<RecorderControl>,
-    recorder_progress: Arc<RecorderProgress>,
 }
 
 impl Workers {
@@ -296,7 +357,6 @@ impl Workers {
             .map(|(name, fraction)| StreamRule { name: name.parse().expect("a good name"), fraction: *fraction })
             .collect();
         let choice = Choice::new(SEED, &streams, 0.0).expect("good rules");
-        let recorder_config = RecorderConfig { file_bytes: FILE_BYTES, ..RecorderConfig::new(address, place.out()) };
         let filter_config = FilterConfig {
             readers: FILTERS,
             seed: SEED,
@@ -319,13 +379,13 @@ impl Workers {
         let filter_may_start = Arc::new(AtomicBool::new(!waits));
         let (filter_control, filter_progress) = (Arc::<FilterControl>::default(), Arc::<FilterProgress>::default());
         let recorder_may_start = Arc::new(AtomicBool::new(!fail_drive));
-        let (recorder_control, recorder_progress) = (Arc::<RecorderControl>::default(), Arc::default());
+        let recorder_control = Arc::<RecorderControl>::default();
         let recorder = {
-            let (control, progress) = (Arc::clone(&recorder_control), Arc::clone(&recorder_progress));
-            let may_start = Arc::clone(&recorder_may_start);
+            let (control, may_start) = (Arc::clone(&recorder_control), Arc::clone(&recorder_may_start));
+            let (address, out, journal) = (address.to_owned(), place.out(), place.scratch().join("record.sqlite"));
             Worker::start("demo-recorder", move || {
                 wait_for(&may_start);
-                recorder::run(&recorder_config, &control, &progress)
+                record(&address, &out, &journal, &control)
             })?
         };
         let filter = {
@@ -356,7 +416,6 @@ impl Workers {
             recorder,
             recorder_may_start,
             recorder_control,
-            recorder_progress,
         })
     }
 
@@ -374,11 +433,7 @@ impl Workers {
     }
 
     fn take_recorder(&mut self) -> Result<(), Failure> {
-        match self.recorder.take() {
-            // Counted, and told by the ledger.
-            Ok(()) | Err(RecorderError::Lost { .. }) => Ok(()),
-            Err(error) => Err(crate::record::failure(&error)),
-        }
+        self.recorder.take()
     }
 
     /// About how many events are acknowledged: as many of those begun as of their fragments, and those that are decided. It never
@@ -398,7 +453,7 @@ impl Workers {
     }
 
     fn words(&self, expected: u64, drive: &str) -> String {
-        let shipped = self.recorder_progress.all.counts();
+        let shipped = self.recorder_control.counts();
         let bytes = self.readout_progress.bytes_written.load(Relaxed) as f64;
         format!(
             "{} of {} events in ({}/s), {} decided, {} shipped in {} files{drive}",
@@ -406,8 +461,8 @@ impl Workers {
             human_count(expected),
             human_bytes((bytes / self.start.elapsed().as_secs_f64().max(0.001)) as u64),
             human_count(self.events_done()),
-            human_count(shipped.events_shipped),
-            shipped.files
+            human_count(shipped.released_events),
+            shipped.released
         )
     }
 
@@ -432,7 +487,7 @@ impl Workers {
             ledger: self.ledger,
             readout: self.readout_progress,
             filter: self.filter_progress,
-            recorder: self.recorder_progress,
+            recorder: self.recorder_control.counts(),
             choice: self.choice,
             readout_failure,
         }

@@ -109,9 +109,16 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     let journal = command.journal.clone().or(file.journal);
     let journal = journal.ok_or_else(|| wrong("it has no journal, and no --journal was said".to_owned()))?;
     let names: Vec<&String> = file.destination.keys().collect();
-    let routes: Result<Vec<RouteSettings>, Failure> =
-        file.route.iter().map(|(name, route)| settings_of(name, route, &names, command, &wrong)).collect();
-    let mut routes = routes?;
+    let mut routes = Vec::new();
+    for (name, route) in &file.route {
+        let origins = Origin::parse_all(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
+        let settings = settings_of(name, route, &origins[0], &names, command, &wrong)?;
+        let is_one = origins.len() == 1;
+        routes.extend(origins.into_iter().map(|from| match from {
+            Origin::Stream { ref stream, .. } if !is_one => settings.of_stream(stream, from.clone()),
+            from => RouteSettings { from, ..settings.clone() },
+        }));
+    }
     // The next definition of a stream may lead to any of them.
     let used = |at: usize| routes.iter().any(|route| goes_by_definition(route) || leads_to(route, at));
     if let Some(name) = (0..names.len()).find(|at| !used(*at)).map(|at| names[at]) {
@@ -180,6 +187,7 @@ fn look_up(
 fn settings_of(
     name: &str,
     route: &RouteFile,
+    from: &Origin,
     destinations: &[&String],
     command: &MoveOptions,
     wrong: &dyn Fn(String) -> Failure,
@@ -195,15 +203,14 @@ fn settings_of(
     };
     let to = route.to.iter().map(place(true)).chain(route.optional.iter().map(place(false)));
     let to: Vec<(usize, bool)> = to.collect::<Result<_, _>>()?;
-    let from = Origin::parse(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
-    let is_stream = from.stream().is_some();
+    let is_stream = from.is_of_events();
     if route.to.is_empty() && is_stream && !route.optional.is_empty() {
         return Err(wrong(format!(
             "{} goes with to: where a stream is defined to go, its files go there alone",
             here("optional")
         )));
     }
-    if route.to.is_empty() && !is_stream {
+    if route.to.is_empty() && from.stream().is_none() {
         return Err(wrong(format!("{} names no destination: nothing would prove that a file is anywhere", here("to"))));
     }
     if (0..to.len()).any(|at| to[..at].iter().any(|(before, _)| *before == to[at].0)) {
@@ -227,7 +234,7 @@ fn settings_of(
     let template = route.name.as_ref().map(|name| name.parse::<Template>()).transpose();
     let template = template.map_err(|error| wrong(format!("{}: {error}", here("name"))))?;
     let wait = route.merge_wait_s.map(|_| seconds("merge-wait-s", route.merge_wait_s, Duration::ZERO)).transpose()?;
-    let merge = Merging { bytes, wait, name: template }.of(&from);
+    let merge = Merging { bytes, wait, name: template }.of(from);
     if let Some(level) = route.zstd.filter(|level| !ZSTD_LEVELS.contains(level)) {
         return Err(wrong(format!("{} = {level} cannot be. From 1 to 19.", here("zstd"))));
     }
@@ -241,7 +248,7 @@ fn settings_of(
     };
     Ok(RouteSettings {
         name: name.to_owned(),
-        from,
+        from: from.clone(),
         remove: route.remove,
         to,
         merge: merge.map_err(|why| wrong(format!("{}: {why}", here("name"))))?,

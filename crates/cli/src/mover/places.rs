@@ -13,7 +13,7 @@ use forebay_mover::endpoint::{self, Destination, HasSpace};
 use forebay_mover::events::StreamSource;
 use forebay_mover::local::{DirectoryDestination, DirectorySource, DirectorySpace, Disposal};
 use forebay_mover::store::{LeaseError, StoreSource, StoreSpace};
-use forebay_types::StreamName;
+use forebay_types::{StoreUuid, StreamName};
 
 use crate::failure::Failure;
 use crate::file::path::{STORE_PREFIX, in_store};
@@ -25,23 +25,36 @@ pub enum Origin {
     Directory(PathBuf),
     /// A directory of a store.
     Store { server: String, path: String },
-    /// Accepted events of a store.
+    /// Accepted events of a stream of a store.
     Stream { server: String, stream: StreamName },
+    /// Those of every stream of a store, also of such as come later: what routes are made of, and none itself.
+    Streams { server: String },
 }
 
 /// What is before the name of a stream.
 const STREAM_PREFIX: &str = "stream:";
+/// What stands for every stream.
+const EVERY_STREAM: &str = "*";
 
 impl Origin {
-    /// What a text means, with the server of a store.
+    /// What a text means, with the server of a store: one, or some streams.
     ///
     /// # Errors
     /// A directory that is not there, or a path of no store.
-    pub fn parse(text: &str, server: &str) -> Result<Origin, Failure> {
-        if let Some(name) = text.strip_prefix(STREAM_PREFIX) {
-            let stream = name.parse().map_err(|error| Failure::usage(format!("{error}; nothing was moved")))?;
-            return Ok(Origin::Stream { server: server.to_owned(), stream });
+    pub fn parse_all(text: &str, server: &str) -> Result<Vec<Origin>, Failure> {
+        let Some(names) = text.strip_prefix(STREAM_PREFIX) else { return Ok(vec![Origin::parse(text, server)?]) };
+        let server = server.to_owned();
+        if names == EVERY_STREAM {
+            return Ok(vec![Origin::Streams { server }]);
         }
+        let stream = |name: &str| {
+            let stream = name.parse().map_err(|error| Failure::usage(format!("{error}; nothing was moved")))?;
+            Ok(Origin::Stream { server: server.clone(), stream })
+        };
+        names.split(',').map(stream).collect()
+    }
+
+    fn parse(text: &str, server: &str) -> Result<Origin, Failure> {
         match in_store(text.as_bytes()) {
             Some(Ok(_)) => {
                 let path = text[STORE_PREFIX.len()..].trim_end_matches('/').to_owned();
@@ -63,7 +76,7 @@ impl Origin {
     pub fn directory(&self) -> Option<&Path> {
         match self {
             Origin::Directory(path) => Some(path),
-            Origin::Store { .. } | Origin::Stream { .. } => None,
+            Origin::Store { .. } | Origin::Stream { .. } | Origin::Streams { .. } => None,
         }
     }
 
@@ -71,7 +84,7 @@ impl Origin {
     pub fn stream(&self) -> Option<&StreamName> {
         match self {
             Origin::Stream { stream, .. } => Some(stream),
-            Origin::Directory(_) | Origin::Store { .. } => None,
+            Origin::Directory(_) | Origin::Store { .. } | Origin::Streams { .. } => None,
         }
     }
 
@@ -79,8 +92,15 @@ impl Origin {
     pub fn space(&self) -> Arc<dyn HasSpace> {
         match self {
             Origin::Directory(path) => Arc::new(DirectorySpace::new(path)),
-            Origin::Store { server, .. } | Origin::Stream { server, .. } => Arc::new(StoreSpace::new(server)),
+            Origin::Store { server, .. } | Origin::Stream { server, .. } | Origin::Streams { server } => {
+                Arc::new(StoreSpace::new(server))
+            }
         }
+    }
+
+    /// Whether accepted events are moved, rather than files.
+    pub fn is_of_events(&self) -> bool {
+        matches!(self, Origin::Stream { .. } | Origin::Streams { .. })
     }
 
     /// Locks a directory of this machine.
@@ -104,21 +124,22 @@ impl Origin {
         Ok(Some(if with_kinds { source.with_kinds() } else { source }))
     }
 
-    /// Leases a directory of a store, or a stream, by the token of the journal.
+    /// Leases a directory of a store, or a stream, by the token of the journal; of a stream with its store.
     ///
     /// # Errors
     /// No server, no such directory, or another mover that has it.
     ///
     /// # Panics
-    /// For a directory of this machine.
-    pub fn lease(&self, token: u64, with_kinds: bool) -> Result<endpoint::Origin, Failure> {
+    /// For a directory of this machine, and for every stream.
+    pub fn lease(&self, token: u64, with_kinds: bool) -> Result<(endpoint::Origin, Option<StoreUuid>), Failure> {
         let leased = match self {
-            Origin::Directory(_) => panic!("{self} is of no store"),
+            Origin::Directory(_) | Origin::Streams { .. } => panic!("{self} is nothing that is leased"),
             Origin::Store { server, path } => StoreSource::open(server, path, token, with_kinds)
-                .map(|source| endpoint::Origin::Files(Arc::new(source))),
-            Origin::Stream { server, stream } => {
-                StreamSource::open(server, stream, token).map(|source| endpoint::Origin::Events(Arc::new(source)))
-            }
+                .map(|source| (endpoint::Origin::Files(Arc::new(source)), None)),
+            Origin::Stream { server, stream } => StreamSource::open(server, stream, token).map(|source| {
+                let store = source.store();
+                (endpoint::Origin::Events(Arc::new(source)), Some(store))
+            }),
         };
         leased.map_err(|error| match &error {
             LeaseError::Client(error) if !error.is_retryable() => {
@@ -136,7 +157,8 @@ impl fmt::Display for Origin {
         match self {
             Origin::Directory(path) => path.display().fmt(f),
             Origin::Store { server, path } => write!(f, "forebay:{path} ({server})"),
-            Origin::Stream { server, stream } => write!(f, "stream:{stream} ({server})"),
+            Origin::Stream { server, stream } => write!(f, "{STREAM_PREFIX}{stream} ({server})"),
+            Origin::Streams { server } => write!(f, "{STREAM_PREFIX}{EVERY_STREAM} ({server})"),
         }
     }
 }
@@ -245,9 +267,15 @@ pub fn check_paths(from: &[&Origin], to: &[&Place]) -> Result<(), Failure> {
     }
     for (at, one) in from.iter().enumerate() {
         for other in from.iter().take(at) {
-            if matches!(one, Origin::Stream { .. }) && one == other {
+            let server_of = |origin: &Origin| match origin {
+                Origin::Stream { server, .. } | Origin::Streams { server } => Some(server.clone()),
+                Origin::Directory(_) | Origin::Store { .. } => None,
+            };
+            let is_every = |origin: &Origin| matches!(origin, Origin::Streams { .. });
+            let share = one == other || is_every(one) || is_every(other);
+            if share && server_of(one).is_some_and(|server| server_of(other) == Some(server)) {
                 return Err(Failure::usage(format!(
-                    "{one} is moved by two routes; nothing was moved. Give one route both destinations: an event is let go when all of them have it"
+                    "what is in {one} is moved by two routes; nothing was moved. Give one route both destinations: an event is let go when all of them have it"
                 )));
             }
             let (Origin::Store { server, path }, Origin::Store { server: other_server, path: other_path }) =

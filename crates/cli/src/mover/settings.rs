@@ -14,10 +14,11 @@ use forebay_mover::events::EventKind;
 use forebay_mover::journal::Journal;
 use forebay_mover::local::DirectorySource;
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
-use forebay_types::crc32c;
+use forebay_types::{StoreUuid, crc32c};
 
 use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
+use super::streams::{Streams, Watch};
 use super::watch::Telling;
 use super::{MoveOptions, file};
 use crate::arguments::parse_networks;
@@ -67,6 +68,26 @@ pub struct RouteSettings {
 }
 
 impl RouteSettings {
+    /// The route, with its source leased.
+    ///
+    /// # Errors
+    /// A store that cannot be moved from.
+    pub fn route(
+        &self,
+        directory: Option<DirectorySource>,
+        registry: Option<Arc<dyn Registry>>,
+        token: u64,
+        destinations: &[DestinationSettings],
+    ) -> Result<Route, Failure> {
+        let (origin, store) = match directory {
+            Some(directory) => (endpoint::Origin::Files(Arc::new(directory)), None),
+            None => self.from.lease(token, self.merge.is_some())?,
+        };
+        let door = self.door.clone().map(|door| door as Arc<dyn endpoint::Door>);
+        let (from, space) = (self.from.to_string(), Some(self.from.space()));
+        Ok(Route { config: route_config(self, store, destinations), origin, registry, door, from, space })
+    }
+
     /// Which of its destinations fetch files themselves.
     fn pulls(&self, destinations: &[DestinationSettings]) -> impl Iterator<Item = usize> {
         let door = self.door.as_ref();
@@ -128,7 +149,7 @@ impl Merging {
     pub fn of(self, from: &Origin) -> Result<Option<Merge>, String> {
         let Merging { bytes, wait, name } = self;
         let wait_or = wait.unwrap_or(Duration::from_secs(600));
-        let Some(stream) = from.stream() else {
+        if !from.is_of_events() {
             if bytes.is_none() && (wait.is_some() || name.is_some()) {
                 return Err("how files are merged is said, and not that they are (--merge SIZE)".to_owned());
             }
@@ -136,12 +157,9 @@ impl Merging {
                 return Err(format!("{name}: {{stream}} and {{block}} are for accepted events (stream:NAME)"));
             }
             return Ok(bytes.map(|bytes| Merge { bytes, wait: wait_or, name }));
-        };
-        let config = StreamConfig { stream: stream.clone(), order_wait: Duration::ZERO, kind: None, defined: None };
-        if let Some(name) = name.as_ref().filter(|name| !config.can_be_named(name)) {
-            return Err(format!(
-                "names by {name} become too long for files of stream {stream}; give a shorter template"
-            ));
+        }
+        if let Some(name) = name.as_ref().filter(|name| !StreamConfig::can_be_named(name)) {
+            return Err(format!("names by {name} become too long for files of a stream; give a shorter template"));
         }
         Ok(Some(Merge { bytes: bytes.unwrap_or(STREAM_FILE_BYTES), wait: wait_or, name }))
     }
@@ -282,15 +300,16 @@ impl Settings {
     }
 
     fn of_options(command: &MoveOptions) -> Result<Settings, Failure> {
-        let from = Origin::parse(command.from.as_deref().unwrap_or_default(), &command.server)?;
+        let origins = Origin::parse_all(command.from.as_deref().unwrap_or_default(), &command.server)?;
+        let from = &origins[0];
         if command.remove && from.directory().is_none() {
             return Err(Failure::usage(
                 "what is in a store is always removed when it is proven: leave --remove out; nothing was moved",
             ));
         }
         let merge = Merging { bytes: command.merge, wait: command.merge_wait, name: command.name.clone() };
-        let merge = merge.of(&from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
-        let (streams, is_stream) = (usize::from(command.streams), from.stream().is_some());
+        let merge = merge.of(from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
+        let (streams, is_stream) = (usize::from(command.streams), from.is_of_events());
         let access = Access {
             token_file: command.token_file.clone(),
             ca_file: command.ca_file.clone(),
@@ -305,8 +324,8 @@ impl Settings {
         let said = command.to.iter().map(|text| destination(Place::parse(text)?));
         let mut destinations: Vec<DestinationSettings> = said.collect::<Result<_, _>>()?;
         let to: Vec<String> = destinations.iter().map(|destination| destination.place.to_string()).collect();
-        let defined = match (&from, to.is_empty()) {
-            (Origin::Stream { server, stream }, true) => {
+        let defined = match (&origins[..], to.is_empty()) {
+            ([Origin::Stream { server, stream }], true) => {
                 Some(defined::look_up((server, stream), &[], &mut destinations, &destination)?)
             }
             (_, true) => return Err(Failure::usage("say where to (--to DIR); nothing was moved")),
@@ -318,11 +337,12 @@ impl Settings {
             ..Access::default()
         };
         let to = if defined.is_some() { "as defined".to_owned() } else { to.join(", ") };
-        let name = format!("{from} -> {to}");
-        let journal = command.journal.clone().map_or_else(|| usual_journal(&name), Ok)?;
+        let to_all = format!(" -> {to}");
+        let journal = || usual_journal("move", &format!("{}{to_all}", join(&origins)));
+        let journal = command.journal.clone().map_or_else(journal, Ok)?;
         let route = RouteSettings {
-            name,
-            from,
+            name: format!("{from}{to_all}"),
+            from: from.clone(),
             remove: command.remove,
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
             merge,
@@ -346,7 +366,9 @@ impl Settings {
         };
         route.check_door(&destinations, "--door")?;
         let telling = telling(command, None, &[], None)?;
-        Ok(Settings { routes: vec![route], destinations, streams, journal, telling })
+        let of = |from: &Origin| RouteSettings { name: format!("{from}{to_all}"), from: from.clone(), ..route.clone() };
+        let routes = origins.iter().map(of).collect();
+        Ok(Settings { routes, destinations, streams, journal, telling })
     }
 
     fn origins(&self) -> Vec<&Origin> {
@@ -392,22 +414,24 @@ impl Settings {
         Ok(Opened { sources, destinations, registries })
     }
 
-    /// What the driver does, with stores leased for this journal.
+    /// What the driver does, with stores leased for this journal, and who looks for streams that come later.
     ///
     /// # Errors
     /// A store that cannot be moved from.
-    pub fn config(&self, opened: Opened, journal: &Journal, command: &MoveOptions) -> Result<Config, Failure> {
+    pub fn config(&self, opened: Opened, journal: &Journal, command: &MoveOptions) -> Result<(Config, Watch), Failure> {
         let Opened { sources, destinations, registries } = opened;
         let mut routes = Vec::new();
+        let mut streams = Vec::new();
         for ((settings, directory), registry) in self.routes.iter().zip(sources).zip(registries) {
-            let origin = match directory {
-                Some(directory) => endpoint::Origin::Files(Arc::new(directory)),
-                None => settings.from.lease(journal.token(), settings.merge.is_some())?,
-            };
-            let door = settings.door.clone().map(|door| door as Arc<dyn endpoint::Door>);
-            let config = route_config(settings, &self.destinations);
-            let (from, space) = (settings.from.to_string(), Some(settings.from.space()));
-            routes.push(Route { config, origin, registry, door, from, space });
+            if let Origin::Streams { server } = &settings.from {
+                let of_this = Streams::new(settings.clone(), server, registry, journal.token());
+                streams.push(of_this);
+                continue;
+            }
+            routes.push(settings.route(directory, registry, journal.token(), &self.destinations)?);
+        }
+        for streams in &mut streams {
+            routes.extend(streams.known(journal)?);
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
             config: DestinationConfig {
@@ -421,18 +445,29 @@ impl Settings {
                 Some(Until::OnTape) | None => None,
             },
         };
-        Ok(Config {
+        let (watch, more_routes) = Watch::begin(streams)?;
+        let config = Config {
             routes,
+            more_routes,
             targets: self.destinations.iter().zip(destinations).map(target).collect(),
             streams_max: self.streams,
             once: command.once,
             patience: command.patience,
             stall_after: command.stall_after,
-        })
+        };
+        Ok((config, watch))
     }
 }
 
-fn route_config(settings: &RouteSettings, destinations: &[DestinationSettings]) -> RouteConfig {
+fn join(origins: &[Origin]) -> String {
+    origins.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn route_config(
+    settings: &RouteSettings,
+    store: Option<StoreUuid>,
+    destinations: &[DestinationSettings],
+) -> RouteConfig {
     RouteConfig {
         name: settings.name.clone(),
         destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
@@ -440,7 +475,8 @@ fn route_config(settings: &RouteSettings, destinations: &[DestinationSettings]) 
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
-        events: settings.from.stream().map(|stream| StreamConfig {
+        events: settings.from.stream().zip(store).map(|(stream, store)| StreamConfig {
+            store,
             stream: stream.clone(),
             order_wait: settings.order_wait,
             kind: settings.kind,
@@ -494,7 +530,10 @@ pub fn settle(command: &MoveOptions) -> Duration {
 }
 
 /// A journal for each pair of source and destinations, in the user's state directory.
-fn usual_journal(route: &str) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// No such directory.
+pub fn usual_journal(kind: &str, of: &str) -> Result<PathBuf, Failure> {
     let given = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || given("HOME").map(|home| home.join(".local/state"));
     let state = given("XDG_STATE_HOME").or_else(home).ok_or_else(|| {
@@ -502,7 +541,7 @@ fn usual_journal(route: &str) -> Result<PathBuf, Failure> {
     })?;
     let directory = state.join("forebay");
     make_all(&directory)?;
-    Ok(directory.join(format!("move-{:08x}.sqlite", crc32c(route.as_bytes()))))
+    Ok(directory.join(format!("{kind}-{:08x}.sqlite", crc32c(of.as_bytes()))))
 }
 
 fn make_all(directory: &Path) -> Result<(), Failure> {

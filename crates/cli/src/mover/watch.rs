@@ -34,12 +34,17 @@ pub struct Telling {
 }
 
 impl Telling {
+    /// Looks at a mover, and serves nothing.
+    pub fn lookout(&self) -> Lookout {
+        Lookout::new(MonitorConfig { alarm_after: self.alarm_after })
+    }
+
     /// Serves metrics, if that is wanted, of what the lookout sees.
     ///
     /// # Errors
     /// An address that is taken, or that others could reach.
     pub fn start(&self, output: &Output) -> Result<(Lookout, Option<MetricsServer>), Failure> {
-        let lookout = Lookout::new(MonitorConfig { alarm_after: self.alarm_after });
+        let lookout = self.lookout();
         let Some(address) = self.metrics else { return Ok((lookout, None)) };
         let listener = listen(address, &self.networks, "--metrics", "read how the mover is");
         let listener = listener.map_err(|error: ListenError| match error.is_in_use() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_recorder::{EventInFile, FileState, FoundInFiles};
+use forebay_mover::find::{EventInFile, FoundInFiles};
 use forebay_types::EventKey;
 
 use super::report::{Flush, Fragment, Trace};
@@ -58,12 +58,12 @@ fn attempts(trace: &Trace) -> String {
 }
 
 fn over(trace: &Trace, files: Option<&FoundInFiles>) -> String {
-    let is_in_files = files.is_some_and(|files| files.files.iter().any(|file| file.state == FileState::Released));
+    let is_in_files = files.is_some_and(|files| !files.files.is_empty());
     match trace.end.as_deref() {
         Some("rejected") => "deleted: rejected by the event filter".to_owned(),
         Some("deleted") => "deleted by an operator".to_owned(),
         Some("released") => "released: all of its streams have it elsewhere, its space is free".to_owned(),
-        _ if is_in_files => "over: released, as the recorder's journal says; its space is free".to_owned(),
+        _ if is_in_files => "over: recorded, as the sidecars of its files say; its space is free".to_owned(),
         _ => "over: rejected, deleted, or released by all of its streams; which of these is not remembered any more"
             .to_owned(),
     }
@@ -168,24 +168,22 @@ fn flush_lines(flush: &Flush, fragments: &[Fragment]) -> Vec<String> {
     [head].into_iter().chain(flush.shards.iter().map(shard)).collect()
 }
 
-/// What the recorder did, or what to type to know it.
+/// In which files it is, or what to type to know it.
 fn file_lines(key: EventKey, trace: &Trace, files: Option<&FoundInFiles>) -> Vec<String> {
     let may_be_in_files =
         trace.state == "accepted" || trace.state == "over" && matches!(trace.end.as_deref(), None | Some("released"));
     let Some(files) = files else {
         let advice = format!(
-            "  files: `forebay trace {key} --files DIR` says in which files it is, where DIR is the recorder's --out"
+            "  files: `forebay trace {key} --files DIR` says in which files it is, where DIR is what was recorded to; `forebay move show {key} --journal FILE` tells of each step"
         );
         return if may_be_in_files { vec![advice] } else { Vec::new() };
     };
     let mut lines: Vec<String> = files.files.iter().map(file_line).collect();
     if lines.is_empty() {
-        let streams: Vec<String> = files.streams.iter().map(ToString::to_string).collect();
-        lines.push(match streams.len() {
-            0 => "  files: there is no recorder's journal in that directory".to_owned(),
-            _ => format!(
-                "  files: no complete file of {} there has it; files that were moved away after their release are not known there",
-                streams.join(", ")
+        lines.push(match files.sidecars {
+            0 => "  files: no file in that directory has a sidecar".to_owned(),
+            sidecars => format!(
+                "  files: none of the {sidecars} files with a sidecar there has it; files that were moved away are not known there"
             ),
         });
     }
@@ -194,20 +192,14 @@ fn file_lines(key: EventKey, trace: &Trace, files: Option<&FoundInFiles>) -> Vec
 }
 
 fn file_line(file: &EventInFile) -> String {
-    let state = match file.state {
-        FileState::Written => "durable, not proven yet",
-        FileState::Proven => "proven (read back as it was written), not released yet",
-        FileState::Released => "proven (read back as it was written) and released",
-        FileState::Withdrawn => "WITHDRAWN: it did not come back as it was written; its events are recorded again",
-    };
     let place = file.place.map_or("it cannot be read there now".to_owned(), |place| {
         format!("{} bytes at byte {}, CRC32C {}", place.bytes, place.offset_bytes, hex(place.crc32c))
     });
+    let incomplete = if file.is_incomplete { ", without some of its fragments" } else { "" };
+    let stream = file.stream.as_ref().map_or(String::new(), |stream| format!(" of stream {stream}"));
+    let (path, bytes) = (file.path.display(), human_bytes(file.file_bytes));
     format!(
-        "  file of stream {}: {}: {place}; the file: {}, Adler-32 {}, {state}",
-        file.stream,
-        file.path.display(),
-        human_bytes(file.file_bytes),
+        "  file{stream}: {path}: {place}{incomplete}; the file: {bytes}, Adler-32 {}, came back as it was written",
         file.adler32
     )
 }
@@ -215,7 +207,7 @@ fn file_line(file: &EventInFile) -> String {
 /// Why the command does not end well, if it does not.
 pub fn failure(key: EventKey, trace: &Trace, files: Option<&FoundInFiles>) -> Option<Failure> {
     let lost = trace.fragments.iter().filter(|fragment| fragment.is_lost).count();
-    let is_in_files = files.is_some_and(|files| files.files.iter().any(|file| file.state != FileState::Withdrawn));
+    let is_in_files = files.is_some_and(|files| !files.files.is_empty());
     if lost > 0 {
         return Some(Failure::data(format!("{lost} fragments of event {key} are lost; `forebay lost` says why")));
     }

@@ -224,6 +224,8 @@ fn start_recorder(address: &str, out: &Path) -> Recorder {
         .args(["record", "--server", address, "--file-bytes", "2MB", "--close-after", "0.05", "--order-wait", "0.1"])
         .arg("--out")
         .arg(out)
+        .arg("--journal")
+        .arg(out.with_extension("sqlite"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

@@ -39,8 +39,7 @@ use crate::event_set::EventSet;
 use crate::histogram::Histogram;
 use crate::ledger::HashLedger;
 use crate::reports::Reports;
-use crate::store::FilterStore;
-use forebay_recorder::StoreError;
+use crate::store::{FilterStore, StoreError};
 
 use decider::Decider;
 use reader::Reader;

@@ -9,8 +9,7 @@ use forebay_client::LeasedEvent;
 
 use super::steps::{self, ReadEvent};
 use super::{Shared, Until};
-use crate::store::FilterStore;
-use forebay_recorder::StoreError;
+use crate::store::{FilterStore, StoreError};
 
 /// The shortest and the longest wait before the store is asked again.
 const WAIT: std::ops::Range<Duration> = Duration::from_millis(2)..Duration::from_millis(50);

@@ -8,8 +8,7 @@ use forebay_rawdata::sources;
 use forebay_types::{EventKey, ReadOutcome, SourceId};
 
 use crate::choice::Choice;
-use crate::store::FilterStore;
-use forebay_recorder::StoreError;
+use crate::store::{FilterStore, StoreError};
 
 /// How events are read in steps.
 #[derive(Clone, Debug, PartialEq)]

@@ -35,8 +35,7 @@ use forebay_types::{PutOutcome, RunId};
 use crate::histogram::Histogram;
 use crate::ledger::{HashLedger, LedgerError, LedgerFile};
 use crate::reports::Reports;
-use crate::store::ReadoutStore;
-use forebay_recorder::StoreError;
+use crate::store::{ReadoutStore, StoreError};
 
 use assignment::Assignment;
 pub use input::{Generated, Input};

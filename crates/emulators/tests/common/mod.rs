@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,12 @@ use forebay_client::{
     RunInfo,
 };
 use forebay_emulators::{FilterStore, HashLedger, ReadoutStore, StoreError};
-use forebay_recorder::AcceptedStore;
+use forebay_mover::Sums;
+use forebay_mover::custody::SourceAnswer;
+use forebay_mover::endpoint::{Content, EventSource, Moved};
+use forebay_mover::events::{Assembled, EventContent, Events, Examined, Making, OfRun, assemble};
 use forebay_types::{
-    DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StoreUuid, StreamName,
-    Verdict,
+    DecideOutcome, EventId, EventKey, FragmentId, PutOutcome, ReadOutcome, RunId, SourceId, StreamName, Verdict,
 };
 
 /// Events that are leased at once at most, so that leases are many.
@@ -322,23 +325,26 @@ impl FilterStore for Store {
     }
 }
 
-impl AcceptedStore for Store {
-    fn store(&self) -> StoreUuid {
-        StoreUuid::from_bytes([7; 16])
-    }
+/// A stream of the store, as a mover sees it.
+pub struct Stream {
+    pub store: Store,
+    pub stream: StreamName,
+    pub fragments_lost: AtomicU64,
+}
 
-    fn streams(&mut self) -> Result<Vec<StreamName>, StoreError> {
-        self.answers()?;
-        Ok(self.state().streams.iter().cloned().collect())
+impl Stream {
+    fn fetch(&self, events: &[EventKey]) -> Vec<FetchedEvent> {
+        events.iter().map(|key| self.store.fetch_one(*key, None)).collect()
     }
+}
 
-    fn accepted(&mut self, stream: &StreamName, after: Option<EventKey>, max: u32) -> Result<AcceptedPage, StoreError> {
-        self.answers()?;
-        let state = self.state();
+impl EventSource for Stream {
+    fn accepted(&self, after: Option<EventKey>, max: u32) -> Result<AcceptedPage, String> {
+        let state = self.store.state();
         let undecided_floor = state.events.iter().find(|(_, event)| event.verdict.is_none()).map(|(key, _)| *key);
         let mut behind = state.events.iter().filter_map(|(key, event)| {
             let (streams, incomplete) = event.accepted.as_ref()?;
-            (after.is_none_or(|after| *key > after) && streams.contains(stream)).then(|| AcceptedEvent {
+            (after.is_none_or(|after| *key > after) && streams.contains(&self.stream)).then(|| AcceptedEvent {
                 key: *key,
                 fragments: event.fragments.len() as u32,
                 bytes: event.fragments.values().map(|payload| payload.len() as u64).sum(),
@@ -349,26 +355,44 @@ impl AcceptedStore for Store {
         Ok(AcceptedPage { events, more: behind.next().is_some(), undecided_floor })
     }
 
-    fn fetch(&mut self, events: &[EventKey]) -> Result<Vec<FetchedEvent>, StoreError> {
-        self.get_events(events, None)
+    fn of_run(&self, _run: RunId) -> Result<OfRun, String> {
+        Ok(OfRun::default())
     }
 
-    fn release(&mut self, stream: &StreamName, events: &[EventKey]) -> Result<Vec<DecideOutcome>, StoreError> {
-        self.answers()?;
-        let mut state = self.state();
-        let mut release = |key: &EventKey| {
-            let Some(event) = state.events.get_mut(key) else { return DecideOutcome::NotFound };
-            let Some((streams, _)) = &mut event.accepted else { return DecideOutcome::NotFound };
-            if !streams.remove(stream) {
-                return DecideOutcome::AlreadyDone;
+    fn examine(&self, events: &[EventKey], making: &Making, _moved: &dyn Moved) -> Result<Vec<Examined>, String> {
+        let examine = |event: &FetchedEvent| match assemble(event, making) {
+            Assembled::Event(event) => {
+                self.fragments_lost.fetch_add(event.fragments_lost, Relaxed);
+                let (kind, numbered, incomplete) = (event.kind, event.numbered, event.incomplete);
+                let (taken_unix_us, sums) = (event.taken_unix_us, Sums::of(&event.bytes));
+                Examined::Event { kind, numbered, incomplete, taken_unix_us, sums }
             }
+            Assembled::Gone => Examined::Gone,
+            Assembled::Unavailable => Examined::Unavailable,
+        };
+        Ok(self.fetch(events).iter().map(examine).collect())
+    }
+
+    fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a> {
+        Box::new(EventContent::new(events, |keys| Ok(self.fetch(keys))))
+    }
+
+    fn fragments_lost(&self) -> u64 {
+        self.fragments_lost.load(Relaxed)
+    }
+
+    fn release(&self, events: &Events, _moved: &dyn Moved) -> SourceAnswer {
+        let mut state = self.store.state();
+        for key in events.keys() {
+            let event = state.events.get_mut(&key).expect("it is there until it is released");
+            let (streams, _) = event.accepted.as_mut().expect("it was accepted");
+            assert!(streams.remove(&self.stream), "{key} is released once");
             if streams.is_empty() {
                 event.finished = true;
                 event.fragments.clear();
             }
-            DecideOutcome::Done
-        };
-        Ok(events.iter().map(&mut release).collect())
+        }
+        SourceAnswer::Released
     }
 }
 

@@ -156,7 +156,7 @@ impl Consignment {
     }
 
     /// The names that it has, or is to have, at a destination of its route.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
         std::iter::once(&self.name).chain(&self.sidecar_name)
     }
 
@@ -259,7 +259,11 @@ impl Consignment {
 
     /// What is to be done at a destination. The journal's `token` is in every temporary name, so that no two movers have one.
     pub fn delivery_step(&self, place: usize, token: u64) -> Option<Step> {
-        self.delivery_due(place)?;
+        self.delivery_due(place).and_then(|_| self.next_step(place, token))
+    }
+
+    /// The same, also while it is held, or waits for something else.
+    fn next_step(&self, place: usize, token: u64) -> Option<Step> {
         let what = self.deliveries[place].what;
         let temporary = |attempt| self.temporary(token, what, attempt);
         let last = match what {
@@ -399,8 +403,11 @@ impl Consignment {
         now: Time,
         policy: &Policy,
     ) -> Vec<Change> {
-        // It was given up or held meanwhile: what became of the step is asked for when it goes on.
+        // It was given up or held meanwhile, or its file is sent anew: what became of the step is asked for when it goes on.
         if self.delivery_step(place, token).as_ref() != Some(step) {
+            if self.next_step(place, token).as_ref() == Some(step) {
+                self.deliveries[place].is_unheard();
+            }
             return Vec::new();
         }
         let (whole, salt) = (self.standing.clone(), self.salt(Some(place)));

@@ -246,18 +246,22 @@ impl Delivery {
             (phase, Failure::NotNow(words) | Failure::Unknown(words)) => {
                 self.failed(now, policy, salt);
                 self.kept.words = words;
-                self.phase = match phase {
-                    // What is there now? First of all.
-                    Phase::Send => Phase::Clean,
-                    Phase::Rename if planted(Planted::UnknownTakenForDone) => {
-                        self.kept.partial = None;
-                        return self.verified(now, policy);
-                    }
-                    Phase::Rename => Phase::AskTemporary,
-                    phase => phase,
-                };
+                if phase == Phase::Rename && planted(Planted::UnknownTakenForDone) {
+                    self.kept.partial = None;
+                    return self.verified(now, policy);
+                }
+                self.is_unheard();
             }
         }
+    }
+
+    /// Nobody hears what became of the step under way: what is there is looked at before anything else.
+    pub(super) fn is_unheard(&mut self) {
+        self.phase = match self.phase {
+            Phase::Send => Phase::Clean,
+            Phase::Rename => Phase::AskTemporary,
+            phase => phase,
+        };
     }
 
     fn answered(&mut self, answer: Answer, content: &Sums, now: Time, policy: &Policy, salt: u64) {

@@ -21,6 +21,8 @@ mod delivery;
 mod kept;
 mod policy;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity};
 pub use delivery::Delivery;

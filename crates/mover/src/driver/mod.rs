@@ -6,6 +6,7 @@
 
 mod job;
 mod lookout;
+mod routes;
 mod space;
 mod tell;
 
@@ -67,6 +68,8 @@ pub struct Target {
 pub struct Config {
     /// Its routes.
     pub routes: Vec<Route>,
+    /// Those that come later, with nothing of them on its way yet.
+    pub more_routes: Option<Receiver<Route>>,
     /// Their destinations.
     pub targets: Vec<Target>,
     /// Files that are read or sent at once, over all routes.
@@ -163,6 +166,10 @@ pub struct Counts {
     pub released_bytes: u64,
     /// Those that changed before they were anywhere, and are found again.
     pub withdrawn: u64,
+    /// Accepted events in those that were released.
+    pub released_events: u64,
+    /// Fragments of accepted events that the store lost: the events are moved without them.
+    pub fragments_lost: u64,
     /// Bytes that were read, sent or read back.
     pub moved_bytes: u64,
 }
@@ -174,6 +181,8 @@ impl Counts {
         self.released += other.released;
         self.released_bytes += other.released_bytes;
         self.withdrawn += other.withdrawn;
+        self.released_events += other.released_events;
+        self.fragments_lost += other.fragments_lost;
         self.moved_bytes += other.moved_bytes;
     }
 }
@@ -194,6 +203,8 @@ pub struct Left {
 pub struct Outcome {
     /// How much was done.
     pub counts: Counts,
+    /// What was released, by the names of routes.
+    pub by_route: BTreeMap<String, Counts>,
     /// With `once`: whether everything was done.
     pub end: Option<End>,
     /// It ended as events are to go where no destination was made ready.
@@ -238,6 +249,8 @@ pub fn run(
         journal: journal.path().to_owned(),
         looked: vec![Looked::default(); routes.len()],
         spaces: watch_spaces(config.routes.iter().map(|route| &route.space)),
+        added: Vec::new(),
+        by_route: BTreeMap::new(),
         machine,
         routes,
         sender,
@@ -250,6 +263,7 @@ pub fn run(
         failures_told: BTreeMap::new(),
     };
     loop {
+        driver.take_routes(journal)?;
         driver.take_requests(journal, &mut audit, &path)?;
         driver.write(journal, &mut audit, &path)?;
         if control.is_stopped() {
@@ -347,12 +361,16 @@ struct Driver<'a> {
     /// By the places of routes.
     looked: Vec<Looked>,
     spaces: Vec<Option<SpaceWatch>>,
+    /// Routes that came later.
+    added: Vec<Route>,
     machine: Mover,
     routes: Vec<String>,
     sender: Sender<(JobId, Done)>,
     jobs: BTreeMap<JobId, (Job, Arc<Watch>)>,
     start: Instant,
     counts: Counts,
+    /// What was released, by the names of routes.
+    by_route: BTreeMap<String, Counts>,
     requests_at: Time,
     /// Told of already: not with every look.
     told_alone: BTreeSet<String>,
@@ -379,8 +397,14 @@ impl Driver<'_> {
             match transition.after.as_str() {
                 "quarantined" => tracing::warn!("{} is quarantined ({of}): {}", transition.name, transition.words),
                 "released" => {
-                    self.counts.released += 1;
-                    self.counts.released_bytes += transition.bytes.unwrap_or(0) as u64;
+                    let released = Counts {
+                        released: 1,
+                        released_bytes: transition.bytes.unwrap_or(0) as u64,
+                        released_events: transition.events.unwrap_or(0) as u64,
+                        ..Counts::default()
+                    };
+                    self.counts.add(&released);
+                    self.by_route.entry(transition.route.clone()).or_default().add(&released);
                 }
                 "withdrawn" => {
                     self.counts.withdrawn += 1;
@@ -429,7 +453,7 @@ impl Driver<'_> {
 
     fn begin(&mut self, job: Job, control: &Control) {
         let watch = Arc::new(Watch::new(control.clone(), self.start));
-        let route = &self.config.routes[job.route.0];
+        let route = self.route(job.route);
         let target = match &job.task {
             Task::Destination { destination: DestinationIndex(at), .. } => Some(&self.config.targets[*at]),
             _ => None,
@@ -484,6 +508,7 @@ impl Driver<'_> {
                     self.tell_looked(job.route, Some(words));
                 }
                 (_, Done::Listed(Ok(_))) => self.tell_looked(job.route, None),
+                (_, Done::Examined(Ok(_))) => self.count_losses(),
                 (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
                     self.tell_failure(Failing::Destination(*destination), failure);
                 }
@@ -519,6 +544,7 @@ impl Driver<'_> {
         };
         Outcome {
             counts: self.counts,
+            by_route: self.by_route.clone(),
             end,
             wants_destinations: self.machine.wants_destinations(),
             left: left().take(LEFT_TOLD_MAX).map(tell).collect(),

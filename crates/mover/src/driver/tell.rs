@@ -101,7 +101,13 @@ impl Driver<'_> {
         let now = self.now();
         let sight = Sight {
             machine: &self.machine,
-            routes: self.config.routes.iter().map(|route| (&route.config, route.from.as_str())).collect(),
+            routes: self
+                .config
+                .routes
+                .iter()
+                .chain(&self.added)
+                .map(|route| (&route.config, route.from.as_str()))
+                .collect(),
             destinations: self.config.targets.iter().map(|target| &target.config).collect(),
             streams_max: self.config.streams_max,
             looked: &self.looked,

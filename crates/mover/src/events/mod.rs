@@ -12,7 +12,7 @@ pub mod walk;
 use std::sync::Arc;
 
 use forebay_rawdata::Container;
-use forebay_types::{EventKey, RunId};
+use forebay_types::{EventKey, RunId, StoreUuid, StreamName};
 
 pub use assemble::{Assembled, AssembledEvent, assemble};
 pub use content::EventContent;
@@ -27,6 +27,10 @@ use crate::sums::Sums;
 /// What a file of accepted events is made of: events of one run and kind, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
+    /// The store that they come from.
+    pub store: StoreUuid,
+    /// Their stream.
+    pub stream: StreamName,
     /// Their run.
     pub run: RunId,
     /// What they are.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_client::files::Files;
 use forebay_client::{AcceptedPage, Class, Client, ClientConfig, ClientError, FetchedEvent};
-use forebay_types::{DecideOutcome, EventKey, RunId, SourceId, StreamName, StreamSources};
+use forebay_types::{DecideOutcome, EventKey, RunId, SourceId, StoreUuid, StreamName, StreamSources};
 
 use super::{Assembled, AssembledEvent, EventContent, Events, Examined, Making, OfRun, assemble};
 use crate::custody::SourceAnswer;
@@ -34,7 +34,10 @@ pub struct StreamSource {
     stream: StreamName,
     idle: Mutex<Vec<Client>>,
     lease: Lease,
+    /// Events that lost fragments, and how many of these.
     losses: AtomicU64,
+    fragments_lost: AtomicU64,
+    store: StoreUuid,
 }
 
 impl StreamSource {
@@ -44,6 +47,7 @@ impl StreamSource {
     /// When no server answers, the store is served read-only or has no files (and so no leases), or another mover has the stream.
     pub fn open(address: &str, stream: &StreamName, token: u64) -> Result<StreamSource, LeaseError> {
         let client = connect(address, true, DEADLINE)?;
+        let store = client.info().store;
         let files = Files::new(connect(address, true, DEADLINE)?)?;
         let renewer = Files::new(connect(address, true, LEASE_DEADLINE)?)?;
         let lease =
@@ -54,7 +58,14 @@ impl StreamSource {
             idle: Mutex::new(vec![client]),
             lease,
             losses: AtomicU64::new(0),
+            fragments_lost: AtomicU64::new(0),
+            store,
         })
+    }
+
+    /// The store that it is one of.
+    pub fn store(&self) -> StoreUuid {
+        self.store
     }
 
     /// Uses a connection that no other job uses; one that fails is made anew.
@@ -91,6 +102,7 @@ impl StreamSource {
     }
 
     fn tell_loss(&self, key: EventKey, event: &AssembledEvent) {
+        self.fragments_lost.fetch_add(event.fragments_lost, Relaxed);
         match self.losses.fetch_add(1, Relaxed) {
             told if told < LOSSES_TOLD => {
                 let sources: Vec<String> = event.lost.iter().map(ToString::to_string).collect();
@@ -140,6 +152,10 @@ impl EventSource for StreamSource {
 
     fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a> {
         Box::new(EventContent::new(events, |keys| self.fetch(keys, &events.making)))
+    }
+
+    fn fragments_lost(&self) -> u64 {
+        self.fragments_lost.load(Relaxed)
     }
 
     fn release(&self, events: &Events, moved: &dyn Moved) -> SourceAnswer {

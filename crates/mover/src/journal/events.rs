@@ -1,16 +1,18 @@
 //! Which events a file is made of, as a journal keeps it: a row for a file, whatever their number.
 
-use forebay_types::{RunId, StreamSources};
+use forebay_types::{RunId, StoreUuid, StreamName, StreamNameError, StreamSources};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use crate::events::{EventKind, EventList, Events, Making};
 
 pub(super) fn insert(transaction: &Transaction, consignment: i64, events: &Events) -> rusqlite::Result<()> {
-    let Events { run, kind, numbered, making, block, sequence, event_bytes, list, incomplete } = events;
+    let Events { store, stream, run, kind, numbered, making, block, sequence, event_bytes, list, incomplete } = events;
     let mut insert =
-        transaction.prepare_cached("INSERT INTO events (consignment, run, kind, numbered, sources, wanted, block, sequence, event_bytes, events, first, last, list, incomplete) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")?;
+        transaction.prepare_cached("INSERT INTO events (consignment, store, stream, run, kind, numbered, sources, wanted, block, sequence, event_bytes, events, first, last, list, incomplete) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")?;
     insert.execute(params![
         consignment,
+        store.to_bytes(),
+        stream.as_str(),
         run.0,
         kind.name(),
         numbered,
@@ -33,7 +35,7 @@ pub(super) fn load(
     connection: &rusqlite::Connection,
     consignment: i64,
 ) -> rusqlite::Result<Option<Result<Events, String>>> {
-    let columns = "SELECT run, kind, numbered, sequence, event_bytes, events, list, incomplete, sources, wanted, block FROM events WHERE consignment = ?1";
+    let columns = "SELECT run, kind, numbered, sequence, event_bytes, events, list, incomplete, sources, wanted, block, store, stream FROM events WHERE consignment = ?1";
     connection.prepare_cached(columns)?.query_row([consignment], parse).optional()
 }
 
@@ -43,7 +45,11 @@ fn parse(row: &Row) -> rusqlite::Result<Result<Events, String>> {
     let (event_bytes, count): (i64, i64) = (row.get(4)?, row.get(5)?);
     let (list, incomplete): (Vec<u8>, Vec<u8>) = (row.get(6)?, row.get(7)?);
     let (sources, wanted, block): (String, Option<String>, Option<i64>) = (row.get(8)?, row.get(9)?, row.get(10)?);
+    let (store, stream): (Vec<u8>, String) = (row.get(11)?, row.get(12)?);
     let parse = || {
+        let store: [u8; 16] = store.try_into().map_err(|_| "the UUID of its store has not 16 bytes".to_owned())?;
+        let store = StoreUuid::from_bytes(store);
+        let stream: StreamName = stream.parse().map_err(|error: StreamNameError| error.to_string())?;
         let kind_of = |name: &str| EventKind::from_name(name).ok_or_else(|| format!("no events are {name:?}"));
         let kind = kind_of(&kind)?;
         let sources = sources.parse::<StreamSources>().map_err(|error| error.to_string())?;
@@ -55,7 +61,7 @@ fn parse(row: &Row) -> rusqlite::Result<Result<Events, String>> {
             return Err(format!("its list has {} events, and it has {count}", list.len()));
         }
         let (run, event_bytes) = (RunId(run), event_bytes as u64);
-        Ok(Events { run, kind, numbered, making, block, sequence, event_bytes, list, incomplete })
+        Ok(Events { store, stream, run, kind, numbered, making, block, sequence, event_bytes, list, incomplete })
     };
     Ok(parse())
 }

@@ -1,7 +1,7 @@
 //! The tables of the journal.
 
 /// Written to `user_version`: a journal of another version is refused.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 
 /// In `application_id`: "FBMV".
 pub(super) const APPLICATION: i64 = 0x4642_4D56;
@@ -44,6 +44,8 @@ CREATE TABLE parts (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE events (                   -- what a file of accepted events is made of
     consignment INTEGER PRIMARY KEY REFERENCES consignments (id) ON DELETE CASCADE,
+    store BLOB NOT NULL,                -- the UUID of the store that they come from, 16 bytes
+    stream TEXT NOT NULL,
     run INTEGER NOT NULL,
     kind TEXT NOT NULL,
     numbered INTEGER NOT NULL,          -- whether their bytes hold their numbers

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_types::{EventKey, RunId};
+use forebay_types::{EventKey, RunId, StoreUuid};
 
 use super::*;
 use crate::about::{About, AboutPart, Checked, Uncompressed};
@@ -33,6 +33,8 @@ fn planned(id: u64) -> Record {
 
 fn events(id: u64) -> Events {
     Events {
+        store: StoreUuid::from_bytes([7; 16]),
+        stream: "physics".parse().expect("a name"),
         run: RunId(7),
         kind: EventKind::Besiii,
         numbered: true,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_types::{EventKey, RunId, StreamName, Time};
+use forebay_types::{EventKey, RunId, StoreUuid, StreamName, Time};
 
+use super::events::StreamConfig;
 use super::merge::{Fields, Merge, Naming, Template};
 use super::plan::Planned;
 use crate::about::Checked;
@@ -74,6 +75,7 @@ impl OpenFile {
 /// All that grow for a stream.
 #[derive(Debug)]
 pub(super) struct EventFiles {
+    store: StoreUuid,
     stream: StreamName,
     merge: Merge,
     open: BTreeMap<Target, OpenFile>,
@@ -84,8 +86,9 @@ pub(super) struct EventFiles {
 }
 
 impl EventFiles {
-    pub(super) fn new(stream: StreamName, merge: Merge) -> EventFiles {
-        EventFiles { stream, merge, open: BTreeMap::new(), planned: BTreeMap::new(), counted: BTreeMap::new() }
+    pub(super) fn new(config: &StreamConfig, merge: Merge) -> EventFiles {
+        let (store, stream) = (config.store, config.stream.clone());
+        EventFiles { store, stream, merge, open: BTreeMap::new(), planned: BTreeMap::new(), counted: BTreeMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -176,7 +179,9 @@ impl EventFiles {
         let (name, series, number) = self.name(&target, terms.blocks, naming);
         let making = terms.making.clone();
         let sequence = number as u32;
-        let events = Events { run, kind, numbered, making, block, sequence, event_bytes, list, incomplete };
+        let (store, stream) = (self.store, self.stream.clone());
+        let events =
+            Events { store, stream, run, kind, numbered, making, block, sequence, event_bytes, list, incomplete };
         let container = events.container();
         let tail = container.tail(events.list.len(), event_bytes);
         let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::{AcceptedEvent, AcceptedPage};
-use forebay_types::{EventKey, RunId, StreamName, Time};
+use forebay_types::limits::STREAM_NAME_BYTES_MAX;
+use forebay_types::{EventKey, RunId, StoreUuid, StreamName, Time};
 
 use super::event_files::{self, EventFiles, Target};
 use super::merge::{Fields, Merge, Naming, Template};
@@ -28,6 +29,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A route of accepted events.
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
+    /// The store that they come from.
+    pub store: StoreUuid,
     /// Their stream.
     pub stream: StreamName,
     /// An event that is not decided holds accepted ones behind it back for so long at most, so that files come out in order.
@@ -39,10 +42,11 @@ pub struct StreamConfig {
 }
 
 impl StreamConfig {
-    /// Whether names by this template can be given to all files of the stream, whatever their runs and numbers.
-    pub fn can_be_named(&self, template: &Template) -> bool {
+    /// Whether names by this template can be given to all files of any stream, whatever their runs and numbers.
+    pub fn can_be_named(template: &Template) -> bool {
         let (run, number) = (u32::MAX.to_string(), u64::MAX.to_string());
-        let directory = self.stream.as_str();
+        let directory = "x".repeat(STREAM_NAME_BYTES_MAX);
+        let directory = directory.as_str();
         let longest = Fields { directory, run: &run, block: &number, sequence: &number, extension: "besiii" };
         template.fill(&longest).parse::<Name>().is_ok()
     }
@@ -86,7 +90,7 @@ pub(super) struct EventPlan {
 
 impl EventPlan {
     pub(super) fn new(config: &StreamConfig, merge: Merge, poll: Duration, once: bool) -> EventPlan {
-        assert!(merge.name.iter().all(|name| config.can_be_named(name)), "whoever made the route looked at that");
+        assert!(merge.name.iter().all(StreamConfig::can_be_named), "whoever made the route looked at that");
         EventPlan {
             config: config.clone(),
             pace: Pace { order_wait: config.order_wait, poll, once },
@@ -95,7 +99,7 @@ impl EventPlan {
             to_ask: VecDeque::new(),
             ask_at: Time(0),
             terms: TermsBook::default(),
-            files: EventFiles::new(config.stream.clone(), merge),
+            files: EventFiles::new(config, merge),
             taken: BTreeMap::new(),
             over_meanwhile: Vec::new(),
             silent_since: None,
@@ -328,8 +332,9 @@ mod tests {
     use crate::sums::Sums;
 
     fn plan(bytes: u64, once: bool) -> EventPlan {
+        let store = StoreUuid::from_bytes([7; 16]);
         let (stream, order_wait) = ("physics".parse().expect("a name"), Duration::from_secs(10));
-        let config = StreamConfig { stream, order_wait, kind: None, defined: None };
+        let config = StreamConfig { store, stream, order_wait, kind: None, defined: None };
         let merge = Merge { bytes, wait: Duration::from_secs(60), name: None };
         EventPlan::new(&config, merge, Duration::from_secs(1), once)
     }

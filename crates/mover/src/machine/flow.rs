@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_types::Time;
 
 use super::survey::PlaceSurvey;
-use super::{DestinationIndex, MoverConfig, RouteIndex};
+use super::{DestinationIndex, MoverConfig, RouteConfig, RouteIndex};
 use crate::custody::{ConsignmentId, Policy, SourceStep, Step, What};
 
 /// So many failures in a row, and a destination counts as away: one step at a time is tried there, each after a longer wait.
@@ -81,6 +81,10 @@ struct Channel {
 }
 
 impl Channel {
+    fn new(streams_max: usize) -> Channel {
+        Channel { streams_max, ..Channel::default() }
+    }
+
     fn runs(&self) -> usize {
         self.running.values().sum()
     }
@@ -113,23 +117,32 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(config: &MoverConfig) -> Flow {
-        let channel = |streams_max| Channel { streams_max, ..Channel::default() };
-        let routes = || config.routes.iter().enumerate();
-        let of_route = |place: fn(RouteIndex) -> Place| {
-            routes().map(move |(route, config)| (place(RouteIndex(route)), channel(config.streams_max)))
-        };
         let destinations = config.destinations.iter().enumerate();
-        let destinations =
-            destinations.map(|(at, config)| (Place::Destination(DestinationIndex(at)), channel(config.streams_max)));
-        Flow {
+        let destinations = destinations
+            .map(|(at, config)| (Place::Destination(DestinationIndex(at)), Channel::new(config.streams_max)));
+        let mut flow = Flow {
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
-            channels: of_route(Place::Source).chain(of_route(Place::Registry)).chain(destinations).collect(),
-            nearly_full: vec![false; config.routes.len()],
-            heavy: config.routes.iter().map(|route| (0, route.streams_max)).collect(),
+            channels: destinations.collect(),
+            nearly_full: Vec::new(),
+            heavy: Vec::new(),
             streams_max: config.streams_max,
             patience: config.routes.first().map_or_else(Policy::default, |route| route.policy),
+        };
+        for (at, route) in config.routes.iter().enumerate() {
+            flow.add_route(RouteIndex(at), route);
         }
+        flow
+    }
+
+    /// One more route, behind all others.
+    pub(super) fn add_route(&mut self, at: RouteIndex, route: &RouteConfig) {
+        assert_eq!(at.0, self.heavy.len(), "routes are numbered");
+        for place in [Place::Source(at), Place::Registry(at)] {
+            self.channels.insert(place, Channel::new(route.streams_max));
+        }
+        self.nearly_full.push(false);
+        self.heavy.push((0, route.streams_max));
     }
 
     /// When the step of `key` is due, what it costs and where it is done.

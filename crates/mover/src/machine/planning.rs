@@ -135,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use forebay_client::{AcceptedEvent, AcceptedPage};
-    use forebay_types::EventKey;
+    use forebay_types::{EventKey, StoreUuid};
 
     use super::super::{
         DestinationConfig, Done, Kept, Kind, Merge, MoverConfig, RouteConfig, Seen, StreamConfig, Task,
@@ -190,8 +190,9 @@ mod tests {
 
     #[test]
     fn events_whose_files_first_name_is_taken_by_their_sidecar_are_planned_under_the_next() {
+        let store = StoreUuid::from_bytes([7; 16]);
         let (stream, order_wait) = ("physics".parse().expect("a name"), Duration::ZERO);
-        let stream = StreamConfig { stream, order_wait, kind: None, defined: None };
+        let stream = StreamConfig { store, stream, order_wait, kind: None, defined: None };
         let destination = DestinationConfig { address: "/archive".to_owned(), streams_max: 4, until_tape: false };
         let config = MoverConfig {
             routes: vec![route("daq", None), route("stream", Some(stream))],

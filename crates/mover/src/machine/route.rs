@@ -9,9 +9,20 @@ use forebay_types::{RunId, Time};
 use super::events::{EventPlan, Look};
 use super::plan::Plan;
 use super::terms::Refusal;
-use super::{RouteConfig, Task};
+use super::{Mover, RouteConfig, RouteIndex, Task};
 use crate::name::Name;
 use crate::recipe::Recipe;
+
+impl Mover {
+    /// One more route, with nothing of it on its way; what it leads to is configured. `events`: how many of a run were in consignments of it.
+    pub fn add_route(&mut self, route: RouteConfig, events: &[(RunId, u64)]) {
+        let mut beginning = Beginning::new(&route, self.config.once);
+        events.iter().for_each(|(run, events)| beginning.count(*run, *events));
+        self.beginnings.push(beginning);
+        self.flow.add_route(RouteIndex(self.config.routes.len()), &route);
+        self.config.routes.push(route);
+    }
+}
 
 #[derive(Debug)]
 pub(super) enum Beginning {

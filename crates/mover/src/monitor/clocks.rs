@@ -90,6 +90,7 @@ mod tests {
             words: String::new(),
             bytes: None,
             adler32: None,
+            events: None,
         }
     }
 

@@ -6,7 +6,7 @@ use forebay_mover::custody::Policy;
 use forebay_mover::machine::{
     DestinationConfig, DestinationIndex, Merge, Mover, MoverConfig, RouteConfig, StreamConfig,
 };
-use forebay_types::Time;
+use forebay_types::{StoreUuid, Time};
 
 use super::super::journal::Journal;
 use super::super::runs::Runs;
@@ -55,7 +55,13 @@ impl Setup {
             let bytes = if random.per_mille(700) { random.within(20..400) } else { random.within(2000..8000) };
             let order_wait = random.millis(0..10_000);
             (
-                StreamConfig { stream: "physics".parse().expect("a name"), order_wait, kind: None, defined: None },
+                StreamConfig {
+                    store: StoreUuid::from_bytes([7; 16]),
+                    stream: "physics".parse().expect("a name"),
+                    order_wait,
+                    kind: None,
+                    defined: None,
+                },
                 Merge { bytes, wait: random.millis(0..20_000), name: None },
             )
         });
@@ -90,13 +96,25 @@ impl Setup {
         Some((stream, merge))
     }
 
-    /// A mover that goes on with what the journal has.
-    pub(super) fn start(&self, journal: &Journal, runs: &Runs, now: Time) -> Mover {
+    /// A mover that goes on with what the journal has; so many of the routes are known to it.
+    pub(super) fn start(&self, routes: usize, journal: &Journal, runs: &Runs, now: Time) -> Mover {
         let destination = |(to, until_tape): (usize, &bool)| DestinationConfig {
             address: address_of(to),
             streams_max: 2,
             until_tape: *until_tape,
         };
+        let config = MoverConfig {
+            routes: (0..routes).map(|number| self.route(number, runs)).collect(),
+            destinations: self.tape.iter().enumerate().map(destination).collect(),
+            streams_max: 4,
+            once: false,
+            patience: Duration::from_secs(60),
+            token: TOKEN,
+        };
+        Mover::new(config, journal.at_work(), now)
+    }
+
+    pub(super) fn route(&self, number: usize, runs: &Runs) -> RouteConfig {
         let policy = Policy {
             recheck_after: RECHECK_AFTER,
             proof_lasts: PROOF_LASTS,
@@ -106,12 +124,13 @@ impl Setup {
             tape_wait_max: Duration::from_secs(10),
         };
         let to = |(to, required): (usize, &bool)| (DestinationIndex(to), *required);
-        let stream = |number| self.stream_by(runs).filter(|_| number + 1 == self.routes);
-        let by_definition = |number| self.goes_by_definition && number + 1 == self.routes;
+        let is_last = number + 1 == self.routes;
+        let stream = self.stream_by(runs).filter(|_| is_last);
+        let by_definition = self.goes_by_definition && is_last;
         let to_all = |(to, _)| (DestinationIndex(to), true);
-        let route = |number| RouteConfig {
+        RouteConfig {
             name: format!("route {number}"),
-            destinations: if by_definition(number) {
+            destinations: if by_definition {
                 self.required.iter().enumerate().map(to_all).collect()
             } else {
                 self.required.iter().enumerate().map(to).collect()
@@ -119,23 +138,14 @@ impl Setup {
             pulls: (0..self.required.len()).filter(|_| self.pulls).map(DestinationIndex).collect(),
             policy,
             settle: self.settle,
-            merge: stream(number).map(|(_, merge)| merge).or(self.merge.clone()),
-            events: stream(number).map(|(stream, _)| stream),
+            merge: stream.as_ref().map(|(_, merge)| merge.clone()).or(self.merge.clone()),
+            events: stream.map(|(stream, _)| stream),
             zstd: self.zstd,
             sidecar: self.sidecar,
             register: self.register,
             scan_every: Duration::from_secs(1),
             priority: 0,
             streams_max: 3,
-        };
-        let config = MoverConfig {
-            routes: (0..self.routes).map(route).collect(),
-            destinations: self.tape.iter().enumerate().map(destination).collect(),
-            streams_max: 4,
-            once: false,
-            patience: Duration::from_secs(60),
-            token: TOKEN,
-        };
-        Mover::new(config, journal.at_work(), now)
+        }
     }
 }
