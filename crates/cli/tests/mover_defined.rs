@@ -146,3 +146,19 @@ fn a_run_with_more_events_than_were_counted_is_not_sent_before_a_person_looked()
     forebay(buffer.by_definition("physics", &["--once"])).expect(0);
     assert_eq!(events_in(&files_below(&buffer.path("tape")), Format::Mdf).len(), 12);
 }
+
+#[test]
+fn every_stream_goes_where_it_is_defined_to_go() {
+    let mut buffer = Buffer::new();
+    buffer.define("physics", "tape", &[]);
+    buffer.define("express", "disk", &["--priority", "9"]);
+    let keys = buffer.put(&mut Generator::new(Format::Mdf, 5, RunId(7)), 12);
+    let mut client = buffer.server.client("filter");
+    decide(&mut client, &keys[..5], &["express", "physics"]);
+    decide(&mut client, &keys[5..], &["physics"]);
+    forebay(buffer.by_definition("*", &["--once"])).expect(0);
+    assert_eq!(buffer.names("tape"), ["physics/run000007-00001.mdf"]);
+    assert_eq!(buffer.names("disk"), ["express/run000007-00001.mdf"]);
+    let numbers = |directory: &str| events_in(&files_below(&buffer.path(directory)), Format::Mdf).len();
+    assert_eq!((numbers("tape"), numbers("disk")), (12, 5));
+}

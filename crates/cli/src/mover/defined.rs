@@ -17,20 +17,26 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(20);
 /// What all versions of a stream's definition say, by what they say: the place among the destinations, or nothing for what cannot be used.
 pub type Defined = BTreeMap<String, Option<usize>>;
 
-/// Asks the store where a stream is defined to go, and adds the destinations that are not there yet. `names`: those of the destinations that are, if they have some; an address
+/// Asks the store where streams are defined to go, all of them where none is named, and adds the destinations that are not there yet. `names`: those of the destinations that are, if they have some; an address
 /// that one of them has is that one.
 ///
 /// # Errors
 /// A store that gives no answer.
 pub fn look_up(
-    (server, stream): (&str, &StreamName),
+    (server, streams): (&str, &[&StreamName]),
     names: &[&String],
     destinations: &mut Vec<DestinationSettings>,
     add: &dyn Fn(Place) -> Result<DestinationSettings, Failure>,
 ) -> Result<Defined, Failure> {
     let mut client = connect(&ServerOptions { server: server.to_owned() }, ASK_TIMEOUT, Class::Mover)?;
-    let versions = client.stream_versions(stream)?;
-    let said: BTreeSet<String> = versions.into_iter().map(|version| version.definition.destination).collect();
+    let streams: Vec<StreamName> = match streams {
+        [] => client.stream_definitions()?.into_iter().map(|newest| newest.name).collect(),
+        named => named.iter().map(|stream| (*stream).clone()).collect(),
+    };
+    let mut said = BTreeSet::new();
+    for stream in &streams {
+        said.extend(client.stream_versions(stream)?.into_iter().map(|version| version.definition.destination));
+    }
     let mut defined = Defined::new();
     for text in said.into_iter().filter(|text| !text.is_empty()) {
         let at = match names.iter().position(|name| **name == text) {
@@ -38,7 +44,7 @@ pub fn look_up(
             None => match Place::parse(&text).and_then(|place| place_of(place, destinations, add)) {
                 Ok(at) => Some(at),
                 Err(failure) => {
-                    tracing::warn!("stream {stream} is defined to go to {text:?}: {}", failure.message);
+                    tracing::warn!("a stream is defined to go to {text:?}: {}", failure.message);
                     None
                 }
             },

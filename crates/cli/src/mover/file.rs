@@ -10,6 +10,7 @@ use std::time::Duration;
 use forebay_destinations::Access;
 use forebay_mover::machine::Template;
 use forebay_mover::recipe::ZSTD_LEVELS;
+use forebay_types::StreamName;
 use serde::Deserialize;
 
 use super::MoveOptions;
@@ -160,7 +161,7 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
 
 /// Whether a route of events says nothing of where it leads.
 fn goes_by_definition(route: &RouteSettings) -> bool {
-    route.from.stream().is_some() && route.to.iter().all(|(_, required)| !required)
+    route.from.is_of_events() && route.to.iter().all(|(_, required)| !required)
 }
 
 fn leads_to(route: &RouteSettings, at: usize) -> bool {
@@ -174,10 +175,11 @@ fn look_up(
     streams: usize,
     destinations: &mut Vec<DestinationSettings>,
 ) -> Result<(), Failure> {
-    let Origin::Stream { server, stream } = &route.from else { return Ok(()) };
+    let Some(server) = route.from.store_of_events() else { return Ok(()) };
+    let stream: Vec<&StreamName> = route.from.stream().into_iter().collect();
     let add = |place| Ok(DestinationSettings { place, access: Access::default(), until: None, streams });
     let names: Vec<&String> = names.iter().collect();
-    let defined = defined::look_up((server, stream), &names, destinations, &add)?;
+    let defined = defined::look_up((server, &stream), &names, destinations, &add)?;
     let places: BTreeSet<usize> = defined.values().copied().flatten().collect();
     route.to.extend(places.into_iter().map(|at| (at, true)));
     route.defined = Some(defined);

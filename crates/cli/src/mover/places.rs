@@ -98,9 +98,17 @@ impl Origin {
         }
     }
 
+    /// The server of the store whose accepted events are moved, if they are.
+    pub fn store_of_events(&self) -> Option<&str> {
+        match self {
+            Origin::Stream { server, .. } | Origin::Streams { server } => Some(server),
+            Origin::Directory(_) | Origin::Store { .. } => None,
+        }
+    }
+
     /// Whether accepted events are moved, rather than files.
     pub fn is_of_events(&self) -> bool {
-        matches!(self, Origin::Stream { .. } | Origin::Streams { .. })
+        self.store_of_events().is_some()
     }
 
     /// Locks a directory of this machine.

@@ -14,7 +14,7 @@ use forebay_mover::events::EventKind;
 use forebay_mover::journal::Journal;
 use forebay_mover::local::DirectorySource;
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
-use forebay_types::{StoreUuid, crc32c};
+use forebay_types::{StoreUuid, StreamName, crc32c};
 
 use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
@@ -324,11 +324,12 @@ impl Settings {
         let said = command.to.iter().map(|text| destination(Place::parse(text)?));
         let mut destinations: Vec<DestinationSettings> = said.collect::<Result<_, _>>()?;
         let to: Vec<String> = destinations.iter().map(|destination| destination.place.to_string()).collect();
-        let defined = match (&origins[..], to.is_empty()) {
-            ([Origin::Stream { server, stream }], true) => {
-                Some(defined::look_up((server, stream), &[], &mut destinations, &destination)?)
+        let defined = match (from.store_of_events(), to.is_empty()) {
+            (Some(server), true) => {
+                let streams: Vec<&StreamName> = origins.iter().filter_map(Origin::stream).collect();
+                Some(defined::look_up((server, &streams), &[], &mut destinations, &destination)?)
             }
-            (_, true) => return Err(Failure::usage("say where to (--to DIR); nothing was moved")),
+            (None, true) => return Err(Failure::usage("say where to (--to DIR); nothing was moved")),
             (_, false) => None,
         };
         let to_register = Access {
