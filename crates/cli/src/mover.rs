@@ -5,13 +5,15 @@ mod look;
 mod places;
 mod settings;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use forebay_mover::driver::{self, Control, Counts, MoverError, Outcome};
+use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome};
 use forebay_mover::journal::{Journal, JournalError};
+use forebay_mover::local::Locks;
 use forebay_mover::machine::Template;
 
 use crate::arguments::DEFAULT_ADDRESS;
@@ -183,10 +185,18 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let mut settings = Settings::of(command)?;
     let mut before = None;
     let mut counts = Counts::default();
+    // Handed on: what hangs has them still.
+    let (mut locks, mut journal) = (Locks::default(), None);
     loop {
-        let moved = move_by(&settings, command, output, &interrupt, reload.as_ref());
+        let ready = make_ready(&settings, command, output, (&mut locks, &mut journal));
+        let is_ready = ready.is_ok();
+        let moved = ready.and_then(|config| {
+            let opened = (config, journal.as_mut().expect("it was opened"), &mut locks);
+            move_by(&settings, opened, command, output, &interrupt, reload.as_ref())
+        });
         let (mut outcome, next) = match (moved, before.take()) {
-            (Err(failure), Some(before)) if failure.exit == Exit::Usage => {
+            // Nothing was done by what was read again.
+            (Err(failure), Some(before)) if !is_ready || failure.exit == Exit::Usage => {
                 tracing::error!("{}. The mover goes on as before", failure.message);
                 settings = before;
                 continue;
@@ -205,22 +215,49 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     }
 }
 
+/// Opens all that these settings name.
+fn make_ready(
+    settings: &Settings,
+    command: &MoveOptions,
+    output: &Output,
+    (locks, journal): (&mut Locks, &mut Option<Journal>),
+) -> Result<Config, Failure> {
+    let failed = |error| journal_failure(&error);
+    let known = match journal {
+        Some(journal) => journal.places(),
+        None => Journal::places_of(&settings.journal),
+    };
+    let known = known.map_err(failed)?;
+    let opened = settings.open_places(&known, locks)?;
+    let journal = match journal {
+        Some(journal) => journal,
+        None => {
+            output.note(&format!("the journal is {}", settings.journal.display()));
+            journal.insert(Journal::open(&settings.journal).map_err(failed)?)
+        }
+    };
+    settings.remember_places(&known, journal)?;
+    settings.config(opened, journal, command)
+}
+
 /// Moves by these settings until it is over, or others are to be gone on with.
 fn move_by(
     settings: &Settings,
+    (config, journal, locks): (Config, &mut Journal, &mut Locks),
     command: &MoveOptions,
     output: &Output,
     interrupt: &Interrupt,
     reload: Option<&Reload>,
 ) -> Result<(Outcome, Option<Settings>), Failure> {
-    let opened = settings.open_places()?;
-    output.note(&format!("the journal is {}", settings.journal.display()));
-    let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;
-    let config = settings.config(opened, &journal, command)?;
     let control = Control::default();
     let next = Mutex::new(None);
     let bar = Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
+    let locks = Cell::new(Some(locks));
     let told = |counts: &Counts| {
+        // It moves: what was moved from before, and is not now, is anybody's.
+        if let Some(locks) = locks.take() {
+            locks.keep_only(&settings.origins().iter().filter_map(|origin| origin.directory()).collect::<Vec<_>>());
+        }
         if interrupt.is_set() {
             control.stop();
         } else if reload.is_some_and(Reload::take) {
@@ -245,7 +282,7 @@ fn move_by(
             (bar.1, bar.2) = (Instant::now(), Some(shown));
         }
     };
-    let outcome = driver::run(&config, &mut journal, &control, &told).map_err(|error| match &error {
+    let outcome = driver::run(&config, journal, &control, &told).map_err(|error| match &error {
         MoverError::Journal(error) => journal_failure(error),
         MoverError::Audit { .. } => Failure::retry(&error),
         MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(&error),

@@ -22,7 +22,7 @@ mod kept;
 mod policy;
 mod step;
 
-pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity};
+pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity, Series};
 pub use delivery::Delivery;
 pub use kept::{DeliveryState, Kept, Stage, Standing, What};
 pub use policy::Policy;

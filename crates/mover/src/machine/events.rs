@@ -13,6 +13,7 @@ use forebay_types::{EventKey, RunId, StreamName, Time};
 use super::merge::{Fields, Merge, Naming, Template};
 use super::plan::{ON_THEIR_WAY_MAX, Planned};
 use crate::about::Checked;
+use crate::custody::Series;
 use crate::events::walk::{Next, Pace, Walk};
 use crate::events::{EventKind, EventList, Events, Examined, LIST_EVENTS_MAX};
 use crate::name::Name;
@@ -299,7 +300,7 @@ impl EventPlan {
             template.fill(&Fields { directory, run: &run_text, sequence, extension: kind.extension() })
         };
         let series = fill("{sequence}");
-        let name_of = |number: u64| fill(&format!("{number:05}")).parse::<Name>().ok();
+        let name_of = |number: u64| fill(&Series::digits(number)).parse::<Name>().ok();
         let (name, number) = naming
             .series
             .give(&series, name_of, naming.is_taken)
@@ -310,7 +311,12 @@ impl EventPlan {
         let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
         assert_eq!(sums.bytes, events.bytes(), "every byte of {name} is counted");
         let content = Some(Checked { sums, about: events.about() });
-        Planned { name, recipe: Recipe::of_events(events, None), series: Some((series, number + 1)), content }
+        Planned {
+            name,
+            recipe: Recipe::of_events(events, None),
+            series: Some(Series { names: series, number }),
+            content,
+        }
     }
 
     /// Ranges of this page that are taken, ascending.
@@ -345,7 +351,7 @@ fn first_of(recipe: &Recipe) -> EventKey {
 
 #[cfg(test)]
 mod tests {
-    use super::super::merge::Series;
+    use super::super::merge::Numbering;
     use super::*;
 
     fn plan(bytes: u64, once: bool) -> EventPlan {
@@ -366,7 +372,13 @@ mod tests {
     }
 
     /// Answers what is asked until nothing is, for a while; the files that came of it.
-    fn play(plan: &mut EventPlan, series: &mut Series, events: &[u64], floor: Option<u64>, from: Time) -> Vec<Planned> {
+    fn play(
+        plan: &mut EventPlan,
+        series: &mut Numbering,
+        events: &[u64],
+        floor: Option<u64>,
+        from: Time,
+    ) -> Vec<Planned> {
         let mut naming = Naming { series, is_taken: &|name| name.as_str().contains("00002") };
         let (mut planned, mut now) = (Vec::new(), from);
         while let Some(due) = plan.due().filter(|due| *due < from + Duration::from_secs(4)) {
@@ -398,7 +410,7 @@ mod tests {
     fn files_are_of_one_kind_and_no_larger_than_they_may_be_and_their_sums_are_known() {
         // A file of two events of BESIII.
         let container = EventKind::Besiii.container(RunId(7), 1);
-        let (mut plan, mut series) = (plan(container.file_bytes(2, 32), true), Series::default());
+        let (mut plan, mut series) = (plan(container.file_bytes(2, 32), true), Numbering::default());
         let planned = play(&mut plan, &mut series, &[1, 2, 3, 4, 5, 9], None, Time(0));
         let expected = [
             ("physics/run000007-00001.besiii", vec![1, 2]),
@@ -424,7 +436,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_undecided_events_waits_and_what_is_not_full_too() {
-        let (mut plan, mut series) = (plan(1 << 30, false), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, false), Numbering::default());
         let mut at = |seconds: u64, events: &[u64], floor| {
             let planned = play(&mut plan, &mut series, events, floor, Time(seconds * 1_000_000_000));
             told(&planned).into_iter().map(|(_, events)| events).collect::<Vec<_>>()
@@ -439,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_store_that_gives_no_answer_is_asked_again_and_events_that_are_let_go_are_not_believed_to_be_there() {
-        let (mut plan, mut series) = (plan(1 << 30, true), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, true), Numbering::default());
         let planned = play(&mut plan, &mut series, &[1, 2], None, Time(0));
         let mut naming = Naming { series: &mut series, is_taken: &|_| false };
         plan.walk.start_over();

@@ -19,8 +19,8 @@ use forebay_client::AcceptedPage;
 use forebay_types::{EventKey, Time};
 
 use crate::custody::{
-    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Failure, Policy, SourceAnswer, SourceStep, Stage,
-    Step, What,
+    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Failure, Policy, Series, SourceAnswer, SourceStep,
+    Stage, Step, What,
 };
 use crate::events::Examined;
 use crate::name::Name;
@@ -31,7 +31,7 @@ use crate::sums::Sums;
 
 pub use events::StreamConfig;
 use flow::{Flow, Key, Place, Weight};
-use merge::Series;
+use merge::Numbering;
 pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
 use route::Beginning;
@@ -122,12 +122,25 @@ pub enum Record {
         name: Name,
         /// What it is made of, and how.
         recipe: Arc<Recipe>,
-        /// Of which series its name is, and the first number that none of that has.
-        series: Option<(String, u64)>,
+        /// Of which series its name is, if it is of one. No later name of that has a number below.
+        series: Option<Series>,
         /// Stands for the settings of its route that decide about its bytes.
         settings: u64,
         /// Its destinations, what goes there, and whether they are required.
         deliveries: Vec<(String, What, bool)>,
+    },
+    /// A consignment has another name of its series. What changes of its deliveries with that is written together with this.
+    Renamed {
+        /// Its number.
+        id: ConsignmentId,
+        /// Of which route.
+        route: RouteIndex,
+        /// Its new name.
+        name: Name,
+        /// The series, with the new number.
+        series: Series,
+        /// Why, in words for people.
+        why: String,
     },
     /// What changed of one.
     Change(Change),
@@ -261,7 +274,7 @@ pub struct Mover {
     consignments: BTreeMap<ConsignmentId, (RouteIndex, Consignment)>,
     /// What has which name at which destination: never two.
     names: BTreeMap<(String, Name), ConsignmentId>,
-    series: Series,
+    numbering: Numbering,
     flow: Flow,
     running: BTreeMap<JobId, Running>,
     records: Vec<Record>,
@@ -279,14 +292,14 @@ impl Mover {
             config,
             consignments: BTreeMap::new(),
             names: BTreeMap::new(),
-            series: Series::default(),
+            numbering: Numbering::default(),
             running: BTreeMap::new(),
             records: Vec::new(),
             next_consignment,
             next_job: 0,
         };
         for (series, next) in series {
-            mover.series.go_on_with(series, next);
+            mover.numbering.go_on_with(series, next);
         }
         for (route, mut consignment) in kept {
             mover.configure(route, &mut consignment);
@@ -393,6 +406,7 @@ impl Mover {
                 let (_, consignment) = self.consignments.get_mut(&key.consignment).expect("it is there");
                 let changes = consignment.delivery_answer(place, &step, token, answer, now, &policy);
                 self.changed(key.consignment, changes, now);
+                self.give_another_name(key.consignment, now);
             }
             (running, done) => panic!("{done:?} is no end of {running:?}"),
         }

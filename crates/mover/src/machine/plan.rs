@@ -8,7 +8,7 @@ use forebay_types::{RunId, Time};
 
 use super::merge::{Merge, Merging, Naming};
 use crate::about::Checked;
-use crate::custody::{Part, PartIdentity};
+use crate::custody::{Part, PartIdentity, Series};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::{Form, Recipe};
@@ -71,8 +71,8 @@ pub enum Kind {
 pub(super) struct Planned {
     pub(super) name: Name,
     pub(super) recipe: Arc<Recipe>,
-    /// Of which series its name is, and the first number that none of that has.
-    pub(super) series: Option<(String, u64)>,
+    /// Of which series its name is, if it is of one.
+    pub(super) series: Option<Series>,
     /// What was seen of it, where it was looked at.
     pub(super) content: Option<Checked>,
 }
@@ -113,7 +113,7 @@ pub(super) struct Plan {
     over_meanwhile: BTreeSet<Name>,
     /// Of what the last look found: whose name another consignment has, at one of the destinations.
     pub(super) blocked: BTreeSet<Name>,
-    /// What the first look found and is in no consignment; nothing before it.
+    /// Of one that moves once: what the first look found and is in no consignment; nothing before it.
     wanted: Option<BTreeSet<Name>>,
 }
 
@@ -157,7 +157,7 @@ impl Plan {
             if self.scanning {
                 self.over_meanwhile.insert(part.name.clone());
             }
-            if let Some(wanted) = self.wanted.as_mut().filter(|_| again) {
+            if let Some(wanted) = self.wanted.as_mut().filter(|_| again && self.once) {
                 wanted.insert(part.name.clone());
             }
         }
@@ -188,7 +188,8 @@ impl Plan {
         seen.sort_by(|a, b| (a.identity.modified_ns, &a.name).cmp(&(b.identity.modified_ns, &b.name)));
         let names = || seen.iter().map(|seen| seen.name.clone());
         match &mut self.wanted {
-            None => self.wanted = Some(names().collect()),
+            None => self.wanted = Some(if self.once { names().collect() } else { BTreeSet::new() }),
+            Some(wanted) if wanted.is_empty() => {}
             Some(wanted) => {
                 // What was taken away since need not be moved.
                 let there: BTreeSet<Name> = names().chain(waits).collect();
