@@ -104,7 +104,7 @@ fn a_service_that_lies_is_caught_whatever_it_lies_about() {
     }
     // Another ETag than follows from the parts proves nothing, nor that it is wrong: all is read back.
     let lying = Lying::new(&gateway);
-    let between = Between::start(port, Passing::OtherEtag);
+    let between = Between::start(port, Passing::OtherEtag(BYTES));
     let mover = lying.start("s3://raw/etag", "AKID", Some(&between), &[]);
     until(|| lying.place.path("daq/a.dat.copied").exists() || lying.shown("state") == "quarantined");
     assert_eq!(lying.shown("state"), "proven", "{}", lying.shown("words"));

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// What is done to what passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// Another ETag is told than the server does.
-    OtherEtag,
+    /// Another ETag is told than the server does, of what has so many bytes.
+    OtherEtag(usize),
     /// Answers are told this much later.
     Late(Duration),
     /// Nothing is told any more.
@@ -50,10 +50,12 @@ impl Passing {
 
     fn told(self, bytes: &mut [u8]) -> bool {
         match self {
-            Passing::OtherEtag => {
+            Passing::OtherEtag(count) => {
                 const BEFORE: &[u8] = b"\r\netag: \"";
                 let lower = bytes.to_ascii_lowercase();
-                if let Some(at) = lower.windows(BEFORE.len()).position(|window| window == BEFORE) {
+                let find = |text: &[u8]| lower.windows(text.len()).position(|window| window == text);
+                let is_of = find(format!("\r\ncontent-length: {count}\r\n").as_bytes());
+                if let (Some(at), Some(_)) = (find(BEFORE), is_of) {
                     let digit = &mut bytes[at + BEFORE.len()];
                     *digit = if *digit == b'0' { b'1' } else { b'0' };
                 }

@@ -188,7 +188,8 @@ impl Plan {
         seen.sort_by(|a, b| (a.identity.modified_ns, &a.name).cmp(&(b.identity.modified_ns, &b.name)));
         let names = || seen.iter().map(|seen| seen.name.clone());
         match &mut self.wanted {
-            None => self.wanted = Some(if self.once { names().collect() } else { BTreeSet::new() }),
+            // What is to be moved anew since this look began is wanted, too.
+            None => self.wanted = Some(if self.once { names().chain(waits).collect() } else { BTreeSet::new() }),
             Some(wanted) if wanted.is_empty() => {}
             Some(wanted) => {
                 // What was taken away since need not be moved.
@@ -212,5 +213,34 @@ impl Plan {
             Some(merging) => merging.merge(complete, naming, now),
             None => complete.into_iter().map(|(part, _)| Planned::as_it_is(part)).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::merge::Numbering;
+    use super::*;
+
+    #[test]
+    fn what_is_withdrawn_while_the_first_look_is_under_way_is_moved_by_the_next() {
+        let identity = PartIdentity { bytes: 1, modified_ns: 1, inode: 1 };
+        let part = Part { name: "a".parse().expect("a name"), identity, changed_ns: 1 };
+        let mut plan = Plan::new(Duration::ZERO, None, true);
+        plan.take(std::slice::from_ref(&part));
+        plan.scanning = true;
+        plan.over(std::slice::from_ref(&part), true);
+        let mut numbering = Numbering::default();
+        let mut look = |plan: &mut Plan| {
+            let Part { name, identity, changed_ns } = part.clone();
+            let (untouched, announced, kind) = (Duration::ZERO, true, Kind::File);
+            let files = vec![Seen { name, identity, changed_ns, untouched, announced, kind }];
+            let mut naming = Naming { series: &mut numbering, is_taken: &|_| false };
+            let planned = plan.scanned(Ok(Scanned { files, left_alone: Vec::new() }), &mut naming, Time(0));
+            plan.scanning = false;
+            planned.len()
+        };
+        assert_eq!(look(&mut plan), 0, "what the look found may be what it was before");
+        assert!(!plan.has_all_wanted(), "so there is another one");
+        assert_eq!(look(&mut plan), 1);
     }
 }
