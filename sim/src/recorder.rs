@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_client::spread::{ListAccepted, ReadEvents, Round, Telling, release_of};
 use forebay_client::{AcceptedPage, Answer, Class, FetchedEvent, SessionEvent};
-use forebay_mover::events::assemble;
+use forebay_mover::events::{Making, assemble};
 use forebay_recorder::FileName;
 use forebay_recorder::journal::Line;
 use forebay_recorder::machine::{Fetched, Machine, MachineConfig, ReadBack, Reply, Step};
@@ -394,7 +394,7 @@ impl OfStream {
         self.fetched.clear();
         for (event, before) in read.iter().zip(before) {
             check_event(event, before, model);
-            let assembled = assemble(event);
+            let assembled = assemble(event, &Making::default());
             fetched.push(Fetched::from(&assembled));
             self.fetched.push(assembled.into_bytes());
         }

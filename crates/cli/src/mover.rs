@@ -1,5 +1,6 @@
 //! `forebay move`: files to where they are kept for good, and their source lets them go once the destination has proven that it holds them.
 
+mod defined;
 mod file;
 mod look;
 mod places;
@@ -67,8 +68,8 @@ pub struct MoveOptions {
     #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
     server: String,
 
-    /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file [no default; this or --config is needed]
-    #[arg(long, value_name = "DIR|URL", required_unless_present = "config")]
+    /// Where files are moved to: a directory, root://HOST/PATH, https://HOST/PATH or s3://BUCKET/PATH; repeatable: all of them must prove that they hold a file [default: of a stream where it is defined to go; else this or --config is needed]
+    #[arg(long, value_name = "DIR|URL")]
     to: Vec<String>,
 
     /// Move what is there now, then end: with 0 if all of it was proven and released [default: run until Ctrl-C]
@@ -99,9 +100,13 @@ pub struct MoveOptions {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
     order_wait: Duration,
 
-    /// With --merge or a stream: the names of the files, with {directory} (the stream), {run}, {sequence} and {extension} in it [default: {directory}/run{run}-{sequence}.{extension}]
+    /// With --merge or a stream: the names of the files, with {directory}, {run}, {sequence}, {extension} and, of a stream, {stream} and {block} in it [default: {directory}/run{run}-{sequence}.{extension}, with -block{block} where runs have luminosity blocks]
     #[arg(long, value_name = "TEMPLATE")]
     name: Option<Template>,
+
+    /// Of a stream: what events become, whatever its definition says: faser, mdf, besiii, plain (fragments behind each other) or parts [default: as defined, else what they are]
+    #[arg(long, value_name = "KIND")]
+    format: Option<String>,
 
     /// Compress files with zstd at this level, 1 to 19: FILE.zst, of frames of 4 MiB that stand alone; 3 where no level is said [default: as they are]
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "3", value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -287,8 +292,18 @@ fn move_by(
         MoverError::Audit { .. } => Failure::retry(&error),
         MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(&error),
     })?;
-    let next = next.into_inner().unwrap_or_else(PoisonError::into_inner).filter(|_| !interrupt.is_set());
-    Ok((outcome, next))
+    let next = next.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let next = next.or_else(|| outcome.wants_destinations.then(|| with_new_destinations(settings, command)));
+    let goes_on = outcome.end.is_none() && !interrupt.is_set();
+    Ok((outcome, next.filter(|_| goes_on)))
+}
+
+/// What the command says now that streams are defined to go elsewhere.
+fn with_new_destinations(settings: &Settings, command: &MoveOptions) -> Settings {
+    Settings::of(command).unwrap_or_else(|failure| {
+        tracing::error!("{}. The mover goes on as before, and tries that again", failure.message);
+        settings.clone()
+    })
 }
 
 fn tell(

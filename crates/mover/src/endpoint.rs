@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use forebay_client::AcceptedPage;
-use forebay_types::EventKey;
+use forebay_types::{EventKey, RunId};
 
 use crate::custody::{Answer, Failure, Part, SourceAnswer};
-use crate::events::{Events, Examined};
+use crate::events::{Events, Examined, Making, OfRun};
 use crate::machine::Scanned;
 use crate::name::Name;
 
@@ -80,11 +80,17 @@ pub trait EventSource: Send + Sync {
     /// Why nobody can tell.
     fn accepted(&self, after: Option<EventKey>, max: u32) -> Result<AcceptedPage, String>;
 
+    /// What the store has of a run and of the stream in it, as they are now.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn of_run(&self, run: RunId) -> Result<OfRun, String>;
+
     /// Reads events and puts each together; the answers are in their order.
     ///
     /// # Errors
     /// Why none of them was read.
-    fn examine(&self, events: &[EventKey], moved: &dyn Moved) -> Result<Vec<Examined>, String>;
+    fn examine(&self, events: &[EventKey], making: &Making, moved: &dyn Moved) -> Result<Vec<Examined>, String>;
 
     /// The bytes of a file of events.
     fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a>;

@@ -33,6 +33,12 @@ forebay_types::planted_mistakes!(
     StaleListBelieved = "stale-list-believed",
     /// An event goes into the file that is open, whichever of its kind it is.
     KindsMixed = "kinds-mixed",
+    /// Events of several luminosity blocks go into one file.
+    BlocksMixed = "blocks-mixed",
+    /// A file goes where the newest definition of its stream says, rather than that of its run.
+    NewestDefinition = "newest-definition",
+    /// A run is moved with more events than it has.
+    RunsUncounted = "runs-uncounted",
     /// A file counts as proven whatever becomes of its sidecar.
     SidecarUnawaited = "sidecar-unawaited",
     /// A file is registered when its first destination has proven it.

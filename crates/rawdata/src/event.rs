@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_types::{EventId, EventKey, RunId};
+use forebay_types::{EventId, EventKey, RunId, SourceId};
 
 use crate::bytes::{u16_at, u32_at};
 use crate::error::{InputError, NumberUnknown, Problem, RenumberError};
@@ -126,6 +126,8 @@ pub struct EventInfo {
     pub fragments: usize,
     /// Whether the event stays one piece: its payload is compressed, or no banks.
     pub whole: bool,
+    /// When it was taken, in microseconds since 1970, where its bytes say that.
+    pub taken_unix_us: Option<u64>,
 }
 
 /// Checks one whole event, without what its file holds around it: structure, lengths, MDF checksum; and says what its bytes
@@ -169,6 +171,14 @@ pub(crate) fn check_length(format: Format, bytes: &[u8]) -> Result<(), Problem> 
     match format.event_bytes(bytes)? {
         expected if expected == found => Ok(()),
         expected => Err(Problem::Length { expected, found }),
+    }
+}
+
+/// Whether a fragment of this source holds the number of its event: without it, what is left of the event cannot be told from others.
+pub const fn holds_number(format: Format, source: SourceId) -> bool {
+    match format {
+        Format::Mdf => source.0 >> 16 == mdf::ODIN as u32,
+        Format::Faser | Format::Besiii => false,
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) const FRAGMENT_HEADER_BYTES: usize = 36;
 pub(crate) const RUN_MAX: u32 = 0x00FF_FFFF;
 
 /// Bit of the event's status: the payload is compressed, so its fragments cannot be seen.
+const TIMESTAMP_AT: usize = 36;
 const STATUS_COMPRESSED: u16 = 1 << 11;
 /// Bit of the event's status: a fragment that should be there is not.
 const STATUS_MISSING_FRAGMENT: u16 = 1 << 7;
@@ -131,7 +132,13 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<EventInfo, Problem> {
     let header = Header::parse(bytes)?;
     let mut fragments = 0;
     walk(bytes, |source, _| fragments += usize::from(source.is_some()))?;
-    Ok(EventInfo { run: RunId(header.run), event: Ok(EventId(header.event)), fragments, whole: header.compressed })
+    Ok(EventInfo {
+        run: RunId(header.run),
+        event: Ok(EventId(header.event)),
+        fragments,
+        whole: header.compressed,
+        taken_unix_us: Some(u64_at(bytes, TIMESTAMP_AT)).filter(|taken| *taken > 0),
+    })
 }
 
 pub(crate) fn renumber(bytes: &mut [u8], run: RunId, event: EventId) -> Result<(), RenumberError> {

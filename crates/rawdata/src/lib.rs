@@ -36,7 +36,7 @@ mod split;
 pub use besiii::{BesiiiFile, EndRecord, PaddedText, RunRecord, StartRecord};
 pub use container::Container;
 pub use error::{FrameError, InputError, JoinError, NumberUnknown, Problem, RenumberError, SplitError};
-pub use event::{EventInfo, Format, RawEvent, inspect, renumber, verify};
+pub use event::{EventInfo, Format, RawEvent, holds_number, inspect, renumber, verify};
 pub use frame::{FRAME_ENTRY_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, expected_pieces, frame_format, sources};
 pub use generate::Generator;
 pub use join::{join, join_incomplete};

@@ -25,11 +25,14 @@ use crate::event::{EventInfo, Format, check_length};
 pub(crate) const HEADER_BYTES_MIN: usize = 20;
 pub(crate) const HEADER_BYTES_RUN: usize = 48;
 
-const ODIN: u8 = 16;
-/// ODIN's words, versions 2 to 6: run 0, event number high 3, low 4. The GPS time follows at word 5.
+pub(crate) const ODIN: u8 = 16;
+/// ODIN's words, versions 2 to 6: run 0, event number high 3, low 4; GPS time high 5, low 6, in microseconds since 1970 (0 in simulated data).
 const ODIN_RUN: usize = 0;
 const ODIN_EVENT_HIGH: usize = 12;
 const ODIN_EVENT_LOW: usize = 16;
+const ODIN_TIME_HIGH: usize = 20;
+const ODIN_TIME_LOW: usize = 24;
+const ODIN_TIME_END: usize = 28;
 const ODIN_BODY_BYTES_MIN: usize = 20;
 
 /// The header of a record.
@@ -137,10 +140,11 @@ pub(crate) fn walk(bytes: &[u8], mut part: impl FnMut(Option<SourceId>, Range<us
     Ok(())
 }
 
-/// The run and event number of an ODIN bank, and where its body starts in the payload.
+/// What an ODIN bank says, and where its body starts in the payload.
 struct Odin {
     run: RunId,
     event: EventId,
+    taken_unix_us: Option<u64>,
     body: usize,
 }
 
@@ -168,9 +172,14 @@ impl Odin {
         if body.len() < ODIN_BODY_BYTES_MIN {
             return Err(NumberUnknown::OdinShort { expected: ODIN_BODY_BYTES_MIN as u64, found: body.len() as u64 });
         }
-        let high = u64::from(u32_at(body, ODIN_EVENT_HIGH)) << 32;
-        let event = EventId(high | u64::from(u32_at(body, ODIN_EVENT_LOW)));
-        Ok(Odin { run: RunId(u32_at(body, ODIN_RUN)), event, body: range.start })
+        let number = |high, low| u64::from(u32_at(body, high)) << 32 | u64::from(u32_at(body, low));
+        let taken_unix_us = (body.len() >= ODIN_TIME_END).then(|| number(ODIN_TIME_HIGH, ODIN_TIME_LOW));
+        Ok(Odin {
+            run: RunId(u32_at(body, ODIN_RUN)),
+            event: EventId(number(ODIN_EVENT_HIGH, ODIN_EVENT_LOW)),
+            taken_unix_us: taken_unix_us.filter(|taken| *taken > 0),
+            body: range.start,
+        })
     }
 }
 
@@ -190,7 +199,8 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<EventInfo, Problem> {
         (None, Ok(odin)) => odin.run,
         (None, Err(_)) => return Err(Problem::Run),
     };
-    Ok(EventInfo { run, event: odin.map(|odin| odin.event), fragments, whole })
+    let taken_unix_us = odin.as_ref().ok().and_then(|odin| odin.taken_unix_us);
+    Ok(EventInfo { run, event: odin.map(|odin| odin.event), fragments, whole, taken_unix_us })
 }
 
 pub(crate) fn renumber(bytes: &mut Vec<u8>, run: RunId, event: EventId) -> Result<(), RenumberError> {

@@ -15,7 +15,7 @@ use crate::machine::{Fetched, Machine, MachineConfig, Notice, ReadBack, Reply, S
 use crate::read_back::ReadMode;
 use crate::sidecar::Sidecar;
 use crate::store::{AcceptedStore, StoreError};
-use forebay_mover::events::{Assembled, AssembledEvent, assemble};
+use forebay_mover::events::{Assembled, AssembledEvent, Making, assemble};
 
 /// The longest sleep before the control is looked at again.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -142,7 +142,10 @@ impl<S: AcceptedStore> Hands<'_, S> {
                 let keys: Vec<_> = events.iter().map(|event| event.key).collect();
                 self.fetched.clear();
                 let fetched = self.store.fetch(&keys).map(|events| {
-                    events.into_iter().map(|event| self.assembled(event.key, assemble(&event))).collect()
+                    events
+                        .into_iter()
+                        .map(|event| self.assembled(event.key, assemble(&event, &Making::default())))
+                        .collect()
                 });
                 return self.answer(fetched, Reply::Fetched);
             }

@@ -8,7 +8,7 @@ use forebay_mover::events::Events;
 use forebay_mover::machine::{Kept as KeptForAStart, Kind, Record, RouteIndex};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, sidecar};
-use forebay_types::EventKey;
+use forebay_types::{EventKey, RunId};
 
 use super::places::kind_of;
 
@@ -19,6 +19,7 @@ struct Row {
     recipe: Arc<Recipe>,
     settings: u64,
     series: Option<Series>,
+    priority: u16,
     deliveries: Vec<(String, What, bool, Kept)>,
     standing: Standing,
 }
@@ -33,7 +34,7 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn write(&mut self, record: &Record) {
         match record {
-            Record::Planned { id, route, name, recipe, series, settings, deliveries } => {
+            Record::Planned { id, route, name, recipe, series, settings, priority, deliveries } => {
                 // Files of two sources may look the same.
                 let twice = |row: &Row| {
                     let has = |row: &Row| share(&row.recipe, recipe);
@@ -58,6 +59,7 @@ impl Journal {
                     recipe: Arc::clone(recipe),
                     settings: *settings,
                     series: series.clone(),
+                    priority: *priority,
                     deliveries: deliveries.iter().map(kept).collect(),
                     standing: Standing::default(),
                 };
@@ -107,6 +109,18 @@ impl Journal {
         self.rows[&id].standing.stage == Stage::Released
     }
 
+    /// Where a file must be before it is let go.
+    pub(super) fn required(&self, id: ConsignmentId) -> impl Iterator<Item = &str> {
+        let files = self.rows[&id].deliveries.iter().filter(|(_, what, required, _)| *required && *what == What::File);
+        files.map(|(to, ..)| to.as_str())
+    }
+
+    fn events_of_runs(&self) -> Vec<(RouteIndex, RunId, u64)> {
+        let rows = self.rows.values().filter(|row| row.standing.stage != Stage::Withdrawn);
+        let events = |row: &Row| row.recipe.events().map(|events| (row.route, events.run, events.list.len()));
+        rows.filter_map(events).collect()
+    }
+
     /// What a start goes on with.
     pub(super) fn at_work(&self) -> KeptForAStart {
         let swept = |(_, _, _, kept): &(String, What, bool, Kept)| kept.partial.is_none() && kept.left.is_empty();
@@ -117,11 +131,15 @@ impl Journal {
             };
             let deliveries = row.deliveries.iter().map(delivery).collect();
             let (name, recipe, standing) = (row.name.clone(), Arc::clone(&row.recipe), row.standing.clone());
-            (row.route, Consignment::kept(*id, name, recipe, row.settings, deliveries, row.series.clone(), standing))
+            let series = row.series.clone();
+            let mut consignment = Consignment::kept(*id, name, recipe, row.settings, deliveries, series, standing);
+            consignment.priority = row.priority;
+            (row.route, consignment)
         });
         KeptForAStart {
             consignments: consignments.collect(),
             series: self.series.iter().map(|((_, series), next)| (series.clone(), *next)).collect(),
+            events: self.events_of_runs(),
             next_consignment: self.rows.last_key_value().map_or(1, |(id, _)| id.0 + 1),
         }
     }

@@ -5,12 +5,15 @@
 //! - the same of its sidecar, where there is one, which says what the file is then; and what is wanted on tape is there;
 //! - it was registered before, where that is wanted: when all of that was so, under one key, with one content;
 //! - no file that somebody else put anywhere is touched;
+//! - a file of events is of one luminosity block, is made as the definition says that its run was started with, and goes where that says; none is sent unasked that brings a run to
+//!   more events than it has;
 //! - no file or event is in two consignments at once, and none is released twice;
 //! - when nothing goes wrong any more, and a person did what he was told to, every file is released, and nothing lies about.
 
 mod journal;
 mod places;
 mod registry;
+mod runs;
 mod stream;
 mod world;
 
@@ -64,6 +67,10 @@ pub enum MoverFault {
     EventDeleted,
     /// An accepted event cannot be read for now.
     EventUnavailable,
+    /// A run control counted fewer events than a run has.
+    RunMiscounted,
+    /// A stream is defined anew.
+    DefinedAnew,
     /// Somebody else's file has the name of a sidecar.
     SidecarForeign,
     /// A sidecar is cut, gone, or another one.
@@ -84,7 +91,7 @@ pub enum MoverFault {
 
 impl MoverFault {
     /// All of them.
-    pub const ALL: [MoverFault; 28] = [
+    pub const ALL: [MoverFault; 30] = [
         MoverFault::Kill,
         MoverFault::KillBeforeCommit,
         MoverFault::Away,
@@ -105,6 +112,8 @@ impl MoverFault {
         MoverFault::EventLost,
         MoverFault::EventDeleted,
         MoverFault::EventUnavailable,
+        MoverFault::RunMiscounted,
+        MoverFault::DefinedAnew,
         MoverFault::SidecarForeign,
         MoverFault::SidecarSpoiled,
         MoverFault::RegistryAway,

@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_client::{AcceptedEvent, AcceptedPage};
 use forebay_mover::Sums;
 use forebay_mover::custody::SourceAnswer;
-use forebay_mover::events::{EventKind, Events, Examined};
-use forebay_types::{EventKey, Time};
+use forebay_mover::events::{EventKind, Events, Examined, Making};
+use forebay_types::{EventKey, RunId, Time};
+
+use super::runs::{kind_of, taken_of};
 
 /// An event of the store.
 #[derive(Clone, Debug)]
 struct Event {
     bytes: Vec<u8>,
+    taken_unix_us: Option<u64>,
     kind: EventKind,
     incomplete: bool,
     is_accepted: bool,
@@ -26,12 +29,24 @@ pub(super) struct Stream {
     released: BTreeSet<EventKey>,
     /// Somebody deleted them.
     gone: BTreeSet<EventKey>,
+    /// When each was taken, also of those that are gone.
+    taken: BTreeMap<EventKey, u64>,
 }
 
 impl Stream {
     /// An event is put together, and not decided yet.
-    pub(super) fn put(&mut self, key: EventKey, kind: EventKind, bytes: Vec<u8>, is_kept: bool) {
-        let event = Event { bytes, kind, incomplete: false, is_accepted: false, is_kept, unreadable_until: Time(0) };
+    pub(super) fn put(
+        &mut self,
+        key: EventKey,
+        kind: EventKind,
+        (bytes, taken_unix_us): (Vec<u8>, Option<u64>),
+        is_kept: bool,
+    ) {
+        if let (Some(taken), false) = (taken_unix_us, self.events.contains_key(&key)) {
+            self.taken.insert(key, taken);
+        }
+        let (incomplete, is_accepted, unreadable_until) = (false, false, Time(0));
+        let event = Event { bytes, taken_unix_us, kind, incomplete, is_accepted, is_kept, unreadable_until };
         self.events.entry(key).or_insert(event);
     }
 
@@ -87,15 +102,27 @@ impl Stream {
         AcceptedPage { events, more, undecided_floor }
     }
 
-    pub(super) fn examine(&self, keys: &[EventKey], now: Time) -> Vec<Examined> {
+    /// When an event was taken, as its bytes say.
+    pub(super) fn taken(&self, key: EventKey) -> Option<u64> {
+        self.taken.get(&key).copied()
+    }
+
+    /// Events of a run that were ever there.
+    pub(super) fn of_run(&self, run: RunId) -> u64 {
+        let gone = self.released.iter().chain(&self.gone).filter(|key| !self.events.contains_key(key));
+        self.events.keys().chain(gone).filter(|key| key.run == run).count() as u64
+    }
+
+    pub(super) fn examine(&self, keys: &[EventKey], making: &Making, now: Time) -> Vec<Examined> {
         let examine = |key: &EventKey| match self.events.get(key) {
             None => Examined::Gone,
             Some(event) if event.unreadable_until > now => Examined::Unavailable,
             Some(event) => Examined::Event {
-                kind: event.kind,
+                kind: kind_of(event.kind, making),
                 numbered: true,
                 incomplete: event.incomplete,
-                sums: Sums::of(&event.bytes),
+                taken_unix_us: event.taken_unix_us,
+                sums: Sums::of(&taken_of(&event.bytes, making)),
             },
         };
         keys.iter().map(examine).collect()
@@ -106,14 +133,15 @@ impl Stream {
         let container = events.container();
         let (mut file, mut event_bytes) = (container.head(), 0);
         for (sequence, key) in events.keys().enumerate() {
-            let event = self.events.get(&key).filter(|event| event.kind == events.kind);
+            let event = self.events.get(&key).filter(|event| kind_of(event.kind, &events.making) == events.kind);
             let event = event.ok_or_else(|| SourceAnswer::Changed(format!("{key} changed")))?;
             if event.unreadable_until > now {
                 return Err(SourceAnswer::NotNow(format!("{key} cannot be read")));
             }
-            file.extend(container.before_event(sequence as u64, event.bytes.len() as u64));
-            file.extend(&event.bytes);
-            event_bytes += event.bytes.len() as u64;
+            let bytes = taken_of(&event.bytes, &events.making);
+            file.extend(container.before_event(sequence as u64, bytes.len() as u64));
+            event_bytes += bytes.len() as u64;
+            file.extend(bytes);
         }
         if event_bytes != events.event_bytes {
             return Err(SourceAnswer::Changed("events lost something".to_owned()));

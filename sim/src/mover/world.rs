@@ -16,11 +16,12 @@ use forebay_mover::custody::{Answer, Change, Changed, Consignment, ConsignmentId
 use forebay_mover::machine::{Done, JobId, Mover, Record, Task};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Sums, sidecar};
-use forebay_types::{EventKey, Time};
+use forebay_types::{EventKey, RunId, Time};
 
 use super::journal::Journal;
 use super::places::{Destination, Original, Owner, Source};
 use super::registry::Registry;
+use super::runs::Runs;
 use super::{MoverFault, MoverTotals};
 use crate::random::Random;
 use setup::Setup;
@@ -46,6 +47,10 @@ enum Event {
     Put(usize, EventKey),
     Decided(usize, EventKey),
     Spoiled(usize, EventKey, MoverFault),
+    /// The stream is defined anew; a run is started, or closed.
+    Defined,
+    RunStarts(usize, RunId),
+    RunCloses(usize, RunId),
     /// Somebody puts a file where one of ours is to be; with the same bytes.
     Foreign(usize, Name, bool),
     /// A destination loses what it has under a name, or it rots.
@@ -74,6 +79,7 @@ pub(super) struct World {
     sources: Vec<Source>,
     destinations: Vec<Destination>,
     registry: Registry,
+    runs: Runs,
     setup: Setup,
     journal: Journal,
     mover: Mover,
@@ -97,12 +103,13 @@ impl World {
         let (journal, now) = (Journal::default(), Time(1_000_000_000));
         let mut world = World {
             now,
-            mover: setup.start(&journal, now),
+            mover: setup.start(&journal, &Runs::default(), now),
             random,
             told,
             sources: (0..setup.routes).map(|_| Source::default()).collect(),
             destinations: setup.required.iter().map(|_| Destination::default()).collect(),
             registry: Registry::default(),
+            runs: Runs::default(),
             setup,
             journal,
             running: BTreeMap::new(),
@@ -322,6 +329,7 @@ impl World {
                 }
             }
             self.tell(|| format!("a person looks after {name}"));
+            self.runs.retried(id);
             self.mover.retry(id, self.now);
         }
     }
@@ -331,7 +339,13 @@ impl World {
         if !self.commit() {
             return;
         }
-        while let Some(job) = self.mover.next_job(self.now) {
+        // As its driver: what is under way comes to its end first.
+        let begins_anew = self.mover.wants_destinations();
+        if begins_anew && self.running.is_empty() {
+            self.tell(|| "begun anew, with other destinations".to_owned());
+            return self.start();
+        }
+        while let Some(job) = self.mover.next_job(self.now).filter(|_| !begins_anew) {
             self.tell(|| format!("begin {:?}", job.task));
             let done_at = self.now + self.random.micros(100..300_000);
             let route = job.route.0;
@@ -386,6 +400,7 @@ impl World {
                 }
                 Record::Change(change) => self.is_no_name_in_the_way(change),
             }
+            self.follows_runs(record);
         }
         true
     }
@@ -413,7 +428,12 @@ impl World {
             }
         }
         self.now = self.now + self.random.millis(1..5000);
-        self.mover = self.setup.start(&self.journal, self.now);
+        self.start();
+    }
+
+    fn start(&mut self) {
+        self.runs.forgotten();
+        self.mover = self.setup.start(&self.journal, &self.runs, self.now);
         self.totals.starts += 1;
     }
 
@@ -436,7 +456,12 @@ impl World {
                     self.sources[route].write(&name, self.now);
                 }
             }
-            Event::Put(..) | Event::Decided(..) | Event::Spoiled(..) => self.happens_to_an_event(&event),
+            Event::Put(..)
+            | Event::Decided(..)
+            | Event::Spoiled(..)
+            | Event::Defined
+            | Event::RunStarts(..)
+            | Event::RunCloses(..) => self.happens_to_an_event(&event),
             Event::Away(to) => {
                 if self.fires(MoverFault::Away, 1000) {
                     self.destinations[to].away_until = self.now + self.random.millis(100..25_000);
@@ -492,7 +517,7 @@ impl World {
         self.totals.steps += 1;
         match task {
             Task::Scan => Done::Scanned(Ok(self.sources[route].scan(self.now))),
-            Task::List { .. } | Task::Examine { .. } => self.look_at_events(route, task, page),
+            Task::List { .. } | Task::OfRun { .. } | Task::Examine { .. } => self.look_at_events(route, task, page),
             Task::Source { step, recipe, consignment, content } => {
                 Done::Source(self.source_does(route, *consignment, *step, recipe, *content))
             }

@@ -79,6 +79,7 @@ fn planned(id: u64) -> Record {
         recipe: Recipe::of_files(Form::Concatenated, parts, None),
         series: None,
         settings: 0,
+        priority: 0,
         deliveries: vec![("/archive".to_owned(), What::File, true)],
     }
 }

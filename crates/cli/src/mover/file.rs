@@ -1,6 +1,6 @@
 //! Routes and destinations in a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use forebay_mover::recipe::ZSTD_LEVELS;
 use serde::Deserialize;
 
 use super::MoveOptions;
+use super::defined;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, settle};
+use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, kind_of, settle};
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::connect::parse_seconds;
 use crate::failure::Failure;
@@ -53,6 +54,7 @@ struct DestinationFile {
 struct RouteFile {
     from: String,
     server: Option<String>,
+    #[serde(default)]
     to: Vec<String>,
     #[serde(default)]
     optional: Vec<String>,
@@ -63,6 +65,7 @@ struct RouteFile {
     merge: Option<String>,
     merge_wait_s: Option<f64>,
     order_wait_s: Option<f64>,
+    format: Option<String>,
     name: Option<String>,
     zstd: Option<i32>,
     #[serde(default)]
@@ -99,8 +102,9 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     let names: Vec<&String> = file.destination.keys().collect();
     let routes: Result<Vec<RouteSettings>, Failure> =
         file.route.iter().map(|(name, route)| settings_of(name, route, &names, command, &wrong)).collect();
-    let routes = routes?;
-    let used = |at: usize| routes.iter().any(|route| route.to.iter().any(|(to, _)| *to == at));
+    let mut routes = routes?;
+    // The next definition of a stream may lead to any of them.
+    let used = |at: usize| routes.iter().any(|route| goes_by_definition(route) || leads_to(route, at));
     if let Some(name) = (0..names.len()).find(|at| !used(*at)).map(|at| names[at]) {
         return Err(wrong(format!("no route leads to the destination {name}")));
     }
@@ -124,8 +128,38 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
             streams: of_its_own.transpose().map_err(wrong)?.unwrap_or(streams),
         })
     };
-    let destinations = file.destination.into_iter().map(destination).collect::<Result<_, Failure>>()?;
+    let names: Vec<String> = file.destination.keys().cloned().collect();
+    let mut destinations = file.destination.into_iter().map(destination).collect::<Result<Vec<_>, Failure>>()?;
+    for route in routes.iter_mut().filter(|route| goes_by_definition(route)) {
+        look_up(route, &names, streams, &mut destinations)?;
+    }
     Ok(Settings { routes, destinations, streams, journal })
+}
+
+/// Whether a route of events says nothing of where it leads.
+fn goes_by_definition(route: &RouteSettings) -> bool {
+    route.from.stream().is_some() && route.to.iter().all(|(_, required)| !required)
+}
+
+fn leads_to(route: &RouteSettings, at: usize) -> bool {
+    route.to.iter().any(|(to, _)| *to == at)
+}
+
+/// Asks the store where the stream of a route is defined to go.
+fn look_up(
+    route: &mut RouteSettings,
+    names: &[String],
+    streams: usize,
+    destinations: &mut Vec<DestinationSettings>,
+) -> Result<(), Failure> {
+    let Origin::Stream { server, stream } = &route.from else { return Ok(()) };
+    let add = |place| Ok(DestinationSettings { place, access: Access::default(), until: None, streams });
+    let names: Vec<&String> = names.iter().collect();
+    let defined = defined::look_up((server, stream), &names, destinations, &add)?;
+    let places: BTreeSet<usize> = defined.values().copied().flatten().collect();
+    route.to.extend(places.into_iter().map(|at| (at, true)));
+    route.defined = Some(defined);
+    Ok(())
 }
 
 fn settings_of(
@@ -146,7 +180,15 @@ fn settings_of(
     };
     let to = route.to.iter().map(place(true)).chain(route.optional.iter().map(place(false)));
     let to: Vec<(usize, bool)> = to.collect::<Result<_, _>>()?;
-    if route.to.is_empty() {
+    let from = Origin::parse(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
+    let is_stream = from.stream().is_some();
+    if route.to.is_empty() && is_stream && !route.optional.is_empty() {
+        return Err(wrong(format!(
+            "{} goes with to: where a stream is defined to go, its files go there alone",
+            here("optional")
+        )));
+    }
+    if route.to.is_empty() && !is_stream {
         return Err(wrong(format!("{} names no destination: nothing would prove that a file is anywhere", here("to"))));
     }
     if (0..to.len()).any(|at| to[..at].iter().any(|(before, _)| *before == to[at].0)) {
@@ -156,11 +198,9 @@ fn settings_of(
         let parsed = value.map(|value| parse_seconds(&value.to_string()));
         parsed.transpose().map(|value| value.unwrap_or(usual)).map_err(|why| wrong(format!("{}: {why}", here(key))))
     };
-    let from = Origin::parse(&route.from, route.server.as_deref().unwrap_or(DEFAULT_ADDRESS))?;
     if route.remove && from.directory().is_none() {
         return Err(wrong(format!("{}: what is in a store is always removed when it is proven", here("remove"))));
     }
-    let is_stream = from.stream().is_some();
     if route.merge.is_none() && !is_stream && (route.name.is_some() || route.merge_wait_s.is_some()) {
         return Err(wrong(format!("{} is missing: merge-wait-s and name are for what is merged", here("merge"))));
     }
@@ -190,6 +230,8 @@ fn settings_of(
         remove: route.remove,
         to,
         merge: merge.map_err(|why| wrong(format!("{}: {why}", here("name"))))?,
+        defined: None,
+        kind: kind_of(route.format.as_deref(), is_stream, &here("format")).map_err(wrong)?,
         order_wait: seconds("order-wait-s", route.order_wait_s, command.order_wait)?,
         zstd: route.zstd,
         sidecar: route.sidecar,

@@ -10,11 +10,13 @@ use forebay_destinations::{Access, OtherCommand};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
 use forebay_mover::endpoint::{self, Asked, Destination, Registry};
+use forebay_mover::events::EventKind;
 use forebay_mover::journal::Journal;
 use forebay_mover::local::{DirectorySource, Locks, check_mark, mark_of};
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
 use forebay_types::crc32c;
 
+use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
 use super::{MoveOptions, file, journal_failure};
 use crate::failure::Failure;
@@ -35,6 +37,10 @@ pub struct RouteSettings {
     pub to: Vec<(usize, bool)>,
     /// Whether files are merged.
     pub merge: Option<Merge>,
+    /// Where the definitions of a stream lead, of all places of `to`; nothing where the route says it.
+    pub defined: Option<Defined>,
+    /// What accepted events become, whatever the definition of their stream says.
+    pub kind: Option<EventKind>,
     /// Of accepted events: one that is not decided holds those behind it back for so long at most.
     pub order_wait: Duration,
     /// The level at which files are compressed, if they are.
@@ -75,9 +81,12 @@ impl Merging {
             if bytes.is_none() && (wait.is_some() || name.is_some()) {
                 return Err("how files are merged is said, and not that they are (--merge SIZE)".to_owned());
             }
+            if let Some(name) = name.as_ref().filter(|name| name.is_of_events()) {
+                return Err(format!("{name}: {{stream}} and {{block}} are for accepted events (stream:NAME)"));
+            }
             return Ok(bytes.map(|bytes| Merge { bytes, wait: wait_or, name }));
         };
-        let config = StreamConfig { stream: stream.clone(), order_wait: Duration::ZERO };
+        let config = StreamConfig { stream: stream.clone(), order_wait: Duration::ZERO, kind: None, defined: None };
         if let Some(name) = name.as_ref().filter(|name| !config.can_be_named(name)) {
             return Err(format!(
                 "names by {name} become too long for files of stream {stream}; give a shorter template"
@@ -228,7 +237,7 @@ impl Settings {
         }
         let merge = Merging { bytes: command.merge, wait: command.merge_wait, name: command.name.clone() };
         let merge = merge.of(&from).map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?;
-        let streams = usize::from(command.streams);
+        let (streams, is_stream) = (usize::from(command.streams), from.stream().is_some());
         let access = Access {
             token_file: command.token_file.clone(),
             ca_file: command.ca_file.clone(),
@@ -236,19 +245,27 @@ impl Settings {
             s3_credentials_file: command.s3_credentials_file.clone(),
         };
         let option = |name: &str| format!("--{name}");
-        let destination = |text: &String| {
-            let place = Place::parse(text)?;
+        let destination = |place: Place| {
             let until = Until::of(command.until.as_ref(), command.until_command.as_deref(), &place, option)?;
             Ok::<_, Failure>(DestinationSettings { place, access: access.clone(), until, streams })
         };
-        let destinations: Vec<DestinationSettings> = command.to.iter().map(destination).collect::<Result<_, _>>()?;
+        let said = command.to.iter().map(|text| destination(Place::parse(text)?));
+        let mut destinations: Vec<DestinationSettings> = said.collect::<Result<_, _>>()?;
         let to: Vec<String> = destinations.iter().map(|destination| destination.place.to_string()).collect();
+        let defined = match (&from, to.is_empty()) {
+            (Origin::Stream { server, stream }, true) => {
+                Some(defined::look_up((server, stream), &[], &mut destinations, &destination)?)
+            }
+            (_, true) => return Err(Failure::usage("say where to (--to DIR); nothing was moved")),
+            (_, false) => None,
+        };
         let to_register = Access {
             token_file: command.register_token_file.clone(),
             ca_file: command.ca_file.clone(),
             ..Access::default()
         };
-        let name = format!("{from} -> {}", to.join(", "));
+        let to = if defined.is_some() { "as defined".to_owned() } else { to.join(", ") };
+        let name = format!("{from} -> {to}");
         let journal = command.journal.clone().map_or_else(|| usual_journal(&name), Ok)?;
         let route = RouteSettings {
             name,
@@ -256,6 +273,9 @@ impl Settings {
             remove: command.remove,
             to: (0..destinations.len()).map(|at| (at, true)).collect(),
             merge,
+            defined,
+            kind: kind_of(command.format.as_deref(), is_stream, "--format")
+                .map_err(|why| Failure::usage(format!("{why}; nothing was moved")))?,
             order_wait: command.order_wait,
             zstd: command.zstd,
             sidecar: command.sidecar,
@@ -399,10 +419,15 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
-        events: settings
-            .from
-            .stream()
-            .map(|stream| StreamConfig { stream: stream.clone(), order_wait: settings.order_wait }),
+        events: settings.from.stream().map(|stream| StreamConfig {
+            stream: stream.clone(),
+            order_wait: settings.order_wait,
+            kind: settings.kind,
+            defined: settings.defined.as_ref().map(|defined| {
+                let lead = |(text, at): (&String, &Option<usize>)| (text.clone(), at.map(DestinationIndex));
+                defined.iter().map(lead).collect()
+            }),
+        }),
         zstd: settings.zstd,
         sidecar: settings.sidecar,
         register: settings.register.is_some(),
@@ -410,6 +435,19 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
         priority: settings.priority,
         streams_max: settings.streams,
     }
+}
+
+/// What accepted events become, where that is said.
+///
+/// # Errors
+/// A format that no file has, or one of files that are moved as they are.
+pub fn kind_of(text: Option<&str>, is_stream: bool, key: &str) -> Result<Option<EventKind>, String> {
+    let Some(text) = text else { return Ok(None) };
+    if !is_stream {
+        return Err(format!("{key} is for accepted events (stream:NAME): files are moved as they are"));
+    }
+    let known = || EventKind::ALL.map(EventKind::name).join(", ");
+    EventKind::from_name(text).map(Some).ok_or_else(|| format!("{key}: {text:?} is no format; there are {}", known()))
 }
 
 /// How long a file is left alone where nothing else is said.

@@ -68,6 +68,8 @@ pub struct Consignment {
     pub deliveries: Vec<Delivery>,
     /// Stands for the settings of its route that decide about its bytes, when it was planned.
     pub settings: u64,
+    /// Added to that of its route: the higher, the earlier.
+    pub priority: u16,
     /// Whether it is registered before it is let go.
     pub(crate) registers: bool,
     standing: Standing,
@@ -121,6 +123,7 @@ impl Consignment {
             recipe,
             deliveries,
             settings,
+            priority: 0,
             registers: false,
             standing,
             sidecar_sums: None,

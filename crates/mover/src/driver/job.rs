@@ -74,7 +74,8 @@ pub(super) fn run(task: &Task, tools: &Tools, moved: &dyn Moved) -> Done {
     match task {
         Task::Scan => Done::Scanned(files_of(origin).scan(moved)),
         Task::List { after, max } => Done::Listed(events_of(origin).accepted(*after, *max)),
-        Task::Examine { events } => Done::Examined(events_of(origin).examine(events, moved)),
+        Task::OfRun { run } => Done::OfRun(events_of(origin).of_run(*run)),
+        Task::Examine { events, making } => Done::Examined(events_of(origin).examine(events, making, moved)),
         Task::Source { step: SourceStep::Check, recipe, .. } => Done::Source(check(origin, recipe, moved)),
         Task::Source { step: SourceStep::Release, recipe, content, .. } => {
             let still_whole = || still_whole(origin, recipe, content.as_ref(), moved);
@@ -189,6 +190,7 @@ pub(super) fn failed(task: &Task, failure: Failure) -> Done {
     match task {
         Task::Scan => Done::Scanned(Err(failure.words().to_owned())),
         Task::List { .. } => Done::Listed(Err(failure.words().to_owned())),
+        Task::OfRun { .. } => Done::OfRun(Err(failure.words().to_owned())),
         Task::Examine { .. } => Done::Examined(Err(failure.words().to_owned())),
         Task::Source { .. } => Done::Source(SourceAnswer::NotNow(failure.words().to_owned())),
         Task::Destination { .. } => Done::Destination(Answer::Failed(failure)),

@@ -182,6 +182,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// With `once`: whether everything was done.
     pub end: Option<End>,
+    /// It ended as events are to go where no destination was made ready.
+    pub wants_destinations: bool,
     /// What is left, the first few.
     pub left: Vec<Left>,
     /// How much is left.
@@ -196,6 +198,8 @@ const REQUESTS_EVERY: Duration = Duration::from_secs(1);
 const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(300);
 /// Of so many things that are left alone it is remembered that they were told of.
 const TOLD_ALONE_MAX: usize = 10_000;
+/// A mover that events want other destinations of runs for so long first: it is not begun anew all the time.
+const BEGUN_ANEW_AFTER: Duration = Duration::from_secs(10);
 /// What is left is told of so many files.
 const LEFT_TOLD_MAX: usize = 20;
 
@@ -237,6 +241,9 @@ pub fn run(
         }
         if let Some(end) = driver.machine.end(driver.now()) {
             return Ok(driver.outcome(Some(end)));
+        }
+        if driver.machine.wants_destinations() && start.elapsed() >= BEGUN_ANEW_AFTER {
+            control.drain();
         }
         if control.is_drained() {
             if driver.machine.running() == 0 {
@@ -291,6 +298,10 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
             return Err(MoverError::DestinationMissing { journal: path(), route, destination, name });
         }
         kept.consignments.push((RouteIndex(index), consignment));
+    }
+    for (route, run, events) in at_work.events {
+        let index = config.routes.iter().position(|known| known.config.name == route);
+        kept.events.extend(index.map(|index| (RouteIndex(index), run, events)));
     }
     if let Some((route, files)) = missing.pop_first() {
         return Err(MoverError::RouteMissing { journal: path(), route, files });
@@ -434,7 +445,9 @@ impl Driver<'_> {
                     self.tell_looked(job.route, scanned.as_ref().err());
                     scanned.iter().for_each(|scanned| self.tell_left_alone(scanned));
                 }
-                (_, Done::Listed(Err(words)) | Done::Examined(Err(words))) => self.tell_looked(job.route, Some(words)),
+                (_, Done::Listed(Err(words)) | Done::Examined(Err(words)) | Done::OfRun(Err(words))) => {
+                    self.tell_looked(job.route, Some(words));
+                }
                 (_, Done::Listed(Ok(_))) => self.tell_looked(job.route, None),
                 (Task::Destination { destination, .. }, Done::Destination(Answer::Failed(failure))) => {
                     self.tell_failure(Failing::Destination(*destination), failure);
@@ -442,7 +455,20 @@ impl Driver<'_> {
                 (_, Done::Registered(Err(failure))) => self.tell_failure(Failing::Registry(job.route), failure),
                 _ => {}
             }
+            let of_run = matches!(done, Done::OfRun(Ok(_)));
             self.machine.done(id, done, self.now());
+            if of_run {
+                self.tell_refusals();
+            }
+        }
+    }
+
+    /// Tells which events are left in the store, once.
+    fn tell_refusals(&mut self) {
+        for (_, _, words) in self.machine.refusals() {
+            if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(words.to_owned()) {
+                tracing::warn!("{words}");
+            }
         }
     }
 
@@ -534,6 +560,7 @@ impl Driver<'_> {
         Outcome {
             counts: self.counts,
             end,
+            wants_destinations: self.machine.wants_destinations(),
             left: left().take(LEFT_TOLD_MAX).map(tell).collect(),
             left_files: left().count(),
         }

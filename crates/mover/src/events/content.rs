@@ -54,7 +54,7 @@ impl<'a> EventContent<'a> {
                 self.events.kind.name()
             ))
         };
-        let bytes = match assemble(event) {
+        let bytes = match assemble(event, &self.events.making) {
             Assembled::Event(event) if (event.kind, event.numbered) != (self.events.kind, self.events.numbered) => {
                 return Err(changed("lost some of what it is made of"));
             }

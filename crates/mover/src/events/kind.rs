@@ -12,6 +12,8 @@ pub enum EventKind {
     Mdf,
     /// BESIII raw events, with a file header, separators and a tail.
     Besiii,
+    /// The fragments of each event behind each other, in the order of their sources, with nothing around them: for formats of which nothing is known here.
+    Plain,
     /// Events that cannot be put together (their frame is lost, say): the fragments that are there, each
     /// as it is. See [`super::parts`].
     Parts,
@@ -19,7 +21,8 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [EventKind; 4] = [EventKind::Faser, EventKind::Mdf, EventKind::Besiii, EventKind::Parts];
+    pub const ALL: [EventKind; 5] =
+        [EventKind::Faser, EventKind::Mdf, EventKind::Besiii, EventKind::Plain, EventKind::Parts];
 
     /// The kind of files of whole events of this format.
     pub const fn of(format: Format) -> EventKind {
@@ -36,7 +39,7 @@ impl EventKind {
             EventKind::Faser => Some(Format::Faser),
             EventKind::Mdf => Some(Format::Mdf),
             EventKind::Besiii => Some(Format::Besiii),
-            EventKind::Parts => None,
+            EventKind::Plain | EventKind::Parts => None,
         }
     }
 
@@ -46,6 +49,7 @@ impl EventKind {
             EventKind::Faser => Format::Faser.extension(),
             EventKind::Mdf => Format::Mdf.extension(),
             EventKind::Besiii => Format::Besiii.extension(),
+            EventKind::Plain => "dat",
             EventKind::Parts => "parts",
         }
     }
@@ -61,6 +65,7 @@ impl EventKind {
             EventKind::Faser => Format::Faser.name(),
             EventKind::Mdf => Format::Mdf.name(),
             EventKind::Besiii => Format::Besiii.name(),
+            EventKind::Plain => "plain",
             EventKind::Parts => "parts",
         }
     }

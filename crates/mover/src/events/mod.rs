@@ -6,6 +6,7 @@ mod kind;
 mod list;
 pub mod parts;
 mod source;
+mod terms;
 pub mod walk;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use content::EventContent;
 pub use kind::EventKind;
 pub use list::{EventList, LIST_EVENTS_MAX, ListError};
 pub use source::StreamSource;
+pub use terms::{Blocks, Making, OfRun, Terms, TermsError};
 
 use crate::about::About;
 use crate::sums::Sums;
@@ -31,6 +33,10 @@ pub struct Events {
     pub kind: EventKind,
     /// Whether their bytes hold their numbers. Files hold either such events or others: readers number the others by their position.
     pub numbered: bool,
+    /// How each of them is put together.
+    pub making: Making,
+    /// Their luminosity block, where a run has several.
+    pub block: Option<u64>,
     /// Which file of its series it is: some formats write that down.
     pub sequence: u32,
     /// Bytes of the events alone.
@@ -74,6 +80,8 @@ pub enum Examined {
         numbered: bool,
         /// Whether fragments are missing.
         incomplete: bool,
+        /// When it was taken, in microseconds since 1970, where its bytes say that.
+        taken_unix_us: Option<u64>,
         /// What its bytes come to.
         sums: Sums,
     },

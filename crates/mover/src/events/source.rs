@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use forebay_client::files::Files;
 use forebay_client::{AcceptedPage, Class, Client, ClientConfig, ClientError, FetchedEvent};
-use forebay_types::{DecideOutcome, EventKey, StreamName};
+use forebay_types::{DecideOutcome, EventKey, RunId, SourceId, StreamName, StreamSources};
 
-use super::{Assembled, AssembledEvent, EventContent, Events, Examined, assemble};
+use super::{Assembled, AssembledEvent, EventContent, Events, Examined, Making, OfRun, assemble};
 use crate::custody::SourceAnswer;
 use crate::endpoint::{Content, EventSource, Moved};
 use crate::store::{Lease, LeaseError};
@@ -20,6 +20,11 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const LEASE_DEADLINE: Duration = Duration::from_secs(4);
 /// Events that are released with one request.
 const RELEASE_EVENTS_MAX: usize = 4096;
+/// Of more sources all is read, and what is not wanted is left out.
+const ASKED_SOURCES_MAX: u64 = 1024;
+/// Where an MDF event has its number: the bank of type 16, of one of the first boards.
+const NUMBER_SOURCE_FIRST: u32 = 16 << 16;
+const NUMBER_SOURCES: u32 = 4;
 /// So many losses are told one by one.
 const LOSSES_TOLD: u64 = 16;
 
@@ -61,19 +66,24 @@ impl StreamSource {
         Ok(used)
     }
 
-    fn fetch(&self, keys: &[EventKey]) -> Result<Vec<FetchedEvent>, SourceAnswer> {
-        let fetched = self.with(|client| client.get_events(keys, None));
-        fetched.map_err(|error| SourceAnswer::NotNow(format!("read events of stream {}: {error}", self.stream)))
+    fn read(&self, keys: &[EventKey], making: &Making) -> Result<Vec<FetchedEvent>, ClientError> {
+        let asked = asked_for(&making.sources);
+        self.with(|client| client.get_events(keys, asked.as_deref()))
     }
 
-    fn examined(&self, event: &FetchedEvent) -> Examined {
-        match assemble(event) {
+    fn fetch(&self, keys: &[EventKey], making: &Making) -> Result<Vec<FetchedEvent>, SourceAnswer> {
+        self.read(keys, making)
+            .map_err(|error| SourceAnswer::NotNow(format!("read events of stream {}: {error}", self.stream)))
+    }
+
+    fn examined(&self, event: &FetchedEvent, making: &Making) -> Examined {
+        match assemble(event, making) {
             Assembled::Event(assembled) => {
                 if assembled.fragments_lost > 0 {
                     self.tell_loss(event.key, &assembled);
                 }
-                let AssembledEvent { kind, numbered, incomplete, bytes, .. } = assembled;
-                Examined::Event { kind, numbered, incomplete, sums: Sums::of(&bytes) }
+                let AssembledEvent { kind, numbered, incomplete, taken_unix_us, bytes, .. } = assembled;
+                Examined::Event { kind, numbered, incomplete, taken_unix_us, sums: Sums::of(&bytes) }
             }
             Assembled::Gone => Examined::Gone,
             Assembled::Unavailable => Examined::Unavailable,
@@ -103,17 +113,33 @@ impl EventSource for StreamSource {
         self.with(|client| client.accepted(&self.stream, after, max)).map_err(|error| error.to_string())
     }
 
-    fn examine(&self, events: &[EventKey], moved: &dyn Moved) -> Result<Vec<Examined>, String> {
-        let fetched = self.with(|client| client.get_events(events, None)).map_err(|error| error.to_string())?;
+    fn of_run(&self, run: RunId) -> Result<OfRun, String> {
+        self.with(|client| {
+            let run = client.run(run)?;
+            let versions = client.stream_versions(&self.stream)?;
+            let stream = match run.as_ref().filter(|run| run.started.is_some()) {
+                Some(run) => {
+                    let of_ours = run.streams.iter().find(|of| of.name == self.stream).map(|of| of.version);
+                    versions.into_iter().find(|version| Some(version.version) == of_ours)
+                }
+                None => versions.into_iter().next_back(),
+            };
+            Ok(OfRun { run, stream })
+        })
+        .map_err(|error| error.to_string())
+    }
+
+    fn examine(&self, events: &[EventKey], making: &Making, moved: &dyn Moved) -> Result<Vec<Examined>, String> {
+        let fetched = self.read(events, making).map_err(|error| error.to_string())?;
         let examine = |event: &FetchedEvent| {
             moved.moved(event.fragments.iter().map(|fragment| fragment.payload.len() as u64).sum());
-            self.examined(event)
+            self.examined(event, making)
         };
         Ok(fetched.iter().map(examine).collect())
     }
 
     fn open<'a>(&'a self, events: &'a Events) -> Box<dyn Content + 'a> {
-        Box::new(EventContent::new(events, |keys| self.fetch(keys)))
+        Box::new(EventContent::new(events, |keys| self.fetch(keys, &events.making)))
     }
 
     fn release(&self, events: &Events, moved: &dyn Moved) -> SourceAnswer {
@@ -146,6 +172,20 @@ impl EventSource for StreamSource {
         }
         SourceAnswer::Released
     }
+}
+
+/// What is asked for of each event, where that is less than all. The numbers of MDF events are in a bank of which boards have few.
+fn asked_for(sources: &StreamSources) -> Option<Vec<SourceId>> {
+    let StreamSources::Part(sources) = sources else { return None };
+    if sources.count() > ASKED_SOURCES_MAX {
+        return None;
+    }
+    let ranges = sources.ranges().iter().flat_map(|(first, last)| first.0..=last.0);
+    let number = (0..NUMBER_SOURCES).map(|board| NUMBER_SOURCE_FIRST + board);
+    let mut asked: Vec<SourceId> = ranges.chain(number).chain([SourceId::EVENT_FRAME.0]).map(SourceId).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    Some(asked)
 }
 
 fn connect(address: &str, must_listen: bool, deadline: Duration) -> Result<Client, ClientError> {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use forebay_client::{AcceptedEvent, AcceptedPage};
-use forebay_types::{EventKey, Time};
+use forebay_types::{EventKey, RunId, Time};
 
 /// Events in a page of the list.
 const PAGE_EVENTS: u32 = 4096;
@@ -69,6 +69,8 @@ pub struct Walk {
     took: u64,
     /// Events of this walk that cannot be read for now.
     unavailable: u64,
+    /// Events of this walk that are left where they are.
+    refused: u64,
     /// The largest event of this walk that waits for undecided ones.
     held: Option<EventKey>,
     /// Everything up to here waited long enough.
@@ -76,12 +78,16 @@ pub struct Walk {
     marks: VecDeque<(Time, EventKey)>,
     /// What the last whole walk came to.
     last: Option<Outcome>,
+    begun: u64,
+    /// The newest that left nothing behind for now.
+    whole: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     took: u64,
     unavailable: u64,
+    refused: u64,
     held: bool,
 }
 
@@ -114,10 +120,12 @@ impl Walk {
             self.free_until = self.free_until.max(Some(key));
         }
         self.walking = true;
+        self.begun += 1;
         self.cursor = None;
         self.more = true;
         self.took = 0;
         self.unavailable = 0;
+        self.refused = 0;
         self.held = None;
         self.idle_pages = 0;
         self.next_at = now + pace.poll;
@@ -130,12 +138,16 @@ impl Walk {
             Some(_) => {}
             None => self.marks.clear(),
         }
-        if self.unavailable > 0 {
+        if self.unavailable + self.refused > 0 {
             self.next_at = now + RETRY.max(pace.poll);
         }
         // While much is on its way, a walk is for little that is new.
         self.next_at = self.next_at.max(now + IDLE_PAGE_WAIT * self.idle_pages);
-        self.last = Some(Outcome { took: self.took, unavailable: self.unavailable, held: self.held.is_some() });
+        if self.held.is_none() && self.unavailable == 0 {
+            self.whole = self.begun;
+        }
+        let (took, unavailable, refused) = (self.took, self.unavailable, self.refused);
+        self.last = Some(Outcome { took, unavailable, refused, held: self.held.is_some() });
     }
 
     fn mark_wait(pace: &Pace) -> Duration {
@@ -166,13 +178,19 @@ impl Walk {
         self.idle_pages = self.idle_pages.saturating_add(u32::from(is_full));
     }
 
-    /// What to fetch at once; the first event whatever its size.
+    /// The run of what is to be fetched next.
+    pub fn next_run(&self) -> Option<RunId> {
+        self.wanted.front().map(|event| event.key.run)
+    }
+
+    /// What to fetch at once, of one run; the first event whatever its size.
     pub fn take_batch(&mut self, fetch_bytes: u64) -> Option<Vec<AcceptedEvent>> {
         let mut bytes = 0u64;
         let mut batch = Vec::new();
         while let Some(event) = self.wanted.front() {
             bytes = bytes.saturating_add(event.bytes);
-            if !batch.is_empty() && (bytes > fetch_bytes || batch.len() == FETCH_EVENTS_MAX) {
+            let is_of_another = batch.last().is_some_and(|last: &AcceptedEvent| last.key.run != event.key.run);
+            if is_of_another || !batch.is_empty() && (bytes > fetch_bytes || batch.len() == FETCH_EVENTS_MAX) {
                 break;
             }
             batch.extend(self.wanted.pop_front());
@@ -195,6 +213,11 @@ impl Walk {
         self.unavailable += events;
     }
 
+    /// So many events of this walk stay where they are, for a reason that is told elsewhere.
+    pub fn refused(&mut self, events: u64) {
+        self.refused += events;
+    }
+
     /// Events that were taken are to be taken again: what was found so far says nothing.
     pub fn start_over(&mut self) {
         self.last = None;
@@ -203,13 +226,24 @@ impl Walk {
 
     /// Whether the last whole walk says that nothing is left, and that is the end.
     pub fn found_nothing(&self, pace: &Pace) -> bool {
-        let nothing = |last: Outcome| last.took == 0 && last.unavailable == 0 && !last.held;
+        let nothing = |last: Outcome| last.took == 0 && last.unavailable + last.refused == 0 && !last.held;
         pace.once && !self.walking && self.last.is_some_and(nothing)
     }
 
-    /// How many events the last whole walk could not read, when it found nothing else; `None` before
+    /// Walks that were begun.
+    pub const fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// The newest walk that came to its end with nothing left behind: neither for undecided events nor as it could not be read.
+    pub const fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// How many events the last whole walk could not read, or had to leave, when it found nothing else; `None` before
     /// the end of a walk.
     pub fn only_unavailable(&self) -> Option<Option<u64>> {
-        self.last.map(|last| (last.took == 0 && last.unavailable > 0).then_some(last.unavailable))
+        let left = |last: Outcome| last.unavailable + last.refused;
+        self.last.map(|last| (last.took == 0 && left(last) > 0).then(|| left(last)))
     }
 }

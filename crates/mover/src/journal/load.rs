@@ -36,7 +36,7 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     )
     .map_err(sqlite)?;
     let mut select = connection
-        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals, zstd, series, series_number FROM consignments WHERE is_over = 0 ORDER BY id")
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals, zstd, priority, series, series_number FROM consignments WHERE is_over = 0 ORDER BY id")
         .map_err(sqlite)?;
     let mut rows = select.query([]).map_err(sqlite)?;
     let mut consignments = Vec::new();
@@ -50,7 +50,8 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     }
     let newest = "SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'consignments'), (SELECT coalesce(max(id), 0) FROM consignments))";
     let newest: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(sqlite)?;
-    Ok(AtWork { consignments, series: series(connection, path)?, next: newest as u64 + 1 })
+    let events = super::events::of_runs(connection).map_err(sqlite)?;
+    Ok(AtWork { consignments, series: series(connection, path)?, next: newest as u64 + 1, events })
 }
 
 fn series(connection: &Connection, path: &Path) -> Result<Vec<(String, String, u64)>, JournalError> {
@@ -126,8 +127,8 @@ fn consignment(
     let (held, words, let_go): (bool, String, bool) = (row.get(4)?, row.get(8)?, row.get(9)?);
     let (form, settings, about): (String, i64, Option<String>) = (row.get(10)?, row.get(11)?, row.get(12)?);
     let (registered, refusals): (bool, u32) = (row.get(13)?, row.get(14)?);
-    let zstd: Option<i32> = row.get(15)?;
-    let series: (Option<String>, Option<i64>) = (row.get(16)?, row.get(17)?);
+    let (zstd, priority): (Option<i32>, u16) = (row.get(15)?, row.get(16)?);
+    let series: (Option<String>, Option<i64>) = (row.get(17)?, row.get(18)?);
     let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
     let parse = || {
         let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
@@ -178,7 +179,9 @@ fn consignment(
         }
         let standing = Standing { stage, held, let_go, content, registered, refusals, words };
         let id = ConsignmentId(id as u64);
-        Ok((route, Consignment::kept(id, name, recipe, settings as u64, deliveries, series, standing)))
+        let mut consignment = Consignment::kept(id, name, recipe, settings as u64, deliveries, series, standing);
+        consignment.priority = priority;
+        Ok((route, consignment))
     };
     Ok(parse())
 }

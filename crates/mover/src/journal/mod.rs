@@ -15,7 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_types::WallTime;
+use forebay_types::{RunId, WallTime};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 use rustix::fs::{FlockOperation, flock};
 
@@ -24,6 +24,7 @@ pub use view::{Action, ConsignmentView, DeliveryView, EventsView, View};
 use crate::audit::Transition;
 use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Series, Stage, Standing, What};
 use crate::machine::Record;
+use crate::name::Name;
 use crate::recipe::Recipe;
 
 /// So long another process that reads the journal, to show it, is waited for.
@@ -103,6 +104,8 @@ pub struct AtWork {
     pub series: Vec<(String, String, u64)>,
     /// The first number that no consignment had.
     pub next: u64,
+    /// How many events of a run are, or were, in consignments of a route.
+    pub events: Vec<(String, RunId, u64)>,
 }
 
 impl Journal {
@@ -198,13 +201,15 @@ impl Journal {
         let mut transitions = Vec::new();
         for record in records {
             let transition = match record {
-                Record::Planned { id, route, name, recipe, series, settings, deliveries } => {
+                Record::Planned { id, route, name, recipe, series, settings, priority, deliveries } => {
+                    let (id, settings, priority) = (*id, *settings, *priority);
                     let route = &routes[route.0];
-                    planned(&transaction, *id, route, name.as_str(), recipe, *settings, deliveries).map_err(failed)?;
+                    let new = New { id, name, recipe, settings, priority, deliveries };
+                    planned(&transaction, route, &new).map_err(failed)?;
                     if let Some(series) = series {
-                        named(&transaction, *id, route, name.as_str(), series).map_err(failed)?;
+                        named(&transaction, id, route, name.as_str(), series).map_err(failed)?;
                     }
-                    Some(Told { consignment: *id, of: None, before: None, after: "found", words: String::new() })
+                    Some(Told { consignment: id, of: None, before: None, after: "found", words: String::new() })
                 }
                 Record::Renamed { id, route, name, series, why } => {
                     named(&transaction, *id, &routes[route.0], name.as_str(), series).map_err(failed)?;
@@ -310,21 +315,25 @@ struct Told {
     words: String,
 }
 
-fn planned(
-    transaction: &Transaction,
+/// A consignment that was just planned.
+struct New<'a> {
     id: ConsignmentId,
-    route: &str,
-    name: &str,
-    recipe: &Recipe,
+    name: &'a Name,
+    recipe: &'a Recipe,
     settings: u64,
-    deliveries: &[(String, What, bool)],
-) -> rusqlite::Result<()> {
+    priority: u16,
+    deliveries: &'a [(String, What, bool)],
+}
+
+fn planned(transaction: &Transaction, route: &str, new: &New) -> rusqlite::Result<()> {
+    let New { id, name, recipe, settings, priority, deliveries } = *new;
     let id = id.0 as i64;
+    let (form, stage) = (recipe.form.name(), Stage::Found.name());
     transaction
         .prepare_cached(
-            "INSERT INTO consignments (id, route, name, form, zstd, settings, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO consignments (id, route, name, form, zstd, settings, priority, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
-        .execute(params![id, route, name, recipe.form.name(), recipe.zstd, settings as i64, Stage::Found.name()])?;
+        .execute(params![id, route, name.as_str(), form, recipe.zstd, settings as i64, priority, stage])?;
     if let Some(events) = recipe.events() {
         events::insert(transaction, id, events)?;
     }

@@ -1,7 +1,7 @@
 //! The tables of the journal.
 
 /// Written to `user_version`: a journal of another version is refused.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 
 /// In `application_id`: "FBMV".
 pub(super) const APPLICATION: i64 = 0x4642_4D56;
@@ -23,6 +23,7 @@ CREATE TABLE consignments (
     form TEXT NOT NULL,                 -- how its parts become one file
     zstd INTEGER,                       -- the level at which that is compressed
     settings INTEGER NOT NULL,          -- stands for those of its route that decide about its bytes
+    priority INTEGER NOT NULL,          -- added to that of its route
     stage TEXT NOT NULL,
     held INTEGER NOT NULL DEFAULT 0,
     let_go INTEGER NOT NULL DEFAULT 0,  -- a person answers for its release
@@ -52,6 +53,9 @@ CREATE TABLE events (                   -- what a file of accepted events is mad
     run INTEGER NOT NULL,
     kind TEXT NOT NULL,
     numbered INTEGER NOT NULL,          -- whether their bytes hold their numbers
+    sources TEXT NOT NULL,              -- what of each event is taken
+    wanted TEXT,                        -- what each becomes, where that was said
+    block INTEGER,                      -- their luminosity block
     sequence INTEGER NOT NULL,          -- which file of its series
     event_bytes INTEGER NOT NULL,
     events INTEGER NOT NULL,            -- how many
@@ -60,6 +64,7 @@ CREATE TABLE events (                   -- what a file of accepted events is mad
     list BLOB NOT NULL,                 -- which: crates/mover/src/events/list.rs
     incomplete BLOB NOT NULL            -- those of them that lack fragments
 ) STRICT;
+CREATE INDEX events_by_run ON events (run);
 CREATE TABLE series (                   -- names of merged files that differ in a number alone
     route TEXT NOT NULL,
     series TEXT NOT NULL,

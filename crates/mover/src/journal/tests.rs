@@ -7,7 +7,7 @@ use forebay_types::{EventKey, RunId};
 use super::*;
 use crate::about::{About, AboutPart, Checked, Uncompressed};
 use crate::custody::{DeliveryState, PartIdentity};
-use crate::events::{EventKind, Events};
+use crate::events::{EventKind, Events, Making};
 use crate::machine::RouteIndex;
 use crate::recipe::Form;
 use crate::sums::Sums;
@@ -26,6 +26,7 @@ fn planned(id: u64) -> Record {
         series: Some(series(id)),
         name,
         settings: u64::MAX,
+        priority: id as u16,
         deliveries: vec![("/first".to_owned(), What::File, true), ("/second".to_owned(), What::Sidecar, false)],
     }
 }
@@ -39,6 +40,8 @@ fn events(id: u64) -> Events {
         run: RunId(7),
         kind: EventKind::Besiii,
         numbered: true,
+        making: Making { sources: "3-5,9".parse().expect("sources"), kind: Some(EventKind::Plain) },
+        block: Some(u64::MAX),
         sequence: id as u32,
         event_bytes: 1 << 40,
         list: [1, 2, 3, 500, u64::MAX].into_iter().collect(),
@@ -57,12 +60,14 @@ fn a_file_of_events_is_a_row_and_is_found_by_each_of_its_events() {
         series: None,
         name: format!("physics/{id}").parse().expect("a name"),
         settings: 5,
+        priority: 0,
         deliveries: vec![("/first".to_owned(), What::File, true)],
     };
     let routes = ["stream".to_owned()];
     journal.write(&[planned(1)], &routes, WallTime(1)).expect("written");
     let at_work = journal.at_work().expect("read");
     assert_eq!(at_work.consignments[0].1.recipe, Recipe::of_events(events(1), Some(3)));
+    assert_eq!(at_work.events, [("stream".to_owned(), RunId(7), 5)]);
     let view = View::open(journal.path()).expect("opened");
     let with = |event| view.with_event(EventKey::new(7, event)).expect("read").len();
     assert_eq!([with(1), with(3), with(4), with(500), with(u64::MAX), with(0)], [1, 1, 0, 1, 1, 0]);
@@ -147,10 +152,11 @@ fn what_was_written_is_there_after_a_start() {
     drop(journal);
     let journal = opened(&directory);
     assert_eq!(journal.token(), token);
-    let AtWork { consignments, series: given, next } = journal.at_work().expect("read");
+    let AtWork { consignments, series: given, next, events } = journal.at_work().expect("read");
     assert_eq!((next, given), (4, vec![("daq".to_owned(), series(0).names, 10)]));
     let ids: Vec<u64> = consignments.iter().map(|(_, consignment)| consignment.id.0).collect();
-    assert_eq!(ids, [2, 3], "1 is over");
+    assert_eq!((ids, events), (vec![2, 3], Vec::new()), "1 is over");
+    assert_eq!(consignments[1].1.priority, 3);
     let (route, second) = &consignments[0];
     assert_eq!((route.as_str(), second.stage(), second.content()), ("daq", Stage::Delivering, Some(&sums)));
     assert_eq!(

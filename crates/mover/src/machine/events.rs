@@ -10,19 +10,16 @@ use std::time::Duration;
 use forebay_client::{AcceptedEvent, AcceptedPage};
 use forebay_types::{EventKey, RunId, StreamName, Time};
 
+use super::event_files::{self, EventFiles, Target};
 use super::merge::{Fields, Merge, Naming, Template};
 use super::plan::{ON_THEIR_WAY_MAX, Planned};
-use crate::about::Checked;
-use crate::custody::Series;
+use super::terms::{Defined, Refusal, TermsBook};
 use crate::events::walk::{Next, Pace, Walk};
-use crate::events::{EventKind, EventList, Events, Examined, LIST_EVENTS_MAX};
+use crate::events::{EventKind, EventList, Examined, Making, OfRun, Terms};
 use crate::name::Name;
 use crate::planted::{Planted as Mistake, planted};
 use crate::recipe::Recipe;
-use crate::sums::Sums;
 
-/// Files that grow at the same time, one for each run and kind.
-const OPEN_FILES_MAX: usize = 16;
 /// Bytes of events that are examined at once; one event alone may be larger.
 const EXAMINE_BYTES: u64 = 16 << 20;
 /// The wait before a store that gave no answer is asked again.
@@ -35,56 +32,49 @@ pub struct StreamConfig {
     pub stream: StreamName,
     /// An event that is not decided holds accepted ones behind it back for so long at most, so that files come out in order.
     pub order_wait: Duration,
+    /// What events become, whatever the definition of the stream says.
+    pub kind: Option<EventKind>,
+    /// Where definitions of the stream lead, of all that the route may lead to; nothing where the route says it, and leads there always.
+    pub defined: Option<Defined>,
 }
 
 impl StreamConfig {
     /// Whether names by this template can be given to all files of the stream, whatever their runs and numbers.
     pub fn can_be_named(&self, template: &Template) -> bool {
-        let (run, sequence) = (u32::MAX.to_string(), u64::MAX.to_string());
-        let longest = Fields { directory: self.stream.as_str(), run: &run, sequence: &sequence, extension: "besiii" };
+        let (run, number) = (u32::MAX.to_string(), u64::MAX.to_string());
+        let directory = self.stream.as_str();
+        let longest = Fields { directory, run: &run, block: &number, sequence: &number, extension: "besiii" };
         template.fill(&longest).parse::<Name>().is_ok()
     }
-}
-
-/// Where an event goes: the run, the kind, and whether its bytes hold its number.
-type Target = (RunId, EventKind, bool);
-
-/// A file that grows.
-#[derive(Debug)]
-struct OpenFile {
-    list: EventList,
-    incomplete: EventList,
-    event_bytes: u64,
-    /// Of the events with what lies between them.
-    sums: Sums,
-    since: Time,
 }
 
 /// What is asked now.
 #[derive(Debug)]
 enum Asked {
     List(Option<EventKey>, u32),
+    OfRun(RunId),
     Examine(Vec<AcceptedEvent>),
 }
 
 /// What is to be looked at next.
 pub(super) enum Look {
     List { after: Option<EventKey>, max: u32 },
-    Examine { events: Vec<EventKey> },
+    OfRun { run: RunId },
+    Examine { events: Vec<EventKey>, making: Making },
 }
 
 /// What of a stream is on its way, and what is not yet.
 #[derive(Debug)]
 pub(super) struct EventPlan {
-    stream: StreamName,
-    merge: Merge,
+    config: StreamConfig,
     pace: Pace,
     walk: Walk,
     asked: Option<Asked>,
     /// To be asked next, in order.
     to_ask: VecDeque<Asked>,
     ask_at: Time,
-    open: BTreeMap<Target, OpenFile>,
+    terms: TermsBook,
+    files: EventFiles,
     /// In a consignment that is not over, by the first event.
     taken: BTreeMap<EventKey, Arc<Recipe>>,
     /// What was let go while somebody looks.
@@ -94,41 +84,18 @@ pub(super) struct EventPlan {
     unavailable_since: Option<Time>,
 }
 
-impl OpenFile {
-    fn new(now: Time) -> OpenFile {
-        let (list, incomplete) = (EventList::default(), EventList::default());
-        OpenFile { list, incomplete, event_bytes: 0, sums: Sums::NOTHING, since: now }
-    }
-
-    fn takes(&self, (run, kind, _): Target, event: u64, bytes: u64, bytes_max: u64) -> bool {
-        let ascends = self.list.last().is_none_or(|last| last < event);
-        let with = kind.container(run, 0).file_bytes(self.list.len() + 1, self.event_bytes.saturating_add(bytes));
-        ascends && (self.list.is_empty() || with <= bytes_max && self.list.len() < LIST_EVENTS_MAX)
-    }
-
-    fn append(&mut self, (run, kind, _): Target, event: u64, incomplete: bool, sums: &Sums) {
-        let before = kind.container(run, 0).before_event(self.list.len(), sums.bytes);
-        self.sums = self.sums.then(&Sums::of(&before)).then(sums);
-        self.event_bytes += sums.bytes;
-        self.list.push(event);
-        if incomplete {
-            self.incomplete.push(event);
-        }
-    }
-}
-
 impl EventPlan {
     pub(super) fn new(config: &StreamConfig, merge: Merge, poll: Duration, once: bool) -> EventPlan {
         assert!(merge.name.iter().all(|name| config.can_be_named(name)), "whoever made the route looked at that");
         EventPlan {
-            stream: config.stream.clone(),
-            merge,
+            config: config.clone(),
             pace: Pace { order_wait: config.order_wait, poll, once },
             walk: Walk::default(),
             asked: None,
             to_ask: VecDeque::new(),
             ask_at: Time(0),
-            open: BTreeMap::new(),
+            terms: TermsBook::default(),
+            files: EventFiles::new(config.stream.clone(), merge),
             taken: BTreeMap::new(),
             over_meanwhile: Vec::new(),
             silent_since: None,
@@ -147,6 +114,8 @@ impl EventPlan {
     pub(super) fn over(&mut self, recipe: &Arc<Recipe>, again: bool) {
         self.taken.remove(&first_of(recipe));
         if again {
+            let events = recipe.events().expect("a stream has events");
+            self.files.uncount(events.run, events.list.len());
             self.walk.start_over();
         } else if matches!(self.asked, Some(Asked::List(..))) && !planted(Mistake::StaleListBelieved) {
             self.over_meanwhile.push(Arc::clone(recipe));
@@ -160,7 +129,7 @@ impl EventPlan {
 
     /// Whether all that is accepted is in a consignment.
     pub(super) fn has_all(&self) -> bool {
-        self.is_at_rest() && self.open.is_empty() && self.walk.found_nothing(&self.pace)
+        self.is_at_rest() && self.files.is_empty() && self.walk.found_nothing(&self.pace)
     }
 
     fn is_at_rest(&self) -> bool {
@@ -173,6 +142,16 @@ impl EventPlan {
         (self.asked.is_none() && !self.has_all() && !is_full).then_some(self.ask_at)
     }
 
+    /// So many events of a run are in consignments that the journal has.
+    pub(super) fn count(&mut self, run: RunId, events: u64) {
+        self.files.count(run, events);
+    }
+
+    /// Runs whose events are left in the store, and why.
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (RunId, &Refusal)> {
+        self.terms.refusals()
+    }
+
     /// What is to be asked now.
     pub(super) fn next(&mut self, now: Time) -> Option<Look> {
         if self.due().is_none_or(|due| due > now) {
@@ -182,7 +161,12 @@ impl EventPlan {
         let asked = self.asked.insert(self.to_ask.pop_front()?);
         Some(match asked {
             Asked::List(after, max) => Look::List { after: *after, max: *max },
-            Asked::Examine(events) => Look::Examine { events: events.iter().map(|event| event.key).collect() },
+            Asked::OfRun(run) => Look::OfRun { run: *run },
+            Asked::Examine(events) => {
+                let making = self.terms.terms(events[0].key.run).map(|terms| terms.making.clone());
+                let events = events.iter().map(|event| event.key).collect();
+                Look::Examine { events, making: making.unwrap_or_default() }
+            }
         })
     }
 
@@ -191,13 +175,37 @@ impl EventPlan {
         if !self.to_ask.is_empty() {
             return;
         }
-        if let Some(events) = self.walk.take_batch(EXAMINE_BYTES) {
-            return self.to_ask.push_back(Asked::Examine(events));
+        while let Some(run) = self.walk.next_run() {
+            if self.terms.is_stale(run, now) {
+                return self.to_ask.push_back(Asked::OfRun(run));
+            }
+            let events = self.walk.take_batch(EXAMINE_BYTES).expect("there is a next one");
+            if self.terms.refusal(run).is_none() {
+                return self.to_ask.push_back(Asked::Examine(events));
+            }
+            self.walk.refused(events.len() as u64);
+        }
+        // A run that ends is to be known of, while some of it waits.
+        if let Some(run) = self.files.runs().find(|run| self.terms.is_stale(*run, now)) {
+            return self.to_ask.push_back(Asked::OfRun(run));
         }
         match self.walk.next(now, &self.pace) {
             Next::List { after, max } => self.to_ask.push_back(Asked::List(after, max)),
-            Next::Wait { until } => self.ask_at = until,
+            Next::Wait { until } => {
+                let stale_at = self.files.runs().filter_map(|run| self.terms.stale_at(run)).min();
+                self.ask_at = stale_at.map_or(until, |at| at.min(until));
+            }
         }
+    }
+
+    /// What the store has of a run.
+    pub(super) fn of_run(&mut self, of_run: Result<OfRun, String>, naming: &mut Naming, now: Time) -> Vec<Planned> {
+        let asked = self.asked.take().expect("it was asked");
+        let (Ok(of_run), Asked::OfRun(run)) = (of_run, &asked) else { return self.gave_no_answer(asked, now) };
+        self.silent_since = None;
+        self.terms.learn(*run, &of_run, &self.config, self.walk.begun(), now);
+        self.files.counted(*run, self.terms.terms(*run).and_then(|terms| terms.events));
+        self.close_some(naming, now)
     }
 
     /// A page of what is accepted; what of it becomes consignments.
@@ -234,11 +242,13 @@ impl EventPlan {
         let mut planned = Vec::new();
         for (event, examined) in events.iter().zip(examined) {
             match examined {
-                Examined::Event { kind, numbered, incomplete, sums } => {
+                Examined::Event { kind, numbered, incomplete, taken_unix_us, sums } => {
                     let kind = if planted(Mistake::KindsMixed) { EventKind::Mdf } else { kind };
-                    let target = (event.key.run, kind, numbered);
-                    let incomplete = incomplete || event.incomplete;
-                    planned.extend(self.append(target, event.key.event.0, incomplete, &sums, naming, now));
+                    let (key, incomplete) = (event.key, incomplete || event.incomplete);
+                    let terms = self.terms.terms(key.run).cloned().unwrap_or_default();
+                    let target = target(key, kind, numbered, taken_unix_us, &terms);
+                    let examined = event_files::Examined { key, incomplete, sums };
+                    planned.extend(self.files.append(target, &examined, &terms, naming, now));
                     self.walk.took();
                 }
                 // What is gone for good is not listed again: another walk tells.
@@ -256,67 +266,15 @@ impl EventPlan {
         Vec::new()
     }
 
-    fn append(
-        &mut self,
-        target: Target,
-        event: u64,
-        incomplete: bool,
-        sums: &Sums,
-        naming: &mut Naming,
-        now: Time,
-    ) -> Vec<Planned> {
-        let mut planned = Vec::new();
-        match self.open.get(&target) {
-            Some(file) if !file.takes(target, event, sums.bytes, self.merge.bytes) => {
-                planned.push(self.close(target, naming));
-            }
-            None if self.open.len() == OPEN_FILES_MAX => {
-                let oldest = self.open.iter().min_by_key(|(_, file)| file.since).map(|(target, _)| *target);
-                planned.push(self.close(oldest.expect("there are some"), naming));
-            }
-            _ => {}
-        }
-        self.open.entry(target).or_insert_with(|| OpenFile::new(now)).append(target, event, incomplete, sums);
-        planned
-    }
-
     /// Closes what waited long enough, and all of it when nothing more comes.
     fn close_some(&mut self, naming: &mut Naming, now: Time) -> Vec<Planned> {
         self.go_on(now);
         let nothing_comes = self.is_at_rest() && self.walk.found_nothing(&self.pace);
         let unavailable = self.walk.only_unavailable().flatten().is_some();
         self.unavailable_since = unavailable.then(|| self.unavailable_since.unwrap_or(now));
-        let is_due = |file: &OpenFile| nothing_comes || now.since(file.since) >= self.merge.wait;
-        let due: Vec<Target> = self.open.iter().filter(|(_, file)| is_due(file)).map(|(target, _)| *target).collect();
-        due.into_iter().map(|target| self.close(target, naming)).collect()
-    }
-
-    fn close(&mut self, target: Target, naming: &mut Naming) -> Planned {
-        let (run, kind, numbered) = target;
-        let OpenFile { list, incomplete, event_bytes, sums, .. } = self.open.remove(&target).expect("it is open");
-        let template = self.merge.name.clone().unwrap_or_default();
-        let (run_text, directory) = (format!("{:06}", run.0), self.stream.as_str());
-        let fill = |sequence: &str| {
-            template.fill(&Fields { directory, run: &run_text, sequence, extension: kind.extension() })
-        };
-        let series = fill("{sequence}");
-        let name_of = |number: u64| fill(&Series::digits(number)).parse::<Name>().ok();
-        let (name, number) = naming
-            .series
-            .give(&series, name_of, naming.is_taken)
-            .expect("names of a stream's files were tried at the start");
-        let events = Events { run, kind, numbered, sequence: number as u32, event_bytes, list, incomplete };
-        let container = events.container();
-        let tail = container.tail(events.list.len(), event_bytes);
-        let sums = Sums::of(&container.head()).then(&sums).then(&Sums::of(&tail));
-        assert_eq!(sums.bytes, events.bytes(), "every byte of {name} is counted");
-        let content = Some(Checked { sums, about: events.about() });
-        Planned {
-            name,
-            recipe: Recipe::of_events(events, None),
-            series: Some(Series { names: series, number }),
-            content,
-        }
+        let whole_walk = self.walk.whole();
+        let is_over = |run| nothing_comes || self.terms.is_over(run, whole_walk);
+        self.files.close_due(is_over, naming, now)
     }
 
     /// Ranges of this page that are taken, ascending.
@@ -338,10 +296,16 @@ impl EventPlan {
                 add(events.run, &events.list);
             }
         }
-        self.open.iter().for_each(|((run, ..), file)| add(*run, &file.list));
+        self.files.lists().for_each(|(run, list)| add(run, list));
         ranges.sort_unstable();
         ranges
     }
+}
+
+/// Which file an event goes into.
+fn target(key: EventKey, kind: EventKind, numbered: bool, taken_unix_us: Option<u64>, terms: &Terms) -> Target {
+    let block = if planted(Mistake::BlocksMixed) { None } else { terms.blocks.of(key.event, taken_unix_us) };
+    Target { run: key.run, block, kind, numbered, version: terms.version }
 }
 
 fn first_of(recipe: &Recipe) -> EventKey {
@@ -351,11 +315,16 @@ fn first_of(recipe: &Recipe) -> EventKey {
 
 #[cfg(test)]
 mod tests {
+    use forebay_types::{BlockRule, RunRecord, StreamDefinition, StreamVersion};
+
+    use super::super::DestinationIndex;
     use super::super::merge::Numbering;
     use super::*;
+    use crate::sums::Sums;
 
     fn plan(bytes: u64, once: bool) -> EventPlan {
-        let config = StreamConfig { stream: "physics".parse().expect("a name"), order_wait: Duration::from_secs(10) };
+        let (stream, order_wait) = ("physics".parse().expect("a name"), Duration::from_secs(10));
+        let config = StreamConfig { stream, order_wait, kind: None, defined: None };
         let merge = Merge { bytes, wait: Duration::from_secs(60), name: None };
         EventPlan::new(&config, merge, Duration::from_secs(1), once)
     }
@@ -379,18 +348,30 @@ mod tests {
         floor: Option<u64>,
         from: Time,
     ) -> Vec<Planned> {
-        let mut naming = Naming { series, is_taken: &|name| name.as_str().contains("00002") };
+        play_by(plan, series, (events, floor), &OfRun::default(), from)
+    }
+
+    fn play_by(
+        plan: &mut EventPlan,
+        series: &mut Numbering,
+        (events, floor): (&[u64], Option<u64>),
+        of_run: &OfRun,
+        from: Time,
+    ) -> Vec<Planned> {
+        let mut naming = Naming { series, is_taken: &|name| name.as_str().contains("-00002.") };
         let (mut planned, mut now) = (Vec::new(), from);
         while let Some(due) = plan.due().filter(|due| *due < from + Duration::from_secs(4)) {
             now = due.max(now);
             let Some(look) = plan.next(now) else { continue };
             planned.extend(match look {
                 Look::List { .. } => plan.listed(page(events, floor), &mut naming, now),
-                Look::Examine { events } => {
+                Look::OfRun { .. } => plan.of_run(Ok(of_run.clone()), &mut naming, now),
+                Look::Examine { events, .. } => {
                     let examine = |key: &EventKey| Examined::Event {
                         kind: if key.event.0 == 5 { EventKind::Parts } else { EventKind::Besiii },
                         numbered: true,
                         incomplete: key.event.0 == 4,
+                        taken_unix_us: None,
                         sums: Sums::of(&bytes_of(*key)),
                     };
                     plan.examined(Ok(events.iter().map(examine).collect()), &mut naming, now)
@@ -466,5 +447,70 @@ mod tests {
         plan.listed(page(&[1, 2], None), &mut naming, later);
         assert_eq!(plan.failing_since(), None);
         assert!(plan.to_ask.is_empty(), "the list was from before they were let go");
+    }
+
+    fn of_run(definition: StreamDefinition, run: Option<&str>) -> OfRun {
+        let run = run.map(|json| serde_json::from_str::<RunRecord>(json).expect("a run"));
+        let name = "physics".parse().expect("a name");
+        let stream = StreamVersion { name, version: 2, at_unix_ns: 0, by: String::new(), definition };
+        OfRun { run, stream: Some(stream) }
+    }
+
+    const CLOSED: &str =
+        r#"{"run":7,"state":"closed","changes":4,"sources":"0-3","declared":{"at_unix_ns":0},"expected_events":6}"#;
+    const RUNNING: &str = r#"{"run":7,"state":"running","changes":2,"sources":"0-3","declared":{"at_unix_ns":0}}"#;
+
+    #[test]
+    fn a_block_is_over_with_the_next_and_a_run_when_it_is_closed() {
+        let (mut plan, mut series) = (plan(1 << 30, false), Numbering::default());
+        let definition = StreamDefinition { block: BlockRule::Events(4), ..StreamDefinition::default() };
+        let (running, closed) = (of_run(definition.clone(), Some(RUNNING)), of_run(definition, Some(CLOSED)));
+        let mut at = |seconds: u64, events: &[u64], of_run: &OfRun| {
+            let from = Time(seconds * 1_000_000_000);
+            let planned = play_by(&mut plan, &mut series, (events, None), of_run, from);
+            let told = told(&planned).into_iter().map(|(name, events)| (name.to_owned(), events));
+            told.collect::<Vec<_>>()
+        };
+        let first = ("physics/run000007-block00001-00001.besiii".to_owned(), vec![1, 2]);
+        assert_eq!(at(0, &[1, 2, 4, 6], &running), [first]);
+        assert!(at(11, &[1, 2, 4, 6], &running).is_empty(), "more of the block may come");
+        // Numbers go on over blocks; 00002 is taken.
+        let second = ("physics/run000007-block00002-00003.besiii".to_owned(), vec![4, 6]);
+        assert_eq!(at(22, &[1, 2, 4, 6], &closed), [second], "long before it waited for its time");
+    }
+
+    #[test]
+    fn a_run_that_is_to_go_nowhere_stays_in_the_store_and_says_why() {
+        let (mut plan, mut series) = (plan(1 << 30, true), Numbering::default());
+        let known = [("tape".to_owned(), Some(DestinationIndex(1))), ("bad".to_owned(), None)];
+        plan.config.defined = Some(known.into());
+        let to = |destination: &str| {
+            of_run(StreamDefinition { destination: destination.to_owned(), ..StreamDefinition::default() }, None)
+        };
+        for (seconds, destination, words, wants) in
+            [(0, "", "nobody said", false), (10, "bad", "cannot be used", false), (20, "new", "not known at", true)]
+        {
+            let from = Time(seconds * 1_000_000_000);
+            assert!(play_by(&mut plan, &mut series, (&[1], None), &to(destination), from).is_empty());
+            let refusal = plan.terms.refusal(RunId(7)).expect("it is refused");
+            assert!(refusal.words.contains(words) && refusal.words.contains("run 7"), "{}", refusal.words);
+            assert_eq!((refusal.wants_destination, plan.failing_since().is_some()), (wants, true));
+            plan.terms = TermsBook::default();
+        }
+        let planned = play_by(&mut plan, &mut series, (&[1], None), &to("tape"), Time(100_000_000_000));
+        assert_eq!(planned.len(), 1);
+    }
+
+    #[test]
+    fn a_run_with_more_events_than_were_counted_is_looked_at_first() {
+        let (mut plan, mut series) = (plan(1 << 30, false), Numbering::default());
+        plan.count(RunId(7), 4);
+        let closed = of_run(StreamDefinition::default(), Some(CLOSED));
+        let planned = play_by(&mut plan, &mut series, (&[1, 2], None), &closed, Time(0));
+        assert_eq!(planned[0].objection, None, "six of six");
+        let planned = play_by(&mut plan, &mut series, (&[1, 2, 3], None), &closed, Time(9_000_000_000));
+        assert!(
+            planned[0].objection.as_ref().is_some_and(|words| words.contains("6 events") && words.contains("7 of it"))
+        );
     }
 }

@@ -35,14 +35,14 @@ impl Merge {
     }
 }
 
-/// The name of a merged file, with `{directory}`, `{run}`, `{sequence}` and `{extension}` in it.
+/// The name of a merged file, with `{directory}`, `{run}`, `{sequence}` and `{extension}` in it; of a file of events `{stream}` and `{block}`, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(String);
 
 /// A text that is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no template of names: {what}. It may have {{directory}}, {{run}} and {{extension}} in it, and must have {{sequence}}"
+    "{text:?} is no template of names: {what}. It may have {{directory}}, {{run}}, {{extension}} and, for events, {{stream}} and {{block}} in it, and must have {{sequence}}"
 )]
 pub struct TemplateError {
     text: String,
@@ -53,6 +53,8 @@ pub struct TemplateError {
 pub(super) struct Fields<'a> {
     pub(super) directory: &'a str,
     pub(super) run: &'a str,
+    /// Of events alone.
+    pub(super) block: &'a str,
     pub(super) sequence: &'a str,
     pub(super) extension: &'a str,
 }
@@ -65,10 +67,22 @@ impl Default for Template {
 }
 
 impl Template {
+    /// That of files of events in runs of several luminosity blocks.
+    pub(super) fn with_blocks() -> Template {
+        Template("{directory}/run{run}-block{block}-{sequence}.{extension}".to_owned())
+    }
+
+    /// Whether only files of events can have such names.
+    pub fn is_of_events(&self) -> bool {
+        self.0.contains("{stream}") || self.0.contains("{block}")
+    }
+
     pub(super) fn fill(&self, fields: &Fields) -> String {
         let known = [
             ("{directory}", fields.directory),
             ("{run}", fields.run),
+            ("{stream}", fields.directory),
+            ("{block}", fields.block),
             ("{sequence}", fields.sequence),
             ("{extension}", fields.extension),
         ];
@@ -101,14 +115,14 @@ impl FromStr for Template {
         if !text.contains("{sequence}") {
             return refuse("two files would have one name".to_owned());
         }
-        let filled = template.fill(&Fields { directory: "d", run: "1", sequence: "1", extension: "e" });
+        let filled = template.fill(&Fields { directory: "d", run: "1", block: "1", sequence: "1", extension: "e" });
         if filled.contains(['{', '}']) {
             return refuse("it has something else in braces".to_owned());
         }
         if let Err(error) = filled.parse::<Name>() {
             return refuse(error.to_string());
         }
-        let at_the_top = template.fill(&Fields { directory: "", run: "1", sequence: "1", extension: "e" });
+        let at_the_top = template.fill(&Fields { directory: "", run: "1", block: "1", sequence: "1", extension: "e" });
         let mut parts = filled.split('/').chain(at_the_top.split('/'));
         if parts.any(|part| part.starts_with('.')) {
             return refuse("a name that begins with a dot is hidden".to_owned());
@@ -158,7 +172,7 @@ impl Group {
     fn fill(&self, template: &Template, sequence: &str) -> String {
         let run = self.run.map_or("none".to_owned(), |run| format!("{:06}", run.0));
         let extension = self.extension.as_deref().unwrap_or("tar");
-        template.fill(&Fields { directory: &self.directory, run: &run, sequence, extension })
+        template.fill(&Fields { directory: &self.directory, run: &run, block: "", sequence, extension })
     }
 }
 
@@ -284,7 +298,8 @@ impl Merging {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
         let recipe = Recipe::of_files(group.form, parts, None);
-        vec![Planned { name, recipe, series: Some(Series { names: series, number }), content: None }]
+        let series = Some(Series { names: series, number });
+        vec![Planned { name, recipe, series, content: None, terms: None, objection: None }]
     }
 }
 

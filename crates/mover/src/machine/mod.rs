@@ -4,25 +4,27 @@
 //! ended; waits until one does, or until [`Mover::due`]. Jobs run at the same time, never two of one delivery. A driver that is killed starts with a
 //! machine made of what the journal has then; so there is one way to go on after trouble, and the tests take it between any two steps.
 
+mod event_files;
 mod events;
 mod flow;
 mod merge;
 mod plan;
 mod planning;
 mod route;
+mod terms;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::AcceptedPage;
-use forebay_types::{EventKey, Time};
+use forebay_types::{EventKey, RunId, Time};
 
 use crate::custody::{
-    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Failure, Policy, Series, SourceAnswer, SourceStep,
-    Stage, Step, What,
+    Answer, Change, Changed, Consignment, ConsignmentId, Failure, Policy, Series, SourceAnswer, SourceStep, Stage,
+    Step, What,
 };
-use crate::events::Examined;
+use crate::events::{Examined, Making, OfRun, Terms};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::Recipe;
@@ -34,7 +36,9 @@ use flow::{Flow, Key, Place, Weight};
 use merge::Numbering;
 pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
+use planning::names_of;
 use route::Beginning;
+pub use terms::Defined;
 
 /// The place of a route in [`MoverConfig::routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +53,7 @@ pub struct DestinationIndex(pub usize);
 pub struct RouteConfig {
     /// Its name, as the journal has it.
     pub name: String,
-    /// Where to, and whether the source waits for it.
+    /// Where to, and whether the source waits for it; of events that go where their stream is defined to go, all of these places.
     pub destinations: Vec<(DestinationIndex, bool)>,
     /// How patient it is.
     pub policy: Policy,
@@ -75,9 +79,17 @@ pub struct RouteConfig {
 
 impl RouteConfig {
     /// Stands for the settings that decide about the bytes of its files: what is merged, how and under which names, and how it is compressed.
-    fn settings(&self) -> u64 {
+    fn settings(&self, terms: Option<&Terms>) -> u64 {
         let merge = self.merge.as_ref().map_or_else(String::new, Merge::settings);
-        xxhash_rust::xxh3::xxh3_64(format!("zstd {:?}; merge {merge}", self.zstd).as_bytes())
+        let made = terms.map_or_else(String::new, |Terms { making, blocks, .. }| format!("; {making:?}, {blocks:?}"));
+        xxhash_rust::xxh3::xxh3_64(format!("zstd {:?}; merge {merge}{made}", self.zstd).as_bytes())
+    }
+
+    /// Where a file of events goes, if that is as its stream is defined.
+    fn defined(&self, terms: Option<&Terms>) -> Option<DestinationIndex> {
+        let defined = self.events.as_ref()?.defined.as_ref()?;
+        let newest = defined.values().flatten().next_back().filter(|_| planted(Planted::NewestDefinition));
+        newest.or(defined.get(&terms?.destination)?.as_ref()).copied()
     }
 }
 
@@ -126,6 +138,8 @@ pub enum Record {
         series: Option<Series>,
         /// Stands for the settings of its route that decide about its bytes.
         settings: u64,
+        /// Added to that of its route.
+        priority: u16,
         /// Its destinations, what goes there, and whether they are required.
         deliveries: Vec<(String, What, bool)>,
     },
@@ -175,8 +189,15 @@ pub enum Task {
     },
     /// Read events, and say what becomes of each: [`Done::Examined`].
     Examine {
-        /// Which.
+        /// Which, of one run.
         events: Vec<EventKey>,
+        /// How they are put together.
+        making: Making,
+    },
+    /// Ask the store for what it has of a run and of the stream in it: [`Done::OfRun`].
+    OfRun {
+        /// Which.
+        run: RunId,
     },
     /// Something at the source: [`Done::Source`].
     Source {
@@ -222,6 +243,8 @@ pub enum Done {
     Scanned(Result<Scanned, String>),
     /// What is accepted, or why nobody can tell.
     Listed(Result<AcceptedPage, String>),
+    /// What the store has of a run, or why nobody can tell.
+    OfRun(Result<OfRun, String>),
     /// What became of events, in their order, or why none was read.
     Examined(Result<Vec<Examined>, String>),
     /// The answer of the source.
@@ -264,6 +287,8 @@ pub struct Kept {
     pub series: Vec<(String, u64)>,
     /// The first number that no consignment had.
     pub next_consignment: u64,
+    /// How many events of a run are, or were, in consignments of a route.
+    pub events: Vec<(RouteIndex, RunId, u64)>,
 }
 
 /// All routes as one machine.
@@ -285,7 +310,7 @@ pub struct Mover {
 impl Mover {
     /// A mover that goes on with what the journal kept. Each delivery has its destination among those of the configuration.
     pub fn new(config: MoverConfig, kept: Kept, now: Time) -> Mover {
-        let Kept { consignments: kept, series, next_consignment } = kept;
+        let Kept { consignments: kept, series, next_consignment, events } = kept;
         let mut mover = Mover {
             beginnings: config.routes.iter().map(|route| Beginning::new(route, config.once)).collect(),
             flow: Flow::new(&config),
@@ -300,6 +325,9 @@ impl Mover {
         };
         for (series, next) in series {
             mover.numbering.go_on_with(series, next);
+        }
+        for (route, run, events) in events {
+            mover.beginnings[route.0].count(run, events);
         }
         for (route, mut consignment) in kept {
             mover.configure(route, &mut consignment);
@@ -377,6 +405,9 @@ impl Mover {
             (Running::Look(route), Done::Listed(page)) => {
                 self.looked_at_events(route, now, |plan, naming| plan.listed(page, naming, now));
             }
+            (Running::Look(route), Done::OfRun(of_run)) => {
+                self.looked_at_events(route, now, |plan, naming| plan.of_run(of_run, naming, now));
+            }
             (Running::Look(route), Done::Examined(examined)) => {
                 self.looked_at_events(route, now, |plan, naming| plan.examined(examined, naming, now));
             }
@@ -445,6 +476,22 @@ impl Mover {
         self.consignments.values().map(|(route, consignment)| (*route, consignment))
     }
 
+    /// Runs whose events are left in the store, and why.
+    pub fn refusals(&self) -> impl Iterator<Item = (RouteIndex, RunId, &str)> {
+        let of_route = |(route, beginning)| {
+            let beginning: &Beginning = beginning;
+            let refusals = beginning.refusals().into_iter();
+            refusals.map(move |(run, refusal)| (RouteIndex(route), run, refusal.words.as_str()))
+        };
+        self.beginnings.iter().enumerate().flat_map(of_route)
+    }
+
+    /// Whether events are to go where no destination was made ready: it is to be begun anew, with those that their streams are defined with now.
+    pub fn wants_destinations(&self) -> bool {
+        let wants = |beginning: &Beginning| beginning.refusals().iter().any(|(_, refusal)| refusal.wants_destination);
+        self.beginnings.iter().any(wants)
+    }
+
     /// Jobs that run.
     pub fn running(&self) -> usize {
         self.running.len()
@@ -511,7 +558,7 @@ impl Mover {
     fn settle(&mut self, id: ConsignmentId, now: Time) {
         let (route, consignment) = &self.consignments[&id];
         let route = *route;
-        let priority = self.config.routes[route.0].priority;
+        let priority = self.config.routes[route.0].priority.saturating_add(consignment.priority.into());
         let key = |place| Key { consignment: id, place };
         let at = if consignment.registers_now() { Place::Registry(route) } else { Place::Source(route) };
         let source_weight = Weight::of_source(consignment.source_step());
@@ -551,12 +598,4 @@ impl Mover {
         self.running.insert(JobId(self.next_job), running);
         JobId(self.next_job)
     }
-}
-
-/// What it has at each destination: the name of its file, and that of its sidecar.
-fn names_of(consignment: &Consignment) -> Vec<(String, Name)> {
-    let at =
-        |delivery: &Delivery| consignment.names().map(|name| (delivery.destination.clone(), name.clone())).collect();
-    let files = consignment.deliveries.iter().filter(|delivery| delivery.what == What::File);
-    files.flat_map(|delivery| -> Vec<(String, Name)> { at(delivery) }).collect()
 }

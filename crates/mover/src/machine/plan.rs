@@ -9,6 +9,7 @@ use forebay_types::{RunId, Time};
 use super::merge::{Merge, Merging, Naming};
 use crate::about::Checked;
 use crate::custody::{Part, PartIdentity, Series};
+use crate::events::Terms;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::{Form, Recipe};
@@ -75,12 +76,17 @@ pub(super) struct Planned {
     pub(super) series: Option<Series>,
     /// What was seen of it, where it was looked at.
     pub(super) content: Option<Checked>,
+    /// Of events: what they go by.
+    pub(super) terms: Option<Arc<Terms>>,
+    /// Why it is not to be sent before a person looked at it.
+    pub(super) objection: Option<String>,
 }
 
 impl Planned {
     /// A file as it is.
     pub(super) fn as_it_is(part: Part) -> Planned {
-        Planned { name: part.name.clone(), recipe: Recipe::of_one(part), series: None, content: None }
+        let name = part.name.clone();
+        Planned { name, recipe: Recipe::of_one(part), series: None, content: None, terms: None, objection: None }
     }
 }
 

@@ -9,7 +9,7 @@ use super::events::EventPlan;
 use super::merge::Naming;
 use super::plan::{Planned, Scanned};
 use super::route::Beginning;
-use super::{DestinationIndex, Mover, Record, RouteIndex, names_of};
+use super::{DestinationIndex, Mover, Record, RouteIndex};
 use crate::custody::{Change, Consignment, ConsignmentId, Delivery, SourceAnswer, What};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
@@ -64,9 +64,14 @@ impl Mover {
 
     fn plan(&mut self, route: RouteIndex, planned: Vec<Planned>, destinations: &[(String, bool)], now: Time) {
         let config = &self.config.routes[route.0];
-        let (zstd, sidecar, settings) = (config.zstd, config.sidecar, config.settings());
+        let (zstd, sidecar) = (config.zstd, config.sidecar);
         let mut blocked = BTreeSet::new();
-        for Planned { name, recipe, series, content } in planned {
+        for Planned { name, recipe, series, content, terms, objection } in planned {
+            let config = &self.config.routes[route.0];
+            let settings = config.settings(terms.as_deref());
+            let defined = config.defined(terms.as_deref());
+            let defined = defined.map(|to| [(self.config.destinations[to.0].address.clone(), true)]);
+            let destinations = defined.as_ref().map_or(destinations, |to| to.as_slice());
             // What it comes to was seen before it is compressed.
             let content = content.filter(|_| zstd.is_none());
             let (name, recipe) =
@@ -79,6 +84,8 @@ impl Mover {
             let made = deliveries.iter().map(|(address, what, required)| Delivery::new(address, *what, *required));
             let (of_name, made) = (Arc::clone(&recipe), made.collect());
             let mut consignment = Consignment::new(id, name.clone(), of_name, settings, made, series.clone());
+            consignment.priority = terms.map_or(0, |terms| terms.priority);
+            let priority = consignment.priority;
             // What has one of its names at one of them now is over first: then it is there, and is not ours to replace.
             let is_taken = consignment.names().any(|name| has_name(&self.names, destinations, name));
             if is_taken && !planted(Planted::NameGivenTwice) {
@@ -91,11 +98,12 @@ impl Mover {
             }
             self.next_consignment += 1;
             self.beginnings[route.0].take(&recipe);
-            self.records.push(Record::Planned { id, route, name, recipe, series, settings, deliveries });
+            self.records.push(Record::Planned { id, route, name, recipe, series, settings, priority, deliveries });
             self.configure(route, &mut consignment);
             let policy = &self.config.routes[route.0].policy;
             // What was looked at need not be read once more before it is sent.
-            let checked = content.map(|checked| consignment.source_answer(SourceAnswer::Whole(checked), now, policy));
+            let looked = objection.map(SourceAnswer::Damaged).or(content.map(SourceAnswer::Whole));
+            let checked = looked.map(|looked| consignment.source_answer(looked, now, policy));
             self.records.extend(checked.into_iter().flatten().map(Record::Change));
             self.insert(id, route, consignment);
             self.settle(id, now);
@@ -164,6 +172,14 @@ fn has_name(names: &BTreeMap<(String, Name), ConsignmentId>, destinations: &[(St
     destinations.iter().any(|(to, _)| names.contains_key(&(to.clone(), name.clone())))
 }
 
+/// What it has at each destination: the name of its file, and that of its sidecar.
+pub(super) fn names_of(consignment: &Consignment) -> Vec<(String, Name)> {
+    let at =
+        |delivery: &Delivery| consignment.names().map(|name| (delivery.destination.clone(), name.clone())).collect();
+    let files = consignment.deliveries.iter().filter(|delivery| delivery.what == What::File);
+    files.flat_map(|delivery| -> Vec<(String, Name)> { at(delivery) }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -176,7 +192,7 @@ mod tests {
     };
     use super::*;
     use crate::custody::{PartIdentity, Policy};
-    use crate::events::{EventKind, Examined};
+    use crate::events::{EventKind, Examined, OfRun};
     use crate::sums::Sums;
 
     fn route(name: &str, events: Option<StreamConfig>) -> RouteConfig {
@@ -211,9 +227,11 @@ mod tests {
                 let events = vec![AcceptedEvent { key, fragments: 1, bytes: 3, incomplete: false }];
                 Done::Listed(Ok(AcceptedPage { events, more: false, undecided_floor: None }))
             }
+            Task::OfRun { .. } => Done::OfRun(Ok(OfRun::default())),
             Task::Examine { .. } => {
                 let (kind, sums) = (EventKind::Mdf, Sums::of(b"abc"));
-                Done::Examined(Ok(vec![Examined::Event { kind, numbered: true, incomplete: false, sums }]))
+                let (numbered, incomplete, taken_unix_us) = (true, false, None);
+                Done::Examined(Ok(vec![Examined::Event { kind, numbered, incomplete, taken_unix_us, sums }]))
             }
             _ => return None,
         })
@@ -221,7 +239,8 @@ mod tests {
 
     #[test]
     fn events_whose_files_first_name_is_taken_by_their_sidecar_are_planned_under_the_next() {
-        let stream = StreamConfig { stream: "physics".parse().expect("a name"), order_wait: Duration::ZERO };
+        let (stream, order_wait) = ("physics".parse().expect("a name"), Duration::ZERO);
+        let stream = StreamConfig { stream, order_wait, kind: None, defined: None };
         let destination = DestinationConfig { address: "/archive".to_owned(), streams_max: 4, until_tape: false };
         let config = MoverConfig {
             routes: vec![route("daq", None), route("stream", Some(stream))],

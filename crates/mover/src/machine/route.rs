@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_types::Time;
+use forebay_types::{RunId, Time};
 
 use super::events::{EventPlan, Look};
 use super::plan::Plan;
+use super::terms::Refusal;
 use super::{RouteConfig, Task};
 use crate::name::Name;
 use crate::recipe::Recipe;
@@ -41,7 +42,8 @@ impl Beginning {
             }
             Beginning::Events(plan) => plan.next(now).map(|look| match look {
                 Look::List { after, max } => Task::List { after, max },
-                Look::Examine { events } => Task::Examine { events },
+                Look::OfRun { run } => Task::OfRun { run },
+                Look::Examine { events, making } => Task::Examine { events, making },
             }),
         }
     }
@@ -67,6 +69,21 @@ impl Beginning {
         match self {
             Beginning::Files(plan) => plan.over(recipe.parts(), again),
             Beginning::Events(plan) => plan.over(recipe, again),
+        }
+    }
+
+    /// So many events of a run are in consignments that the journal has.
+    pub(super) fn count(&mut self, run: RunId, events: u64) {
+        if let Beginning::Events(plan) = self {
+            plan.count(run, events);
+        }
+    }
+
+    /// Runs whose events are left in the store, and why.
+    pub(super) fn refusals(&self) -> Vec<(RunId, &Refusal)> {
+        match self {
+            Beginning::Files(_) => Vec::new(),
+            Beginning::Events(plan) => plan.refusals().collect(),
         }
     }
 

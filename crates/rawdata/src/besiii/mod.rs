@@ -228,7 +228,14 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<EventInfo, Problem> {
     event.visit(bytes, &mut |element| fragments += usize::from(element.level == ROB))?;
     let specific = event.specific();
     let number = EventId(u32_at(bytes, specific + NUMBER_AT).into());
-    Ok(EventInfo { run: RunId(u32_at(bytes, specific + RUN_AT)), event: Ok(number), fragments, whole: false })
+    let taken_unix_s = u64::from(u32_at(bytes, specific));
+    Ok(EventInfo {
+        run: RunId(u32_at(bytes, specific + RUN_AT)),
+        event: Ok(number),
+        fragments,
+        whole: false,
+        taken_unix_us: (taken_unix_s > 0).then_some(taken_unix_s * 1_000_000),
+    })
 }
 
 pub(crate) fn renumber(bytes: &mut [u8], run: RunId, event: EventId) -> Result<(), RenumberError> {

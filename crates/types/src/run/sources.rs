@@ -9,7 +9,7 @@ use crate::SourceId;
 use crate::limits::SOURCE_RANGES_MAX;
 
 /// Some sources: ranges that ascend and do not touch each other, at most [`SOURCE_RANGES_MAX`]. Written `0-15,32`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SourceSet(Box<[(SourceId, SourceId)]>);
 

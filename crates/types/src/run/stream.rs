@@ -10,7 +10,7 @@ use crate::StreamName;
 use crate::limits::{DESTINATION_BYTES_MAX, FORMAT_BYTES_MAX};
 
 /// The sources that a stream is shipped with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum StreamSources {
     /// All that an event has.

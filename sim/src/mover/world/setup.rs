@@ -9,11 +9,16 @@ use forebay_mover::machine::{
 use forebay_types::Time;
 
 use super::super::journal::Journal;
+use super::super::runs::Runs;
 use super::{PROOF_LASTS, RECHECK_AFTER};
 use crate::random::Random;
 
 /// The number of the journal.
 pub(super) const TOKEN: u64 = 7;
+
+pub(super) fn address_of(to: usize) -> String {
+    format!("destination {to}")
+}
 
 pub(super) struct Setup {
     /// Whether each destination is required.
@@ -25,6 +30,10 @@ pub(super) struct Setup {
     pub(super) merge: Option<Merge>,
     /// The last route is one of events.
     pub(super) stream: Option<(StreamConfig, Merge)>,
+    /// That stream is defined, and its runs are declared; its files go where that says; they wait until their runs are closed.
+    pub(super) is_defined: bool,
+    pub(super) goes_by_definition: bool,
+    pub(super) waits_for_runs: bool,
     pub(super) zstd: Option<i32>,
     pub(super) sidecar: bool,
     pub(super) register: bool,
@@ -44,11 +53,15 @@ impl Setup {
             let bytes = if random.per_mille(700) { random.within(20..400) } else { random.within(2000..8000) };
             let order_wait = random.millis(0..10_000);
             (
-                StreamConfig { stream: "physics".parse().expect("a name"), order_wait },
+                StreamConfig { stream: "physics".parse().expect("a name"), order_wait, kind: None, defined: None },
                 Merge { bytes, wait: random.millis(0..20_000), name: None },
             )
         });
+        let is_defined = stream.is_some() && random.per_mille(600);
         Setup {
+            is_defined,
+            goes_by_definition: is_defined && random.per_mille(600),
+            waits_for_runs: is_defined && random.per_mille(300),
             tape: required.iter().map(|_| random.per_mille(250)).collect(),
             required,
             routes: if random.per_mille(300) { 2 } else { 1 },
@@ -61,10 +74,23 @@ impl Setup {
         }
     }
 
+    /// The route of events, with what definitions say now.
+    fn stream_by(&self, runs: &Runs) -> Option<(StreamConfig, Merge)> {
+        let (mut stream, mut merge) = self.stream.clone()?;
+        if self.goes_by_definition {
+            let place = |to: &str| (0..self.required.len()).find(|at| address_of(*at) == to).map(DestinationIndex);
+            stream.defined = Some(runs.destinations().into_iter().map(|to| (to.to_owned(), place(to))).collect());
+        }
+        if self.waits_for_runs {
+            merge.wait = Duration::from_secs(100_000);
+        }
+        Some((stream, merge))
+    }
+
     /// A mover that goes on with what the journal has.
-    pub(super) fn start(&self, journal: &Journal, now: Time) -> Mover {
+    pub(super) fn start(&self, journal: &Journal, runs: &Runs, now: Time) -> Mover {
         let destination = |(to, until_tape): (usize, &bool)| DestinationConfig {
-            address: format!("destination {to}"),
+            address: address_of(to),
             streams_max: 2,
             until_tape: *until_tape,
         };
@@ -77,14 +103,20 @@ impl Setup {
             tape_wait_max: Duration::from_secs(10),
         };
         let to = |(to, required): (usize, &bool)| (DestinationIndex(to), *required);
-        let stream = |number| self.stream.as_ref().filter(|_| number + 1 == self.routes);
+        let stream = |number| self.stream_by(runs).filter(|_| number + 1 == self.routes);
+        let by_definition = |number| self.goes_by_definition && number + 1 == self.routes;
+        let to_all = |(to, _)| (DestinationIndex(to), true);
         let route = |number| RouteConfig {
             name: format!("route {number}"),
-            destinations: self.required.iter().enumerate().map(to).collect(),
+            destinations: if by_definition(number) {
+                self.required.iter().enumerate().map(to_all).collect()
+            } else {
+                self.required.iter().enumerate().map(to).collect()
+            },
             policy,
             settle: self.settle,
-            merge: stream(number).map(|(_, merge)| merge.clone()).or(self.merge.clone()),
-            events: stream(number).map(|(stream, _)| stream.clone()),
+            merge: stream(number).map(|(_, merge)| merge).or(self.merge.clone()),
+            events: stream(number).map(|(stream, _)| stream),
             zstd: self.zstd,
             sidecar: self.sidecar,
             register: self.register,

@@ -10,7 +10,7 @@ use forebay_types::{EventKey, Time};
 
 use super::super::MoverFault;
 use super::super::registry::describes;
-use super::{PROOF_LASTS, RELEASED_AFTER, World};
+use super::{PROOF_LASTS, RELEASED_AFTER, World, setup};
 
 impl World {
     pub(super) fn source_does(
@@ -67,6 +67,7 @@ impl World {
                 return changed;
             }
         }
+        self.runs.released(id);
         if let Some(made) = self.delivered(route, id, recipe, content) {
             self.is_proven(id, recipe, &made, self.now - (PROOF_LASTS + RELEASED_AFTER), "released");
             let entry = self.registry.entry(id).unwrap_or_default().as_bytes();
@@ -137,7 +138,10 @@ impl World {
     pub(super) fn is_proven(&self, id: ConsignmentId, recipe: &Recipe, made: &[u8], since: Time, what: &str) {
         let name = &self.names[&id];
         let sidecar = sidecar::name_of(name).expect("it has room");
-        let required = self.destinations.iter().enumerate().filter(|(to, _)| self.setup.required[*to]);
+        let required: Vec<&str> = self.journal.required(id).collect();
+        assert!(!required.is_empty(), "consignment {id} needs nobody's proof");
+        let is_required = |to: usize| required.iter().any(|address| *address == setup::address_of(to));
+        let required = self.destinations.iter().enumerate().filter(|(to, _)| is_required(*to));
         for (to, destination) in required {
             assert!(
                 destination.is_proven(name, made, since),

@@ -10,13 +10,14 @@ use crate::sidecar;
 /// So often one takes another name before a person is asked; with numbers that go ahead by twice as much each time that is more than any destination has files.
 const RENAMINGS_MAX: u32 = 64;
 
-/// What stands for the number in a series.
+/// What stands for the number in a series, and for the luminosity block: a series goes on over all of a run.
 const SEQUENCE: &str = "{sequence}";
+const BLOCK: &str = "{block}";
 
 /// Of which series a name is: such names differ in a number alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// The names, with `{sequence}` for the number.
+    /// The names, with `{sequence}` for the number, and `{block}` for the luminosity block where they have it.
     pub names: String,
     /// The number in this one.
     pub number: u64,
@@ -31,24 +32,36 @@ impl Series {
     /// The name in which another number stands in the place of this one's; nothing where that is none.
     pub(crate) fn renumbered(&self, name: &Name, number: u64) -> Option<Name> {
         let (from, to) = (Series::digits(self.number), Series::digits(number));
-        let (mut renumbered, mut rest, mut series) = (String::new(), name.as_str(), self.names.as_str());
-        while let Some((before, behind)) = series.split_once(SEQUENCE) {
-            rest = rest.strip_prefix(before)?;
-            renumbered.push_str(before);
-            // A directory may be called like that, too.
-            let (was, is) = if rest.starts_with(SEQUENCE) { (SEQUENCE, SEQUENCE) } else { (&*from, &*to) };
-            rest = rest.strip_prefix(was)?;
-            renumbered.push_str(is);
-            series = behind;
-        }
-        // What is compressed has an ending behind it.
-        rest.starts_with(series).then(|| renumbered + rest)?.parse().ok()
+        renumbered(&self.names, name.as_str(), &from, &to)?.parse().ok()
     }
 
     /// Whether names that differ in their numbers lie in one directory.
     fn has_one_directory(&self) -> bool {
         self.names.rsplit_once('/').is_none_or(|(directory, _)| !directory.contains(SEQUENCE))
     }
+}
+
+/// What is left of a name of a series, with one number in the place of another.
+fn renumbered(series: &str, name: &str, from: &str, to: &str) -> Option<String> {
+    let field = [SEQUENCE, BLOCK].into_iter().filter_map(|field| Some((series.find(field)?, field))).min();
+    let Some((at, field)) = field else {
+        // What is compressed has an ending behind it.
+        return name.starts_with(series).then(|| name.to_owned());
+    };
+    let (before, behind) = (&series[..at], &series[at + field.len()..]);
+    let rest = name.strip_prefix(before)?;
+    let with = |was: &str, is: &str| {
+        let rest = renumbered(behind, rest.strip_prefix(was)?, from, to)?;
+        Some(format!("{before}{is}{rest}"))
+    };
+    // A directory may be called like that, too.
+    with(field, field).or_else(|| {
+        if field == SEQUENCE {
+            return with(from, to);
+        }
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        (1..=digits).rev().find_map(|count| with(&rest[..count], &rest[..count]))
+    })
 }
 
 /// Why a name is given up.
@@ -201,6 +214,7 @@ mod tests {
             renumbered("files-{sequence}.tar", "files-00007.tar.zst"),
             renumbered("{sequence}/00007-{sequence}", "{sequence}/00007-00007"),
             renumbered("{sequence}/{sequence}7", "00007/000077"),
+            renumbered("run7/{block}{sequence}-{block}", "run7/0001200007-00012"),
             renumbered("a-{sequence}", "b-00007"),
             renumbered("a-{sequence}", "a-00008"),
         ];
@@ -209,6 +223,7 @@ mod tests {
             Some("files-123456.tar.zst"),
             Some("{sequence}/00007-123456"),
             Some("123456/1234567"),
+            Some("run7/00012123456-00012"),
             None,
             None,
         ];
