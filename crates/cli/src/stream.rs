@@ -63,7 +63,7 @@ pub struct DefineCommand {
     #[arg(long, value_name = "N", default_value_t = 1)]
     prescale: u32,
 
-    /// The format of its files, as whoever ships calls it [default: theirs]
+    /// The format of its files: faser, mdf, besiii, plain or parts, or as whoever ships it calls it [default: what its events are]
     #[arg(long, value_name = "KIND", default_value = "", hide_default_value = true)]
     format: String,
 
@@ -71,7 +71,7 @@ pub struct DefineCommand {
     #[arg(long, value_name = "P", default_value_t = 0)]
     priority: u16,
 
-    /// Where it goes [default: where whoever ships it is told]
+    /// Where it goes: an address, or the name of a destination of the mover's configuration [default: where the mover is told]
     #[arg(long, value_name = "ADDRESS", default_value = "", hide_default_value = true)]
     destination: String,
 

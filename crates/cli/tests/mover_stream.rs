@@ -4,95 +4,16 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use common::buffer::{Buffer, decide};
+use common::forebay;
 use common::load::{Random, from_environment, long_form};
 use common::running::{Running, files_below, until};
-use common::{Drives, Ran, Server, forebay, scratch};
-use forebay_client::{Client, Decision};
-use forebay_rawdata::{EventReader, Format, Generator, split};
-use forebay_types::{EventId, EventKey, RunId, Verdict};
-
-struct Buffer {
-    drives: Drives,
-    server: Server,
-    place: tempfile::TempDir,
-    /// All events that were put, by their numbers.
-    events: BTreeMap<EventKey, Vec<u8>>,
-}
-
-impl Buffer {
-    fn new() -> Buffer {
-        let drives = Drives::five();
-        let server = drives.serve();
-        Buffer { drives, server, place: scratch(), events: BTreeMap::new() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
-    }
-
-    fn put(&mut self, generator: &mut Generator, count: usize) -> Vec<EventKey> {
-        let mut client = self.server.client("readout");
-        let mut keys = Vec::new();
-        for _ in 0..count {
-            let event = generator.next_event();
-            let pieces = split(&event).expect("a generated event");
-            for piece in &pieces {
-                client.put(event.key.fragment(piece.source), pieces.len() as u16, &piece.bytes).expect("taken");
-            }
-            keys.push(event.key);
-            self.events.insert(event.key, event.bytes);
-        }
-        client.flush().expect("answered");
-        keys
-    }
-
-    fn arguments(&self, journal: &str, stream: &str, more: &[&str]) -> Vec<String> {
-        let (text, from) = (|name: &str| self.path(name).display().to_string(), format!("stream:{stream}"));
-        let arguments = ["move", "--from", &from, "--server", &self.server.address, "--to", &text("archive")];
-        let arguments = arguments.into_iter().chain(["--journal"]).map(str::to_owned).chain([text(journal)]);
-        arguments.chain(more.iter().map(|more| (*more).to_owned())).collect()
-    }
-
-    fn once(&self, more: &[&str]) -> Ran {
-        let arguments = [&["--once", "--recheck-after", "0.1", "--json"], more].concat();
-        forebay(self.arguments("journal.sqlite", "physics", &arguments))
-    }
-
-    /// The events that are in the files there, by number; each as it was put, and of one run in a file.
-    fn archived(&self) -> BTreeMap<EventKey, u32> {
-        let mut there: BTreeMap<EventKey, u32> = BTreeMap::new();
-        for (name, bytes) in files_below(&self.path("archive")) {
-            if name.contains("/.") {
-                continue;
-            }
-            let format =
-                Format::detect(&bytes[..12.min(bytes.len())]).unwrap_or_else(|| panic!("{name} has no events"));
-            let mut runs = Vec::new();
-            for event in EventReader::new(format, bytes.as_slice()) {
-                let event = event.unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert!(self.events[&event.key] == event.bytes, "{} is another in {name}", event.key);
-                *there.entry(event.key).or_default() += 1;
-                runs.push(event.key);
-            }
-            assert!(runs.is_sorted() && runs.first().map(|key| key.run) == runs.last().map(|key| key.run), "{name}");
-        }
-        there
-    }
-}
-
-fn decide(client: &mut Client, keys: &[EventKey], streams: &[&str]) {
-    let streams: Vec<_> = streams.iter().map(|stream| stream.parse().expect("a name")).collect();
-    let verdict = if streams.is_empty() { Verdict::Reject } else { Verdict::Accept(streams) };
-    let decisions: Vec<Decision> =
-        keys.iter().map(|key| Decision { key: *key, verdict: verdict.clone(), incomplete: false }).collect();
-    let outcomes = client.decide(&decisions).expect("answered");
-    assert!(outcomes.iter().all(|outcome| outcome.is_done()), "{outcomes:?}");
-}
+use forebay_client::Client;
+use forebay_rawdata::{EventReader, Format, Generator};
+use forebay_types::{EventId, EventKey, RunId};
 
 #[test]
 fn accepted_events_become_files_of_their_format_and_are_released() {
@@ -164,7 +85,6 @@ fn undecided_events_hold_those_behind_them_and_each_stream_has_its_files() {
 fn a_run_that_is_held_holds_up_no_other() {
     let mut buffer = Buffer::new();
     let mut client = buffer.server.client("filter");
-    let mut of_run = BTreeMap::new();
     // More files of the run that is held, and before those of the other, than one mover works on at a time.
     for (run, count) in [(1920, 40), (1921, 20)] {
         let (number, server) = (run.to_string(), ["--server", &buffer.server.address]);
@@ -172,7 +92,6 @@ fn a_run_that_is_held_holds_up_no_other() {
         forebay([&["run", "start", &number][..], &server].concat()).expect(0);
         let keys = buffer.put(&mut Generator::new(Format::Faser, 9, RunId(run)), count);
         decide(&mut client, &keys, &["physics"]);
-        of_run.insert(run, keys);
     }
     let address = buffer.server.address.clone();
     let hold = ["run", "hold", "1920", "--server", &address];

@@ -1,10 +1,11 @@
 //! The `.json` beside a file at its destination, and what is registered of it: the same bytes whenever it is made.
 
+use forebay_types::StreamSources;
 use serde::Serialize;
 
 use crate::about::{About, Checked};
 use crate::custody::ConsignmentId;
-use crate::events::EventList;
+use crate::events::{EventList, Events};
 use crate::name::{Name, NameError};
 use crate::recipe::{Form, Recipe};
 
@@ -43,6 +44,10 @@ struct Sidecar<'a> {
     format: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -102,6 +107,8 @@ pub fn text(of: &Subject) -> String {
         uncompressed_adler32: about.uncompressed.map(|of| hex(of.adler32)),
         format: about.format.as_deref().unwrap_or(kind),
         run: events.run,
+        block: of.recipe.events().and_then(|events| events.block),
+        sources: of.recipe.events().and_then(sources_of),
         events: events.count,
         event_ranges: events.ranges,
         incomplete_ranges: events.incomplete,
@@ -113,6 +120,11 @@ pub fn text(of: &Subject) -> String {
     let mut text = serde_json::to_string(&sidecar).expect("text and numbers");
     text.push('\n');
     text
+}
+
+/// What of the events is in the file, where that is less than all.
+fn sources_of(events: &Events) -> Option<String> {
+    (events.making.sources != StreamSources::All).then(|| events.making.sources.to_string())
 }
 
 /// What is told of the events of a file.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod between;
+pub mod buffer;
 pub mod hanging;
 pub mod load;
 pub mod mounted;

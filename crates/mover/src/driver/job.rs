@@ -74,7 +74,7 @@ pub(super) fn run(task: &Task, tools: &Tools, moved: &dyn Moved) -> Done {
     match task {
         Task::Scan => Done::Scanned(files_of(origin).scan(moved)),
         Task::List { after, max } => Done::Listed(events_of(origin).accepted(*after, *max)),
-        Task::OfRun { run } => Done::OfRun(events_of(origin).of_run(*run)),
+        Task::OfRun { run } => Done::OfRun(events_of(origin).of_run(*run).map(Box::new)),
         Task::Examine { events, making } => Done::Examined(events_of(origin).examine(events, making, moved)),
         Task::Source { step: SourceStep::Check, recipe, .. } => Done::Source(check(origin, recipe, moved)),
         Task::Source { step: SourceStep::Release, recipe, content, .. } => {

@@ -199,7 +199,12 @@ impl EventPlan {
     }
 
     /// What the store has of a run.
-    pub(super) fn of_run(&mut self, of_run: Result<OfRun, String>, naming: &mut Naming, now: Time) -> Vec<Planned> {
+    pub(super) fn of_run(
+        &mut self,
+        of_run: Result<Box<OfRun>, String>,
+        naming: &mut Naming,
+        now: Time,
+    ) -> Vec<Planned> {
         let asked = self.asked.take().expect("it was asked");
         let (Ok(of_run), Asked::OfRun(run)) = (of_run, &asked) else { return self.gave_no_answer(asked, now) };
         self.silent_since = None;
@@ -365,7 +370,7 @@ mod tests {
             let Some(look) = plan.next(now) else { continue };
             planned.extend(match look {
                 Look::List { .. } => plan.listed(page(events, floor), &mut naming, now),
-                Look::OfRun { .. } => plan.of_run(Ok(of_run.clone()), &mut naming, now),
+                Look::OfRun { .. } => plan.of_run(Ok(Box::new(of_run.clone())), &mut naming, now),
                 Look::Examine { events, .. } => {
                     let examine = |key: &EventKey| Examined::Event {
                         kind: if key.event.0 == 5 { EventKind::Parts } else { EventKind::Besiii },

@@ -244,7 +244,7 @@ pub enum Done {
     /// What is accepted, or why nobody can tell.
     Listed(Result<AcceptedPage, String>),
     /// What the store has of a run, or why nobody can tell.
-    OfRun(Result<OfRun, String>),
+    OfRun(Result<Box<OfRun>, String>),
     /// What became of events, in their order, or why none was read.
     Examined(Result<Vec<Examined>, String>),
     /// The answer of the source.

@@ -192,7 +192,7 @@ mod tests {
     };
     use super::*;
     use crate::custody::{PartIdentity, Policy};
-    use crate::events::{EventKind, Examined, OfRun};
+    use crate::events::{EventKind, Examined};
     use crate::sums::Sums;
 
     fn route(name: &str, events: Option<StreamConfig>) -> RouteConfig {
@@ -227,7 +227,7 @@ mod tests {
                 let events = vec![AcceptedEvent { key, fragments: 1, bytes: 3, incomplete: false }];
                 Done::Listed(Ok(AcceptedPage { events, more: false, undecided_floor: None }))
             }
-            Task::OfRun { .. } => Done::OfRun(Ok(OfRun::default())),
+            Task::OfRun { .. } => Done::OfRun(Ok(Box::default())),
             Task::Examine { .. } => {
                 let (kind, sums) = (EventKind::Mdf, Sums::of(b"abc"));
                 let (numbered, incomplete, taken_unix_us) = (true, false, None);

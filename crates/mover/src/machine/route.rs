@@ -15,17 +15,17 @@ use crate::recipe::Recipe;
 
 #[derive(Debug)]
 pub(super) enum Beginning {
-    Files(Plan),
-    Events(EventPlan),
+    Files(Box<Plan>),
+    Events(Box<EventPlan>),
 }
 
 impl Beginning {
     pub(super) fn new(route: &RouteConfig, once: bool) -> Beginning {
         match &route.events {
-            None => Beginning::Files(Plan::new(route.settle, route.merge.clone(), once)),
+            None => Beginning::Files(Box::new(Plan::new(route.settle, route.merge.clone(), once))),
             Some(stream) => {
                 let merge = route.merge.clone().expect("events are always put into files of a size");
-                Beginning::Events(EventPlan::new(stream, merge, route.scan_every, once))
+                Beginning::Events(Box::new(EventPlan::new(stream, merge, route.scan_every, once)))
             }
         }
     }

@@ -138,7 +138,7 @@ impl World {
         }
         match task {
             Task::List { after, .. } => Done::Listed(Ok(page.unwrap_or_else(|| self.page(route, *after)))),
-            Task::OfRun { run } => Done::OfRun(Ok(self.runs.tell(*run))),
+            Task::OfRun { run } => Done::OfRun(Ok(Box::new(self.runs.tell(*run)))),
             Task::Examine { events, making } => {
                 let examined = self.sources[route].stream.examine(events, making, self.now);
                 for what in &examined {
