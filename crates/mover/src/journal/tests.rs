@@ -128,11 +128,6 @@ fn what_was_written_is_there_after_a_start() {
         planned(3),
         stage(2, Stage::Found, Stage::Delivering, Some(sums)),
         delivery(2, left.clone()),
-        stage(1, Stage::Found, Stage::Delivering, Some(sums)),
-        stage(1, Stage::Delivering, Stage::Released, Some(sums)),
-        // The source let it go, and something of ours lies about still.
-        delivery(3, left.clone()),
-        stage(3, Stage::Found, Stage::Withdrawn, None),
         Record::Renamed {
             id: ConsignmentId(2),
             route: RouteIndex(0),
@@ -140,6 +135,11 @@ fn what_was_written_is_there_after_a_start() {
             series: series(9),
             why: "another has it".to_owned(),
         },
+        stage(1, Stage::Found, Stage::Delivering, Some(sums)),
+        stage(1, Stage::Delivering, Stage::Released, Some(sums)),
+        // The source let it go, and something of ours lies about still.
+        delivery(3, left.clone()),
+        stage(3, Stage::Found, Stage::Withdrawn, None),
     ];
     let transitions = journal.write(&records, &["daq".to_owned()], WallTime(5)).expect("written");
     assert_eq!(transitions.len(), records.len());

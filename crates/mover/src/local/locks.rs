@@ -1,5 +1,5 @@
 //! The locks of directories that are moved from.
-#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this module does what a start asks for")]
+#![expect(clippy::disallowed_types, reason = "this module does what a start asks for")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
