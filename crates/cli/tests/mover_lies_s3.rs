@@ -20,6 +20,9 @@ use radosgw::Gateway;
 
 const BYTES: usize = 300_000;
 
+/// Does something to what is there.
+type Spoils<'a> = &'a dyn Fn();
+
 /// A source with one file, and a gateway.
 struct Lying<'a> {
     place: Place,
@@ -64,7 +67,7 @@ fn a_service_that_lies_is_caught_whatever_it_lies_about() {
     let mut flipped = noise(1, BYTES);
     flipped[7] ^= 1;
     // What becomes of the file after its first proof.
-    let spoils: [(&str, &dyn Fn(), &[&str]); 3] = [
+    let spoils: [(&str, Spoils<'_>, &[&str]); 3] = [
         ("dropped", &|| gateway.remove("raw/dropped/a.dat"), &["it was there, and is not 2 s later"]),
         (
             "truncated",
