@@ -1,8 +1,12 @@
 //! The command line as a whole.
 
+use std::net::SocketAddr;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use forebay_telemetry::reach::IpNet;
 
+use crate::failure::Failure;
 use crate::{
     delete, demo, doctor, drive, file, filter, get, init, lost, mount, mover, put, readout, record, run, serve, status,
     stream, subscribe, trace, upgrade,
@@ -141,6 +145,29 @@ impl Command {
     pub fn runs_long(&self) -> bool {
         matches!(self, Command::Serve(_) | Command::Record(_) | Command::Move(_) | Command::Mount(_))
     }
+}
+
+/// Reads an address.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected IP:PORT, as in 127.0.0.1:7420".to_owned())
+}
+
+/// Reads the networks whose machines may connect.
+///
+/// # Errors
+/// One that is none.
+pub fn parse_networks(networks: &[String]) -> Result<Vec<IpNet>, Failure> {
+    let parse = |network: &String| {
+        network.parse().map_err(|error| {
+            Failure::usage(format!(
+                "--insecure-network {network}: {error}; nothing was started. Give IP/BITS, as in 10.1.0.0/16"
+            ))
+        })
+    };
+    networks.iter().map(parse).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::output::Output;
 use crate::serve::open_failure;
 use crate::size::counted;
 use export::Export;
+use forebay_runs::Books;
 use lane::Context;
 use names::StoredNames;
 use report::{Report, Verdict};
@@ -84,7 +85,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let timeout_ms = u64::from(command.drive_timeout) * 1000;
     let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(timeout_ms), ..StoreConfig::default() };
     let mut examination = examine(&command.drives, &config).map_err(not_examined)?;
-    let All { lanes, names_damaged, export } = look_at_lanes(&mut examination, command, output)?;
+    let All { lanes, names_damaged, books, export } = look_at_lanes(&mut examination, command, output)?;
     // What the drives are is known when all of them were read.
     let mut report = drives::report(&examination, command.quick);
     for lane in lanes {
@@ -93,6 +94,8 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
         report.lanes.push(lane);
     }
     report.readable.names_damaged = names_damaged;
+    report.runs = books.runs_behind(None).cloned().collect();
+    report.streams = books.streams().cloned().collect();
     drives::tell_left(&mut report);
     let stopped = export.and_then(|export| {
         let (exported, stopped) = export.end(&report);
@@ -134,6 +137,8 @@ struct All {
     lanes: Vec<report::Lane>,
     /// What of the names of files cannot be read, in words.
     names_damaged: Vec<String>,
+    /// The books of runs and streams.
+    books: Books,
     export: Option<Export>,
 }
 
@@ -176,7 +181,8 @@ fn look_at_lanes(examination: &mut Examination, command: &DoctorCommand, output:
         }
     }
     let lanes = lanes.into_iter().filter_map(|lane| lane.told).map(|(told, _)| told).collect();
-    Ok(All { lanes, names_damaged: names.map_or_else(Vec::new, |names| names.damage), export })
+    let (names_damaged, books) = names.map(|names| (names.damage, names.books)).unwrap_or_default();
+    Ok(All { lanes, names_damaged, books, export })
 }
 
 /// Looks at one lane, and exports what it holds when that is wanted and every drive answered until then: what is told, whether it was exported, and the

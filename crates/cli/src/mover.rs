@@ -5,25 +5,29 @@ mod file;
 mod look;
 mod places;
 mod settings;
+mod status;
+mod watch;
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use forebay_mover::driver::{self, Config, Control, Counts, MoverError, Outcome};
+use forebay_mover::driver::{self, Config, Control, Counts, Lookout, MoverError, Outcome, Progress};
 use forebay_mover::journal::{Journal, JournalError};
 use forebay_mover::local::Locks;
 use forebay_mover::machine::Template;
 
-use crate::arguments::DEFAULT_ADDRESS;
+use crate::arguments::{DEFAULT_ADDRESS, parse_address};
 use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{Interrupt, Reload};
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
 use settings::Settings;
+use watch::Show;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -128,6 +132,14 @@ pub struct MoveOptions {
     #[arg(long, value_name = "FILE", requires = "register")]
     register_token_file: Option<PathBuf>,
 
+    /// Where destinations can fetch files of --from themselves, root://HOST/PATH or https://HOST/PATH of its directory: those of the same kind do, for files that are moved as they are [default: all are sent]
+    #[arg(long, value_name = "URL")]
+    door: Option<String>,
+
+    /// The file with the bearer token that destinations show at --door [default: none]
+    #[arg(long, value_name = "FILE", requires = "door")]
+    door_token_file: Option<PathBuf>,
+
     /// A file is proven only when it is `on-tape`, as root:// tells it; waits as long as that takes [default: not waited for]
     #[arg(long, value_name = "WHAT", value_parser = ["on-tape"], conflicts_with = "until_command")]
     until: Option<String>,
@@ -147,6 +159,18 @@ pub struct MoveOptions {
     /// A step that moves no byte for so many seconds counts as hanging, and is tried again
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_positive_seconds)]
     stall_after: Duration,
+
+    /// Serve metrics for Prometheus over HTTP at /metrics of this address, IP:PORT; port 0 takes any free port [default: the configuration's, else none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    metrics: Option<SocketAddr>,
+
+    /// With --metrics: let machines of this network ask for them without asking who they are, IP/BITS; repeatable [default: this machine alone]
+    #[arg(long, value_name = "CIDR")]
+    insecure_network: Vec<String>,
+
+    /// An alarm when a destination is away, a source cannot be looked at or registering fails for so many seconds; what takes its time is one after a multiple of that [default: the configuration's, else 300]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_positive_seconds)]
+    alarm_after: Option<Duration>,
 
     /// Where the mover remembers what it has begun; never below --from or --to [default: one for each --from and --to in the user's state directory]
     #[arg(long, value_name = "FILE")]
@@ -188,6 +212,7 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
     let reload = command.config.as_ref().map(|_| Reload::catch()).transpose()?;
     let interrupt = if reload.is_some() { Interrupt::catch_but_reload()? } else { Interrupt::catch()? };
     let mut settings = Settings::of(command)?;
+    let (mut lookout, _metrics) = settings.telling.start(output)?;
     let mut before = None;
     let mut counts = Counts::default();
     // Handed on: what hangs has them still.
@@ -197,7 +222,7 @@ fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure> {
         let is_ready = ready.is_ok();
         let moved = ready.and_then(|config| {
             let opened = (config, journal.as_mut().expect("it was opened"), &mut locks);
-            move_by(&settings, opened, command, output, &interrupt, reload.as_ref())
+            move_by(&settings, opened, command, output, (&interrupt, reload.as_ref()), &mut lookout)
         });
         let (mut outcome, next) = match (moved, before.take()) {
             // Nothing was done by what was read again.
@@ -251,14 +276,14 @@ fn move_by(
     (config, journal, locks): (Config, &mut Journal, &mut Locks),
     command: &MoveOptions,
     output: &Output,
-    interrupt: &Interrupt,
-    reload: Option<&Reload>,
+    (interrupt, reload): (&Interrupt, Option<&Reload>),
+    lookout: &mut Lookout,
 ) -> Result<(Outcome, Option<Settings>), Failure> {
     let control = Control::default();
     let next = Mutex::new(None);
-    let bar = Mutex::new((output.progress(0, "move {spinner} {msg}"), Instant::now(), None));
+    let show = Mutex::new(Show::new(output));
     let locks = Cell::new(Some(locks));
-    let told = |counts: &Counts| {
+    let told = |progress: &Progress| {
         // It moves: what was moved from before, and is not now, is anybody's.
         if let Some(locks) = locks.take() {
             locks.keep_only(&settings.origins().iter().filter_map(|origin| origin.directory()).collect::<Vec<_>>());
@@ -272,6 +297,11 @@ fn move_by(
                     next.journal.display(),
                     settings.journal.display()
                 ),
+                Ok(next) if next.telling != settings.telling => {
+                    tracing::error!(
+                        "how the mover tells of itself (metrics, insecure-network, alarm-after-s) is another; that needs a new start. The mover goes on as before"
+                    );
+                }
                 Ok(settings) => {
                     *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
                     control.drain();
@@ -279,15 +309,9 @@ fn move_by(
                 Err(failure) => tracing::error!("{}. The mover goes on as before", failure.message),
             }
         }
-        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
-        // Days may pass without a file.
-        let shown = Counts { moved_bytes: 0, ..*counts };
-        if bar.1.elapsed() >= Duration::from_millis(100) && bar.2 != Some(shown) {
-            bar.0.update(0, || words(counts));
-            (bar.1, bar.2) = (Instant::now(), Some(shown));
-        }
+        show.lock().unwrap_or_else(PoisonError::into_inner).update(progress);
     };
-    let outcome = driver::run(&config, journal, &control, &told).map_err(|error| match &error {
+    let outcome = driver::run(&config, journal, &control, lookout, &told).map_err(|error| match &error {
         MoverError::Journal(error) => journal_failure(error),
         MoverError::Audit { .. } => Failure::retry(&error),
         MoverError::RouteMissing { .. } | MoverError::DestinationMissing { .. } => Failure::usage(&error),

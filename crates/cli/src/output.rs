@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -17,7 +17,13 @@ use crate::failure::{Exit, Failure};
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// The bar that is drawn now: logs must not break it.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+static BAR: Mutex<Option<Drawn>> = Mutex::new(None);
+
+#[derive(Clone)]
+enum Drawn {
+    One(ProgressBar),
+    Several(MultiProgress),
+}
 
 /// The first error of stdout. What is printed after it is dropped, and the command ends with it.
 static STDOUT_FAILURE: OnceLock<Failure> = OnceLock::new();
@@ -94,12 +100,22 @@ impl Output {
         self.note(&format!("forebay: {}", failure.message));
     }
 
+    /// Where several bars are drawn; nothing where there is no terminal, or one object is printed. [`undrawn`] when they are gone.
+    pub fn bars(&self) -> Option<MultiProgress> {
+        if !io::stderr().is_terminal() || self.quiet || self.json {
+            return None;
+        }
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(Drawn::Several(bars.clone()));
+        Some(bars)
+    }
+
     /// A progress of `length` steps, drawn with `template` on a terminal, in plain lines elsewhere.
     pub fn progress(&self, length: u64, template: &str) -> Progress {
         let bar = if io::stderr().is_terminal() && !self.quiet {
             let style = ProgressStyle::with_template(template).expect("the templates here are good");
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr()).with_style(style);
-            *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+            *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(Drawn::One(bar.clone()));
             Some(bar)
         } else {
             None
@@ -139,9 +155,14 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
-            *BAR.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            undrawn();
         }
     }
+}
+
+/// No bar is drawn any more.
+pub fn undrawn() {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Writes bytes to stdout. Whether that went well is known by [`stdout_failure`].
@@ -172,7 +193,8 @@ pub fn stdout_failure() -> Option<&'static Failure> {
 fn suspended(action: impl FnOnce()) {
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar {
-        Some(bar) => bar.suspend(action),
+        Some(Drawn::One(bar)) => bar.suspend(action),
+        Some(Drawn::Several(bars)) => bars.suspend(action),
         None => action(),
     }
 }

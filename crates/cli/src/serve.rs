@@ -12,6 +12,7 @@ use forebay_server::{RatedWrites, Server, ServerError, StartError, StopHandle};
 use forebay_store::{OpenStoreError, OpenedStore};
 use signal_hook::iterator::Signals;
 
+use crate::arguments::{parse_address, parse_networks};
 use crate::config::{self, FileConfig};
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
@@ -122,13 +123,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     server.metrics = command.metrics.or(server.metrics);
     server.rated_writes_tb.extend(&command.rated_writes_tb);
     server.smart_of_files = command.smart_of_files;
-    for network in &command.insecure_network {
-        server.insecure_network.push(network.parse().map_err(|error| {
-            Failure::usage(format!(
-                "--insecure-network {network}: {error}; nothing was started. Give IP/BITS, as in 10.1.0.0/16"
-            ))
-        })?);
-    }
+    server.insecure_network.extend(parse_networks(&command.insecure_network)?);
     if command.allow_fault_injection {
         tracing::warn!(
             "FAULT INJECTION IS ON: any client can make drives fail. This is for tests; never run a store that matters so"
@@ -288,10 +283,6 @@ impl Drop for ReadyFile<'_> {
     }
 }
 
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "expected IP:PORT, as in 127.0.0.1:7420".to_owned())
-}
-
 fn print_config(output: &Output) -> Result<(), Failure> {
     if output.json {
         return Err(Failure::usage("--print-config prints TOML, not JSON; leave one of the two options out"));
@@ -350,8 +341,7 @@ pub fn open_failure(error: OpenStoreError) -> Failure {
 
 fn start_failure(error: StartError) -> Failure {
     match &error {
-        StartError::Insecure { .. } => Failure::usage(error),
-        StartError::Listen { source, .. } if source.kind() != std::io::ErrorKind::AddrInUse => Failure::usage(error),
-        StartError::Listen { .. } | StartError::System { .. } => Failure::retry(error),
+        StartError::Listen(listen) if !listen.is_in_use() => Failure::usage(error),
+        StartError::Listen(_) | StartError::System { .. } => Failure::retry(error),
     }
 }

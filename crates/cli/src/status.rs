@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::output::{Output, stdout_failure, write_stdout};
 
 pub use report::Report;
+pub use screen::human_time;
 
 /// The time between two looks of `--watch`.
 const WATCH: Duration = Duration::from_secs(1);

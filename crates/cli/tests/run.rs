@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use common::running::{Running, files_below, until};
 use common::store::Store;
-use common::{Ran, noise};
+use common::{Ran, forebay, noise};
 use forebay_client::{Client, Decision, Signature};
 use forebay_types::{DecideOutcome, EventKey, PutOutcome, RunChange, RunId, RunState, SourceId, StreamName, Verdict};
 use serde_json::Value;
@@ -267,4 +267,40 @@ fn a_run_of_ten_thousand_is_found_and_none_is_forgotten() {
     let from = store.run("list --from 9999 --json").expect(0).json();
     assert_eq!(from["runs"].as_array().expect("a list").len(), 2);
     assert_eq!(store.show(10_000)["sources"], "0-99,200-299");
+}
+
+#[test]
+fn status_names_the_runs_that_wait_for_somebody_and_the_doctor_those_of_a_stopped_store() {
+    let store = Store::start();
+    for run in [7, 8, 9] {
+        store.run(&format!("declare {run} --sources 0-3")).expect(0);
+    }
+    store.run("start 7").expect(0);
+    store.run("start 8").expect(0);
+    store.run("stop 8").expect(0);
+    store.run("hold 9 --reason inquiry").expect(0);
+    store.ask("stream define physics --prescale 3").expect(0);
+    let told = || store.server.status()["runs"].clone();
+    until(|| told()["held"] == 1);
+    let runs = told();
+    assert_eq!(
+        (&runs["declared"], &runs["running_runs"][0], &runs["stopped_runs"][0]),
+        (&1.into(), &7.into(), &8.into())
+    );
+    let screen = String::from_utf8(store.server.run(&["status"]).expect(0).stdout).expect("UTF-8");
+    assert!(screen.contains("1 running (7), 1 stopped and not closed (8), 1 held (9); 1 declared"), "{screen}");
+    let Store { server, drives, .. } = store;
+    server.terminate().expect(0);
+    let paths: Vec<String> = drives.paths.iter().map(|path| path.display().to_string()).collect();
+    let doctor = |json: &[&str]| {
+        let words = ["doctor"].iter().chain(json).map(|word| (*word).to_owned());
+        forebay(words.chain(paths.clone())).expect(0)
+    };
+    let report = doctor(&["--json"]).json();
+    let states: Vec<&str> = (0..3).filter_map(|at| report["runs"][at]["state"].as_str()).collect();
+    assert_eq!((states, &report["streams"][0]["prescale"]), (vec!["running", "stopped", "declared"], &3.into()));
+    let screen = String::from_utf8(doctor(&[]).stdout).expect("UTF-8");
+    for words in ["run 8: stopped", "run 9: declared, held; sources 0-3", "stream physics version 1: prescale 3"] {
+        assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
+    }
 }

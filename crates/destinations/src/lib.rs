@@ -6,6 +6,7 @@
 mod access;
 mod address;
 mod command;
+mod door;
 mod process;
 mod runtime;
 mod s3;
@@ -21,6 +22,7 @@ use forebay_mover::endpoint::{Destination, Registry};
 pub use access::{Access, Secret};
 pub use address::{Address, AddressError, Scheme};
 pub use command::{CommandError, OtherCommand};
+pub use door::Door;
 
 /// Why a destination cannot be used.
 #[derive(Debug, thiserror::Error)]

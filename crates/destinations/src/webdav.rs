@@ -3,18 +3,20 @@
 mod client;
 mod digest;
 mod place;
+mod pull;
 mod register;
 mod send;
 mod upload;
 
 use forebay_mover::custody::{Answer, Failure};
-use forebay_mover::endpoint::{Content, Destination, Moved, Sending};
+use forebay_mover::endpoint::{Content, Destination, Fetching, Moved, Sending};
 use forebay_mover::{Name, Summer, Told};
 use hyper::header::{ACCEPT_ENCODING, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 
 use client::{Call, Client, Reply, Target};
 use digest::{WANTED, digests};
+pub(crate) use place::Base;
 pub(crate) use register::WebRegistry;
 use send::Put;
 
@@ -206,6 +208,10 @@ impl Destination for WebDestination {
 
     fn send(&self, sending: &Sending, content: &mut dyn Content, moved: &dyn Moved) -> Answer {
         self.0.block_on(self.put(sending, content, moved)).unwrap_or_else(|answer| answer)
+    }
+
+    fn pull(&self, fetching: &Fetching, moved: &dyn Moved) -> Answer {
+        self.0.block_on(self.pulled(fetching, moved)).unwrap_or_else(Answer::Failed)
     }
 
     fn rename(&self, from: &Name, to: &Name) -> Answer {

@@ -8,6 +8,7 @@ use forebay_types::{EventKey, RunId};
 use crate::custody::{Answer, Failure, Part, SourceAnswer};
 use crate::events::{Events, Examined, Making, OfRun};
 use crate::machine::Scanned;
+use crate::monitor::Space;
 use crate::name::Name;
 
 /// The bytes of a consignment or of one of its parts, block by block.
@@ -119,6 +120,19 @@ pub struct Sending<'a> {
     pub bytes: u64,
 }
 
+/// What is fetched.
+#[derive(Clone, Copy)]
+pub struct Fetching<'a> {
+    /// The name that it has until it was asked for.
+    pub temporary: &'a Name,
+    /// Its name at the source.
+    pub source: &'a Name,
+    /// How long it is.
+    pub bytes: u64,
+    /// Where it is fetched.
+    pub door: &'a dyn Door,
+}
+
 /// Where files go.
 pub trait Destination: Send + Sync {
     /// What lies under a name: [`Answer::Told`].
@@ -126,6 +140,11 @@ pub trait Destination: Send + Sync {
 
     /// Streams the bytes there under a temporary name that nothing has, durably: [`Answer::Sent`], with what they came to.
     fn send(&self, sending: &Sending, content: &mut dyn Content, moved: &dyn Moved) -> Answer;
+
+    /// Fetches the file by the door of its source, under a temporary name that nothing has: [`Answer::Pulled`]. Most destinations cannot, and are not asked.
+    fn pull(&self, _fetching: &Fetching, _moved: &dyn Moved) -> Answer {
+        Answer::Failed(Failure::Refused("it cannot fetch files itself".to_owned()))
+    }
 
     /// Gives a file another name, durably, unless that is taken: [`Answer::Done`], [`Answer::Taken`].
     fn rename(&self, from: &Name, to: &Name) -> Answer;
@@ -146,6 +165,18 @@ pub trait Destination: Send + Sync {
     fn place_of(&self, name: &Name) -> Option<(u64, u64)>;
 }
 
+/// Where others can fetch the files of a source.
+pub trait Door: Send + Sync {
+    /// The address of a file there.
+    fn address_of(&self, name: &Name) -> String;
+
+    /// What whoever fetches it shows there, if the door wants that.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn token(&self) -> Result<Option<String>, Failure>;
+}
+
 /// Where files are registered once they are proven. To register one twice with the same key is to register it once.
 pub trait Registry: Send + Sync {
     /// Registers what a sidecar's text says, under a key that no other file has.
@@ -162,6 +193,15 @@ pub trait Asked: Send + Sync {
     /// # Errors
     /// Why nobody can tell.
     fn is_there(&self, address: &str, moved: &dyn Moved) -> Result<bool, Failure>;
+}
+
+/// What a source lies on.
+pub trait HasSpace: Send + Sync {
+    /// What it takes still.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn space(&self) -> Result<Space, String>;
 }
 
 /// Who is told how far a job is.

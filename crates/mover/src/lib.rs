@@ -12,10 +12,13 @@ pub mod events;
 pub mod journal;
 pub mod local;
 pub mod machine;
+pub mod metrics;
+pub mod monitor;
 mod name;
 mod planted;
 pub mod recipe;
 pub mod sidecar;
+pub mod status;
 pub mod store;
 mod sums;
 

@@ -3,46 +3,8 @@
 //! Codes are stable: a code that was given once keeps its meaning, and one that is not used any more is not given again. Each has a section in
 //! `docs/runbook.md`. What raises and clears them is in `monitor`.
 
-use serde::Serialize;
-
-/// How soon somebody has to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// During the day: nothing gets worse by the hour.
-    Warning,
-    /// Now.
-    Critical,
-}
-
-/// What an alarm means for the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effect {
-    /// All that is stored is as safe as ever, and new data are taken.
-    Safe,
-    /// Nothing is lost, and fewer drives may fail than the store was made for.
-    LessProtected,
-    /// Nothing is lost yet, and little more may happen.
-    AtRisk,
-    /// What is stored is safe, and new data are refused: their writers keep them.
-    Refused,
-    /// Something that was acknowledged is lost, or out of reach.
-    Lost,
-}
-
-impl Effect {
-    /// As `status`, the metrics and the runbook say it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Effect::Safe => "safe",
-            Effect::LessProtected => "less protected",
-            Effect::AtRisk => "at risk",
-            Effect::Refused => "refused",
-            Effect::Lost => "lost",
-        }
-    }
-}
+use forebay_telemetry::alarm::Alarms;
+pub use forebay_telemetry::alarm::{AlarmInfo, Effect, Severity};
 
 /// One of the alarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,21 +26,6 @@ pub enum Alarm {
     WritingStopped,
 }
 
-/// What is told of an alarm whenever it is raised.
-#[derive(Clone, Copy, Debug)]
-pub struct AlarmInfo {
-    /// The stable code, `FB-` and three digits; the first one tells what it is about: 1 drives, 2 space, 3 clients, 4 the server.
-    pub code: &'static str,
-    /// The same in a word.
-    pub name: &'static str,
-    /// How soon somebody has to come.
-    pub severity: Severity,
-    /// What it means for the data.
-    pub effect: Effect,
-    /// What to type first.
-    pub command: &'static str,
-}
-
 const fn info(
     code: &'static str,
     name: &'static str,
@@ -86,12 +33,11 @@ const fn info(
     effect: Effect,
     command: &'static str,
 ) -> AlarmInfo {
-    AlarmInfo { code, name, severity, effect, command }
+    AlarmInfo::new(code, name, severity, effect, command)
 }
 
-impl Alarm {
-    /// All of them, by code.
-    pub const ALL: [Alarm; 14] = [
+impl Alarms for Alarm {
+    const ALL: &'static [Alarm] = &[
         Alarm::DriveLost,
         Alarm::ProtectionCritical,
         Alarm::DriveSlow,
@@ -108,8 +54,7 @@ impl Alarm {
         Alarm::WritingStopped,
     ];
 
-    /// What is told of it.
-    pub fn info(self) -> AlarmInfo {
+    fn info(self) -> AlarmInfo {
         use Severity::{Critical, Warning};
         match self {
             Alarm::DriveLost => {
@@ -140,7 +85,9 @@ impl Alarm {
             }
         }
     }
+}
 
+impl Alarm {
     /// What to type first on this server; one that only reads has nothing to ship.
     pub fn command(self, read_only: bool) -> &'static str {
         match self {
@@ -148,16 +95,12 @@ impl Alarm {
             alarm => alarm.info().command,
         }
     }
-
-    /// Where the runbook tells what to do.
-    pub fn runbook(self) -> String {
-        let AlarmInfo { code, name, .. } = self.info();
-        format!("docs/runbook.md#{}-{name}", code.to_lowercase())
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_telemetry::alarm::compare_with_runbook;
+
     use super::*;
 
     const RUNBOOK: &str = include_str!("../../../docs/runbook.md");
@@ -171,27 +114,8 @@ mod tests {
     }
 
     #[test]
-    fn the_runbook_has_a_section_for_each_alarm_and_for_nothing_else() {
-        let sections: Vec<&str> = RUNBOOK.lines().filter_map(|line| line.strip_prefix("## FB-")).collect();
-        let wanted: Vec<String> = Alarm::ALL
-            .iter()
-            .map(|alarm| format!("{} {}", alarm.info().code.trim_start_matches("FB-"), alarm.info().name))
-            .collect();
-        assert_eq!(sections, wanted);
-    }
-
-    #[test]
-    fn the_runbook_says_of_each_alarm_what_the_server_says() {
-        for alarm in Alarm::ALL {
-            let AlarmInfo { code, name, severity, effect, command } = alarm.info();
-            let start = RUNBOOK.find(&format!("## {code} {name}\n")).expect("a section");
-            let section = &RUNBOOK[start + 3..];
-            let section = &section[..section.find("\n## ").unwrap_or(section.len())];
-            let severity = format!("{severity:?}").to_lowercase();
-            for words in [format!("**{severity}**"), format!("data: **{}**", effect.word()), format!("    {command}\n")]
-            {
-                assert!(section.contains(&words), "{code}: {words:?} is missing in\n{section}");
-            }
-        }
+    fn the_runbook_has_a_section_for_each_alarm_that_says_what_the_server_says() {
+        let is_the_movers = |head: &str| head.starts_with("FB-5");
+        compare_with_runbook::<Alarm>(RUNBOOK, |head| !is_the_movers(head)).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }

@@ -5,6 +5,5 @@ pub(crate) mod control;
 pub(crate) mod inbox;
 pub(crate) mod lane;
 pub(crate) mod look;
-pub(crate) mod metrics;
 pub(crate) mod smart;
 pub(crate) mod socket;

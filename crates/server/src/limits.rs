@@ -168,10 +168,6 @@ const _: () = assert!(READS_MAX <= 1 << 16, "reads are numbered with 16 bits");
 const _: () = assert!(BATCH_RECORDS_MAX <= 1 << 16, "the records of a request are numbered with 16 bits");
 const _: () = assert!(OUT_BUFFERS_MAX < OUT_BUFFERS_TOGETHER, "each is slowed before all are stopped");
 
-/// Connections that the system holds until they are accepted: all writers of a detector connect at the same moment. The system may hold fewer
-/// (`net.core.somaxconn`); those beyond try again after a second.
-pub(crate) const CONNECTIONS_WAITING: i32 = 4096;
-
 /// A file that a client has open stays open for so long after its connection is gone, so that the client may come back.
 pub const OPENING_KEPT: Duration = Duration::from_secs(60);
 

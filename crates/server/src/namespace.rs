@@ -17,7 +17,7 @@ use forebay_types::placement::{lane_of, lane_ordinal};
 use forebay_types::{FileNumber, NodeKind, RunCounts, RunId, RunRule};
 
 use crate::lane_requests::LaneRequests;
-use crate::status::NamesReport;
+use crate::status::{NamesReport, RunsReport};
 pub use load::{NamesFound, NamesLoading};
 use recent::Recent;
 use runs::RunBooks;
@@ -139,6 +139,14 @@ impl Namespace {
             State::Starting | State::Loading(_) | State::Failed(_) => (0, 0),
         };
         NamesReport { names, names_bytes: bytes, names_bytes_max: self.index_bytes_max as u64 }
+    }
+
+    /// The runs that were declared.
+    pub(crate) fn runs(&self) -> RunsReport {
+        match &self.state {
+            State::Loaded(loaded) => loaded.books.report(),
+            State::Starting | State::Loading(_) | State::Failed(_) => RunsReport::default(),
+        }
     }
 
     /// Messages for other lanes, and for this one.

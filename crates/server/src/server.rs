@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_store::{ControlHandle, LaneSeed, OpenedStore, StoreInfo};
+use forebay_telemetry::http::MetricsServer;
+use forebay_telemetry::reach::{ListenError, listen};
 use mio::Poll;
-use tokio::sync::oneshot;
 
 use crate::config::ServerConfig;
 use crate::driver::acceptor::Acceptor;
@@ -17,9 +18,8 @@ use crate::driver::control::ControlThread;
 use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
 use crate::driver::look::{LastLook, Looker, LookerParts};
-use crate::driver::metrics::MetricsThread;
 use crate::driver::smart::{SmartReports, SmartThread};
-use crate::limits::CONNECTIONS_WAITING;
+use crate::metrics;
 use crate::open_files::raise_open_files;
 use crate::service::ServiceConfig;
 
@@ -29,27 +29,9 @@ const MARK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Why a server was not started. What was acknowledged earlier is on the drives as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Others could connect, and nobody would check who they are.
-    #[error(
-        "{option} {listen} can be reached from other machines and clients are not authenticated yet: nothing was started. Use 127.0.0.1, or say \
-         --insecure-network CIDR for each network whose machines may read, write and delete everything"
-    )]
-    Insecure {
-        /// Where it was to listen.
-        listen: SocketAddr,
-        /// The option that says so.
-        option: &'static str,
-    },
-    /// The address is taken, or not one of this machine.
-    #[error("cannot listen on {listen}: {source}; no drive was touched. {}", listen_advice(.source.kind(), *.listen, .option))]
-    Listen {
-        /// Where it was to listen.
-        listen: SocketAddr,
-        /// The option that says so.
-        option: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
+    /// The address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The system gave no thread or no poll.
     #[error(
         "the server could not be started, nothing was served: {what}: {source}. The next start finds the drives as after a stop that was not in \
@@ -61,22 +43,6 @@ pub enum StartError {
         /// The system's words.
         source: io::Error,
     },
-}
-
-fn listen_advice(kind: io::ErrorKind, listen: SocketAddr, option: &str) -> String {
-    match kind {
-        io::ErrorKind::AddrInUse => {
-            format!(
-                "Another program listens there (`ss -ltnp sport = :{}`): stop it, or pick another {option}",
-                listen.port()
-            )
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            format!("That is no address of this machine (`ip address`): pick another {option}")
-        }
-        io::ErrorKind::PermissionDenied => format!("Ports below 1024 need a privilege: pick another {option}"),
-        _ => format!("Pick another {option}"),
-    }
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
@@ -123,7 +89,7 @@ pub struct Server {
 /// Threads that only look: whatever becomes of them, data are served.
 struct Watchers {
     smart: SmartReports,
-    metrics: Option<(SocketAddr, oneshot::Sender<()>)>,
+    metrics: Option<MetricsServer>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -148,11 +114,12 @@ impl Server {
     /// before [`Server::start`] wait.
     ///
     /// # Errors
-    /// [`StartError::Insecure`] and [`StartError::Listen`].
+    /// [`StartError::Listen`].
     pub fn bind(config: &ServerConfig) -> Result<Listener, StartError> {
         raise_open_files(config.connections_max);
-        let socket = listen(config.listen, config, "--listen")?;
-        let metrics = config.metrics.map(|address| listen(address, config, "--metrics")).transpose()?;
+        let socket = take(config.listen, config, "--listen", "read, write and delete everything")?;
+        let metrics = config.metrics.map(|address| take(address, config, "--metrics", "read how the store is"));
+        let metrics = metrics.transpose()?;
         Ok(Listener { socket, metrics, config: config.clone() })
     }
 
@@ -231,7 +198,7 @@ impl Server {
 
     /// Where metrics are served, if they are.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.watchers.metrics.as_ref().map(|(address, _)| *address)
+        self.watchers.metrics.as_ref().map(MetricsServer::address)
     }
 
     /// The control part of its store.
@@ -286,7 +253,7 @@ fn inbox() -> Result<(Arc<Inbox>, Poll), StartError> {
 fn watch(
     config: &ServerConfig,
     control: &ControlHandle,
-    metrics: Option<TcpListener>,
+    listener: Option<TcpListener>,
     smart: SmartReports,
     last: LastLook,
 ) -> io::Result<Watchers> {
@@ -294,18 +261,9 @@ fn watch(
     let asking = SmartThread { reports: smart.clone(), store: control.clone(), of_files: config.smart_of_files };
     threads.push(std::thread::Builder::new().name("forebay-smart".to_owned()).spawn(move || asking.run())?);
     let mut watchers = Watchers { smart, metrics: None, threads };
-    if let Some(listener) = metrics {
-        let address = listener.local_addr()?;
-        let (sender, stop) = oneshot::channel();
-        let serving = MetricsThread { listener, config: Arc::new(config.clone()), last, stop };
-        let run = move || {
-            if let Err(error) = serving.run() {
-                tracing::error!(%error, "no metrics are served any more; data are served as before");
-            }
-        };
-        watchers.threads.push(std::thread::Builder::new().name("forebay-metrics".to_owned()).spawn(run)?);
-        watchers.metrics = Some((address, sender));
-        tracing::info!(%address, "metrics are served at /metrics");
+    if let Some(listener) = listener {
+        let text = move || last.get().map(|(at, snapshot)| metrics::text(snapshot, at.elapsed()));
+        watchers.metrics = Some(MetricsServer::start(listener, config.insecure_network.clone(), text)?);
     }
     Ok(watchers)
 }
@@ -323,31 +281,13 @@ impl Watchers {
 }
 
 /// Takes an address, which the option `option` says.
-fn listen(listen: SocketAddr, config: &ServerConfig, option: &'static str) -> Result<TcpListener, StartError> {
-    if !listen.ip().to_canonical().is_loopback() {
-        if config.insecure_network.is_empty() {
-            return Err(StartError::Insecure { listen, option });
-        }
-        let networks: Vec<String> = config.insecure_network.iter().map(ToString::to_string).collect();
-        tracing::warn!(
-            %listen,
-            networks = networks.join(", "),
-            "INSECURE: clients are not authenticated: every machine of these networks can {}",
-            may(option)
-        );
-    }
-    let failed = |source| StartError::Listen { listen, option, source };
-    let socket = TcpListener::bind(listen).map_err(failed)?;
-    rustix::net::listen(&socket, CONNECTIONS_WAITING).map_err(|error| failed(error.into()))?;
-    Ok(socket)
-}
-
-/// What whoever reaches the address of an option can do.
-fn may(option: &str) -> &'static str {
-    match option {
-        "--metrics" => "read how the store is",
-        _ => "read, write and delete everything",
-    }
+fn take(
+    address: SocketAddr,
+    config: &ServerConfig,
+    option: &'static str,
+    may: &'static str,
+) -> Result<TcpListener, StartError> {
+    Ok(listen(address, &config.insecure_network, option, may)?)
 }
 
 fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> ServiceConfig {

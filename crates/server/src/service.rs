@@ -516,6 +516,7 @@ impl Core {
             connections: self.connections.into(),
             files_open: self.openings.len(),
             names: self.names.as_ref().map(Namespace::report).unwrap_or_default(),
+            runs: self.names.as_ref().map(Namespace::runs).unwrap_or_default(),
             staging_bytes: self.staging.used(),
             staging_bytes_max: self.staging.max(),
             reply_bytes: self.out_bytes,

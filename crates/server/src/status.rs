@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_engine::{DriveHealth, LaneStatus};
 use forebay_store::{ControlStatus, DriveCounts};
-use forebay_types::{DriveNumber, StreamName};
+use forebay_types::{DriveNumber, RunRecord, RunState, StreamName};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -51,6 +51,51 @@ pub(crate) struct NamesReport {
     pub(crate) names_bytes_max: u64,
 }
 
+/// So many runs of a kind are named.
+const RUNS_NAMED_MAX: usize = 16;
+
+/// The runs of the store, all in lane 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct RunsReport {
+    pub(crate) declared: u64,
+    pub(crate) running: u64,
+    pub(crate) stopped: u64,
+    pub(crate) closed: u64,
+    pub(crate) discarded: u64,
+    /// Of all of these, those that somebody holds.
+    pub(crate) held: u64,
+    /// The first of those that run, are stopped and not closed, and are held.
+    pub(crate) running_runs: Vec<u32>,
+    pub(crate) stopped_runs: Vec<u32>,
+    pub(crate) held_runs: Vec<u32>,
+}
+
+impl RunsReport {
+    /// Of these.
+    pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a RunRecord>) -> RunsReport {
+        let mut report = RunsReport::default();
+        let note = |count: &mut u64, named: Option<&mut Vec<u32>>, run: &RunRecord| {
+            *count += 1;
+            if let Some(named) = named.filter(|named| named.len() < RUNS_NAMED_MAX) {
+                named.push(run.run.0);
+            }
+        };
+        for run in runs {
+            match run.state {
+                RunState::Declared => note(&mut report.declared, None, run),
+                RunState::Running => note(&mut report.running, Some(&mut report.running_runs), run),
+                RunState::Stopped => note(&mut report.stopped, Some(&mut report.stopped_runs), run),
+                RunState::Closed => note(&mut report.closed, None, run),
+                RunState::Discarded => note(&mut report.discarded, None, run),
+            }
+            if run.is_held() {
+                note(&mut report.held, Some(&mut report.held_runs), run);
+            }
+        }
+        report
+    }
+}
+
 impl From<[usize; 4]> for ClassCounts {
     fn from([readout, filter, mover, monitor]: [usize; 4]) -> Self {
         ClassCounts { readout, filter, mover, monitor }
@@ -83,6 +128,8 @@ pub(crate) struct LaneReport {
     /// Names of files and of all else that has one, their memory, and what that may become: all in lane 0.
     #[serde(flatten)]
     pub(crate) names: NamesReport,
+    /// Runs that were declared: all in lane 0.
+    pub(crate) runs: RunsReport,
     /// Memory of what arrived and is not taken, and what it may become.
     pub(crate) staging_bytes: usize,
     pub(crate) staging_bytes_max: usize,
@@ -197,7 +244,7 @@ pub(crate) fn server_status(snapshot: &Snapshot) -> String {
         add_numbers(&mut totals, &object(report));
     }
     // Of these the sum means nothing.
-    for key in ["lane", "failures_left", "connections", "time_left_s", "rebuild_left_s", "put_wait_ms"] {
+    for key in ["lane", "failures_left", "connections", "runs", "time_left_s", "rebuild_left_s", "put_wait_ms"] {
         totals.remove(key);
     }
     // Events go to all lanes alike, so the store is full when the first of them is.
@@ -237,6 +284,7 @@ pub(crate) fn server_status(snapshot: &Snapshot) -> String {
         "lanes": described,
         "totals": totals,
         "streams": streams(lanes),
+        "runs": lanes.first().and_then(Option::as_ref).map(|lane| &lane.runs),
         "connections": snapshot.connections(),
         "staging_bytes": staging_bytes,
     });
@@ -341,6 +389,7 @@ pub(crate) mod tests {
             streams: Vec::new(),
             files_open: 0,
             names: NamesReport::default(),
+            runs: RunsReport::default(),
             staging_bytes: 0,
             staging_bytes_max: 0,
             reply_bytes: 0,

@@ -39,6 +39,8 @@ pub enum MoverFault {
     NoAnswer,
     /// A step of which nobody knew is done much later.
     DoneLate,
+    /// A destination cannot fetch a file itself.
+    FetchFailed,
     /// A destination says that it has a file, and cut it.
     Truncated,
     /// The same, with a bit that flipped.
@@ -91,13 +93,14 @@ pub enum MoverFault {
 
 impl MoverFault {
     /// All of them.
-    pub const ALL: [MoverFault; 30] = [
+    pub const ALL: [MoverFault; 31] = [
         MoverFault::Kill,
         MoverFault::KillBeforeCommit,
         MoverFault::Away,
         MoverFault::Refusal,
         MoverFault::NoAnswer,
         MoverFault::DoneLate,
+        MoverFault::FetchFailed,
         MoverFault::Truncated,
         MoverFault::Flipped,
         MoverFault::Dropped,

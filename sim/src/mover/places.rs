@@ -172,10 +172,11 @@ impl Destination {
                 }
                 Answer::OnTape(is_there)
             }
-            Step::Send { temporary, .. } => {
+            Step::Send { temporary, .. } | Step::Pull { temporary, .. } => {
                 let bytes = content.expect("it is sent").to_vec();
                 self.of(temporary, id);
-                let answer = Answer::Sent(Sums::of(&bytes));
+                let is_sent = matches!(step, Step::Send { .. });
+                let answer = if is_sent { Answer::Sent(Sums::of(&bytes)) } else { Answer::Pulled };
                 self.put(temporary, bytes, Owner::Mover(id));
                 answer
             }

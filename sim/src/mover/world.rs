@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::AcceptedPage;
-use forebay_mover::custody::{Answer, Change, Changed, Consignment, ConsignmentId, DeliveryState, SourceAnswer, Step};
+use forebay_mover::custody::{
+    Answer, Change, Changed, Consignment, ConsignmentId, DeliveryState, Failure, SourceAnswer, Step,
+};
 use forebay_mover::machine::{Done, JobId, Mover, Record, Task};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Sums, sidecar};
@@ -264,6 +266,7 @@ impl World {
         let calm_at = self.now + TROUBLE;
         while self.now < calm_at {
             self.step(calm_at);
+            self.look();
         }
         self.faults.clear();
         self.tell(|| "nothing goes wrong any more".to_owned());
@@ -277,6 +280,7 @@ impl World {
             self.step(person_at);
         }
         self.commit();
+        self.look();
         for (to, destination) in self.destinations.iter().enumerate() {
             let left: Vec<&Name> =
                 destination.temporaries().filter(|name| !self.may_lie_about.contains(&(to, (*name).clone()))).collect();
@@ -297,8 +301,26 @@ impl World {
             && self.mover.consignments().next().is_none()
     }
 
+    /// That whoever watches is told of every file that is not over, and of each that needs somebody.
+    fn look(&self) {
+        let survey = self.mover.survey(self.now);
+        for (at, route) in survey.routes.iter().enumerate() {
+            let of_route = |of: &Consignment| !of.stage().is_over();
+            let files = || self.mover.consignments().filter(|(route, of)| route.0 == at && of_route(of));
+            let told: u64 = route.states.values().map(|amount| amount.files).sum();
+            assert_eq!(told, files().count() as u64, "files of route {at} are told by their states");
+            let stuck = files().filter(|(_, of)| of.needs_a_person() && !of.is_held()).count() as u64;
+            assert!(route.quarantined >= stuck, "{stuck} files need somebody, and {} are told", route.quarantined);
+        }
+        for place in survey.destinations.iter().map(|destination| &destination.place) {
+            assert!(place.streams_running <= place.streams_max && place.away == (place.failures >= 3), "{place:?}");
+            assert_eq!(place.failures > 0, place.failing_for.is_some(), "{place:?}");
+        }
+    }
+
     /// Does what he is told to: what is in the way goes, what is damaged is made anew, and all is tried again.
     fn person(&mut self) {
+        self.look();
         let stuck = self.mover.consignments().filter(|(_, consignment)| consignment.needs_a_person());
         let stuck: Vec<(usize, Consignment)> = stuck.map(|(route, stuck)| (route.0, stuck.clone())).collect();
         for (route, stuck) in stuck {
@@ -419,7 +441,9 @@ impl World {
             match self.random.below(3) {
                 0 => drop(self.does(route, destination.0, consignment, &step, &recipe, sidecar)),
                 1 => {
-                    if let (Step::Send { temporary, .. }, Ok(original)) = (&step, self.sent(route, &recipe, sidecar)) {
+                    if let (Step::Send { temporary, .. } | Step::Pull { temporary, .. }, Ok(original)) =
+                        (&step, self.sent(route, &recipe, sidecar))
+                    {
                         let half = original[..original.len() / 2].to_vec();
                         self.destinations[destination.0].put(temporary, half, Owner::Mover(consignment));
                     }
@@ -478,7 +502,7 @@ impl World {
             Event::Late(to, id, step, bytes) => {
                 self.tell(|| format!("late, at {to}: {step:?}"));
                 self.destinations[to].does(id, &step, Some(&bytes), RECHECK_AFTER, self.now);
-                if let Step::Send { temporary, .. } = step {
+                if let Step::Send { temporary, .. } | Step::Pull { temporary, .. } = step {
                     // It comes after it was taken away, perhaps: nobody can know.
                     self.may_lie_about.insert((to, temporary));
                 }
@@ -545,16 +569,20 @@ impl World {
         recipe: &Recipe,
         sidecar: Option<&str>,
     ) -> Answer {
-        let content = if matches!(step, Step::Send { .. }) {
-            match self.sent(route, recipe, sidecar) {
+        let content = match step {
+            Step::Send { .. } => match self.sent(route, recipe, sidecar) {
                 Ok(bytes) => Some(bytes),
                 Err(changed) => {
                     self.met_changed(recipe, &changed);
                     return Answer::Source(changed);
                 }
-            }
-        } else {
-            None
+            },
+            // Whoever fetches it gets what has the name now, whatever was found.
+            Step::Pull { .. } => match self.sources[route].files.get(&recipe.parts()[0].name) {
+                Some(file) => Some(file.bytes.clone()),
+                None => return Answer::Failed(Failure::Refused("the door has no such file".to_owned())),
+            },
+            _ => None,
         };
         self.destinations[to].does(id, step, content.as_deref(), RECHECK_AFTER, self.now)
     }

@@ -2,6 +2,7 @@
 
 use forebay_client::files::escape;
 use forebay_names::{Loss, Names};
+use forebay_runs::Books;
 use forebay_server::{NamesFound, NamesLoading};
 use forebay_store::LaneLook;
 use forebay_types::placement::lane_of;
@@ -36,6 +37,8 @@ pub struct StoredNames {
     pub damage: Vec<String>,
     /// What has no name here was removed, and is not stored any more.
     pub are_all: bool,
+    /// The books of runs and streams, which are kept beside them.
+    pub books: Books,
 }
 
 impl StoredNames {
@@ -48,15 +51,15 @@ impl StoredNames {
             }
             loading.leave_out();
         }
-        let NamesFound { names, mut damage, losses, .. } = loading.finish();
+        let NamesFound { names, books, mut damage, losses, .. } = loading.finish();
         damage.extend(losses.iter().take(LOSSES_TOLD).map(words_of));
         if losses.len() > LOSSES_TOLD {
             damage.push(format!("{} more do not fit together", losses.len() - LOSSES_TOLD));
         }
-        StoredNames::by_number(names, lanes, damage)
+        StoredNames::by_number(names, books, lanes, damage)
     }
 
-    fn by_number(names: Names, lanes: u16, damage: Vec<String>) -> StoredNames {
+    fn by_number(names: Names, books: Books, lanes: u16, damage: Vec<String>) -> StoredNames {
         let root = Named { number: names.root(), directory: 0, name: Box::default() };
         let (mut directories, mut named) = (vec![root], Vec::new());
         let mut at = 0;
@@ -76,7 +79,7 @@ impl StoredNames {
         }
         named.sort_by_key(|named| named.number);
         let are_all = damage.is_empty();
-        StoredNames { lanes, names, directories, named, damage, are_all }
+        StoredNames { lanes, names, directories, named, damage, are_all, books }
     }
 
     /// Directories but for the root, each behind the one that it is in, with their paths.

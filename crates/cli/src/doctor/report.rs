@@ -1,5 +1,6 @@
 //! What `forebay doctor` tells, as the one object of `--json`; the screen is made from it. The words are explained in `docs/doctor.md`.
 
+use forebay_types::{RunRecord, StreamVersion};
 use serde::Serialize;
 
 /// Ids that a report lists of each kind; the rest is counted.
@@ -23,6 +24,10 @@ pub struct Report {
     pub geometry: Option<Geometry>,
     pub last_start: Option<LastStart>,
     pub lanes: Vec<Lane>,
+    /// Runs that were declared, as `forebay run show --json` has them.
+    pub runs: Vec<RunRecord>,
+    /// The newest version of each stream that was defined.
+    pub streams: Vec<StreamVersion>,
     pub readable: Readable,
     pub start: Start,
     pub warnings: Vec<String>,

@@ -47,6 +47,7 @@ pub fn screen(report: &Report) -> String {
     }
     damage(report, &mut rows);
     stored(report, &mut rows);
+    books(report, &mut rows);
     if report.store.is_some() {
         readable(&report.readable, report.quick, &mut rows);
         start(report, &mut rows);
@@ -296,6 +297,22 @@ fn stored(report: &Report, rows: &mut Rows) {
     });
     let streams: Vec<_> = streams.into_iter().collect();
     rows.some(&streams, |(stream, events)| format!("stream {stream}: {} wait to be shipped", human_count(*events)));
+}
+
+/// What the books say, which run control and operators keep.
+fn books(report: &Report, rows: &mut Rows) {
+    if report.runs.is_empty() && report.streams.is_empty() {
+        return;
+    }
+    let (runs, streams) = (report.runs.len() as u64, report.streams.len() as u64);
+    rows.row("books", &format!("{}, {}", counted(runs, "run"), counted(streams, "stream")));
+    rows.some(&report.runs, |run| {
+        let held = if run.is_held() { ", held" } else { "" };
+        format!("run {}: {}{held}; sources {}", run.run, run.state, run.sources)
+    });
+    rows.some(&report.streams, |stream| {
+        format!("stream {} version {}: prescale {}", stream.name, stream.version, stream.definition.prescale)
+    });
 }
 
 fn readable(readable: &Readable, quick: bool, rows: &mut Rows) {

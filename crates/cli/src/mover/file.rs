@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use serde::Deserialize;
 use super::MoveOptions;
 use super::defined;
 use super::places::{Origin, Place};
-use super::settings::{DestinationSettings, Merging, Register, RouteSettings, Settings, Until, kind_of, settle};
+use super::settings::{
+    DestinationSettings, Merging, Register, RouteSettings, Settings, Until, door_of, kind_of, settle, telling,
+};
 use crate::arguments::DEFAULT_ADDRESS;
-use crate::connect::parse_seconds;
+use crate::connect::{parse_positive_seconds, parse_seconds};
 use crate::failure::Failure;
 use crate::size::parse_bytes;
 
@@ -30,6 +33,10 @@ struct MoveFile {
     journal: Option<PathBuf>,
     #[serde(default = "four")]
     streams: u16,
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    insecure_network: Vec<String>,
+    alarm_after_s: Option<f64>,
     #[serde(default)]
     destination: BTreeMap<String, DestinationFile>,
     #[serde(default)]
@@ -74,6 +81,8 @@ struct RouteFile {
     register_command: Option<PathBuf>,
     register_token_file: Option<PathBuf>,
     register_ca_file: Option<PathBuf>,
+    door: Option<String>,
+    door_token_file: Option<PathBuf>,
     #[serde(default)]
     priority: i32,
     streams: Option<u16>,
@@ -112,6 +121,9 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
         return Err(wrong("it has no route".to_owned()));
     }
     let streams = check_streams("streams", file.streams).map_err(wrong)?;
+    let alarm_after = file.alarm_after_s.map(|seconds| parse_positive_seconds(&seconds.to_string())).transpose();
+    let alarm_after = alarm_after.map_err(|why| wrong(format!("alarm-after-s: {why}")))?;
+    let telling = telling(command, file.metrics, &file.insecure_network, alarm_after)?;
     let destination = |(name, destination): (String, DestinationFile)| {
         let of_its_own = destination.streams.map(|count| check_streams(&format!("destination.{name}.streams"), count));
         let place = Place::parse(&destination.address)?;
@@ -133,7 +145,10 @@ pub fn load(path: &Path, command: &MoveOptions) -> Result<Settings, Failure> {
     for route in routes.iter_mut().filter(|route| goes_by_definition(route)) {
         look_up(route, &names, streams, &mut destinations)?;
     }
-    Ok(Settings { routes, destinations, streams, journal })
+    for route in &routes {
+        route.check_door(&destinations, &format!("route.{}.door", route.name))?;
+    }
+    Ok(Settings { routes, destinations, streams, journal, telling })
 }
 
 /// Whether a route of events says nothing of where it leads.
@@ -236,6 +251,7 @@ fn settings_of(
         zstd: route.zstd,
         sidecar: route.sidecar,
         register: Register::of(route.register.as_ref(), route.register_command.as_deref(), access, here)?,
+        door: door_of(route.door.as_deref(), route.door_token_file.as_deref(), is_stream, here)?,
         settle: seconds("settle-s", route.settle_s, settle(command))?,
         recheck_after: seconds("recheck-after-s", route.recheck_after_s, command.recheck_after)?,
         priority: route.priority,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use forebay_mover::journal::{Action, ConsignmentView, EventsView, View};
 use forebay_types::EventKey;
 
-use super::{journal_failure, plain};
+use super::{journal_failure, plain, status};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::size::{human_bytes, human_count};
@@ -22,7 +22,7 @@ pub struct JournalOption {
 /// What is looked at or asked for.
 #[derive(Debug, Subcommand)]
 pub enum LookCommand {
-    /// How many files are how far
+    /// How a mover is: what waits, how fast it goes, how long the space lasts, what is wrong
     Status(JournalOption),
     /// The files that are on their way
     List {
@@ -86,7 +86,7 @@ pub enum LookCommand {
 /// A journal that cannot be read, or a file that it does not have on its way.
 pub fn run(command: &LookCommand, output: &Output) -> Result<(), Failure> {
     match command {
-        LookCommand::Status(journal) => status(&open(journal)?, output),
+        LookCommand::Status(journal) => status::show(&open(journal)?, &journal.journal, output),
         LookCommand::List { journal, state } => list(&open(journal)?, state.as_deref(), output),
         LookCommand::Show { journal, name } => show(&open(journal)?, name, output),
         LookCommand::Retry { journal, names, all } => {
@@ -116,7 +116,7 @@ fn open(journal: &JournalOption) -> Result<View, Failure> {
     View::open(&journal.journal).map_err(|error| journal_failure(&error))
 }
 
-fn at_work(view: &View, state: Option<&str>) -> Result<Vec<ConsignmentView>, Failure> {
+pub(super) fn at_work(view: &View, state: Option<&str>) -> Result<Vec<ConsignmentView>, Failure> {
     view.at_work(state).map_err(|error| journal_failure(&error))
 }
 
@@ -162,28 +162,6 @@ fn ask(view: &View, files: &[ConsignmentView], action: Action, reason: &str, out
     output.note("the mover takes it up within a second, or when it starts");
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     output.object(&serde_json::json!({ "action": action.name(), "names": names }));
-    Ok(())
-}
-
-fn status(view: &View, output: &Output) -> Result<(), Failure> {
-    let counts = view.counts().map_err(|error| journal_failure(&error))?;
-    for (state, (files, bytes)) in &counts {
-        output.line(&format!("{state:<12} {:>12} files {:>12}", human_count(*files), human_bytes(*bytes)));
-    }
-    if counts.is_empty() {
-        output.line("no file was found yet");
-    }
-    let waits = at_work(view, Some("waiting"))?;
-    let waits = waits.iter().flat_map(|file| &file.deliveries).filter_map(|delivery| delivery.waits_since_unix_ms);
-    let longest = waits.min();
-    if let Some(at) = longest {
-        output.line(&format!("the first of those that wait for tape has waited since {}", time(at)));
-    }
-    let object: serde_json::Map<String, serde_json::Value> = counts
-        .iter()
-        .map(|(state, (files, bytes))| (state.clone(), serde_json::json!({ "files": files, "bytes": bytes })))
-        .collect();
-    output.object(&serde_json::json!({ "states": object, "waits_since_unix_ms": longest }));
     Ok(())
 }
 
@@ -249,7 +227,7 @@ fn show(view: &View, name: &str, output: &Output) -> Result<(), Failure> {
 }
 
 /// As `date --utc` writes it.
-fn time(unix_ms: i64) -> String {
+pub(super) fn time(unix_ms: i64) -> String {
     let at = time::OffsetDateTime::from_unix_timestamp(unix_ms / 1000).unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     let (date, clock) = (at.date(), at.time());
     format!("{date} {:02}:{:02}:{:02}Z", clock.hour(), clock.minute(), clock.second())

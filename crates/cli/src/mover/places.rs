@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_destinations::{Access, Address, Scheme};
-use forebay_mover::endpoint::{self, Destination};
+use forebay_mover::endpoint::{self, Destination, HasSpace};
 use forebay_mover::events::StreamSource;
-use forebay_mover::local::{DirectoryDestination, DirectorySource, Disposal, Locks};
-use forebay_mover::store::{LeaseError, StoreSource};
+use forebay_mover::local::{DirectoryDestination, DirectorySource, DirectorySpace, Disposal, Locks};
+use forebay_mover::store::{LeaseError, StoreSource, StoreSpace};
 use forebay_types::StreamName;
 
 use crate::failure::Failure;
@@ -72,6 +72,14 @@ impl Origin {
         match self {
             Origin::Stream { stream, .. } => Some(stream),
             Origin::Directory(_) | Origin::Store { .. } => None,
+        }
+    }
+
+    /// What it lies on.
+    pub fn space(&self) -> Arc<dyn HasSpace> {
+        match self {
+            Origin::Directory(path) => Arc::new(DirectorySpace::new(path)),
+            Origin::Store { server, .. } | Origin::Stream { server, .. } => Arc::new(StoreSpace::new(server)),
         }
     }
 
@@ -168,6 +176,14 @@ impl Place {
         match self {
             Place::Directory(path) => Some(path),
             Place::Remote(_) => None,
+        }
+    }
+
+    /// Its address, if it is reached over the network.
+    pub fn address(&self) -> Option<&Address> {
+        match self {
+            Place::Directory(_) => None,
+            Place::Remote(address) => Some(address),
         }
     }
 

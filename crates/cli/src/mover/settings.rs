@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_destinations::{Access, OtherCommand};
+use forebay_destinations::{Access, AddressError, Door, OtherCommand};
 use forebay_mover::custody::Policy;
 use forebay_mover::driver::{Config, Route, Target};
 use forebay_mover::endpoint::{self, Asked, Destination, Registry};
@@ -18,11 +19,16 @@ use forebay_types::crc32c;
 
 use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
+use super::watch::Telling;
 use super::{MoveOptions, file, journal_failure};
+use crate::arguments::parse_networks;
 use crate::failure::Failure;
 
 /// Files of events are of this size where nothing else is said: what tapes like.
 const STREAM_FILE_BYTES: u64 = 5_000_000_000;
+
+/// What fails for so long is an alarm where nothing else is said.
+const ALARM_AFTER: Duration = Duration::from_secs(300);
 
 /// A route.
 #[derive(Clone, Debug)]
@@ -49,6 +55,8 @@ pub struct RouteSettings {
     pub sidecar: bool,
     /// Where files are registered before they are let go, if they are.
     pub register: Option<Register>,
+    /// Where destinations can fetch its files themselves.
+    pub door: Option<Arc<Door>>,
     /// A file that nobody touched for so long is complete.
     pub settle: Duration,
     /// The time between the first and the second proof.
@@ -57,6 +65,50 @@ pub struct RouteSettings {
     pub priority: i32,
     /// Files that are read or sent at once.
     pub streams: usize,
+}
+
+impl RouteSettings {
+    /// Which of its destinations fetch files themselves.
+    fn pulls(&self, destinations: &[DestinationSettings]) -> impl Iterator<Item = usize> {
+        let door = self.door.as_ref();
+        let fetches = move |at: &usize| {
+            door.is_some_and(|door| destinations[*at].place.address().is_some_and(|address| door.leads_to(address)))
+        };
+        self.to.iter().map(|(at, _)| *at).filter(fetches)
+    }
+
+    /// That somebody fetches by its door.
+    ///
+    /// # Errors
+    /// A door that no destination uses.
+    pub fn check_door(&self, destinations: &[DestinationSettings], key: &str) -> Result<(), Failure> {
+        if self.door.is_some() && self.pulls(destinations).next().is_none() {
+            return Err(Failure::usage(format!(
+                "{key}: no destination fetches by it: those at root:// do by a door root://, and those at https:// by one https://; nothing was moved"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The door of a source, if it has one; `key`: what says it.
+///
+/// # Errors
+/// What is no door, and a source of which nobody can fetch files.
+pub fn door_of(
+    url: Option<&str>,
+    token_file: Option<&Path>,
+    is_stream: bool,
+    key: impl Fn(&str) -> String,
+) -> Result<Option<Arc<Door>>, Failure> {
+    let Some(url) = url else { return Ok(None) };
+    let wrong = |why: String| Failure::usage(format!("{}: {why}; nothing was moved", key("door")));
+    if is_stream {
+        return Err(wrong("accepted events are put together on their way, and nobody can fetch them".to_owned()));
+    }
+    let address = url.parse().map_err(|error: AddressError| wrong(error.to_string()))?;
+    let access = Access { token_file: token_file.map(Path::to_owned), ..Access::default() };
+    Door::new(&address, &access).map(Arc::new).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
 /// What is said of how files are merged.
@@ -203,6 +255,8 @@ pub struct Settings {
     pub streams: usize,
     /// Where it remembers what it has begun.
     pub journal: PathBuf,
+    /// How it tells of itself.
+    pub telling: Telling,
 }
 
 /// Places of this machine that are locked and ready.
@@ -285,12 +339,15 @@ impl Settings {
                 to_register,
                 option,
             )?,
+            door: door_of(command.door.as_deref(), command.door_token_file.as_deref(), is_stream, option)?,
             settle: command.settle.unwrap_or(settle(command)),
             recheck_after: command.recheck_after,
             priority: 0,
             streams,
         };
-        Ok(Settings { routes: vec![route], destinations, streams, journal })
+        route.check_door(&destinations, "--door")?;
+        let telling = telling(command, None, &[], None)?;
+        Ok(Settings { routes: vec![route], destinations, streams, journal, telling })
     }
 
     /// Where from, of each route.
@@ -387,7 +444,10 @@ impl Settings {
                 Some(directory) => endpoint::Origin::Files(Arc::new(directory)),
                 None => settings.from.lease(journal.token(), settings.merge.is_some())?,
             };
-            routes.push(Route { config: route_config(settings), origin, registry });
+            let door = settings.door.clone().map(|door| door as Arc<dyn endpoint::Door>);
+            let config = route_config(settings, &self.destinations);
+            let (from, space) = (settings.from.to_string(), Some(settings.from.space()));
+            routes.push(Route { config, origin, registry, door, from, space });
         }
         let target = |(settings, destination): (&DestinationSettings, Arc<dyn Destination>)| Target {
             config: DestinationConfig {
@@ -412,10 +472,11 @@ impl Settings {
     }
 }
 
-fn route_config(settings: &RouteSettings) -> RouteConfig {
+fn route_config(settings: &RouteSettings, destinations: &[DestinationSettings]) -> RouteConfig {
     RouteConfig {
         name: settings.name.clone(),
         destinations: settings.to.iter().map(|(at, required)| (DestinationIndex(*at), *required)).collect(),
+        pulls: settings.pulls(destinations).map(DestinationIndex).collect(),
         policy: Policy { recheck_after: settings.recheck_after, ..Policy::default() },
         settle: settings.settle,
         merge: settings.merge.clone(),
@@ -435,6 +496,23 @@ fn route_config(settings: &RouteSettings) -> RouteConfig {
         priority: settings.priority,
         streams_max: settings.streams,
     }
+}
+
+/// How a mover tells of itself: what an option says counts before the same in a file.
+///
+/// # Errors
+/// A network that is none.
+pub fn telling(
+    command: &MoveOptions,
+    metrics: Option<SocketAddr>,
+    networks: &[String],
+    alarm_after: Option<Duration>,
+) -> Result<Telling, Failure> {
+    Ok(Telling {
+        metrics: command.metrics.or(metrics),
+        networks: parse_networks(&[networks, &command.insecure_network].concat())?,
+        alarm_after: command.alarm_after.or(alarm_after).unwrap_or(ALARM_AFTER),
+    })
 }
 
 /// What accepted events become, where that is said.

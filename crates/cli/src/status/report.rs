@@ -36,6 +36,8 @@ pub struct Report {
     pub lanes: Vec<Lane>,
     /// Sums over the lanes.
     pub totals: Totals,
+    /// Runs that were declared; none of an older server.
+    pub runs: Option<Runs>,
     /// Connections by what their clients are for.
     pub connections: Connections,
 }
@@ -56,6 +58,30 @@ pub struct Alarm {
     pub command: String,
     /// Where it is told what to do.
     pub runbook: String,
+}
+
+/// Runs that were declared.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Runs {
+    /// Those that were not started.
+    pub declared: u64,
+    /// Those that run.
+    pub running: u64,
+    /// Those that are stopped and not closed.
+    pub stopped: u64,
+    /// Those that are closed.
+    pub closed: u64,
+    /// Those that are discarded.
+    pub discarded: u64,
+    /// Of all of these, those that somebody holds.
+    pub held: u64,
+    /// The first that run.
+    pub running_runs: Vec<u32>,
+    /// The first that are stopped and not closed.
+    pub stopped_runs: Vec<u32>,
+    /// The first that are held.
+    pub held_runs: Vec<u32>,
 }
 
 /// A drive.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::health;
-use super::report::{Drive, Report, Totals};
+use super::report::{Drive, Report, Runs, Totals};
 use super::safety::{compaction, losses, protection, rebuild, scrub};
 use crate::size::{human_bytes, human_count};
 
@@ -62,6 +62,9 @@ pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
         row("compaction", words);
     }
     contents(&report.totals, &mut row);
+    if let Some(words) = report.runs.as_ref().and_then(runs) {
+        row("runs", words);
+    }
     since_start(report, &mut row);
     if let Some(rates) = rates {
         rows_of_rates(rates, &mut row);
@@ -220,6 +223,24 @@ fn contents(totals: &Totals, row: &mut impl FnMut(&str, String)) {
             of(totals.staging_bytes, totals.staging_bytes_max)
         ),
     );
+}
+
+/// The runs that somebody may have to do something with; nothing where none was declared.
+fn runs(runs: &Runs) -> Option<String> {
+    let Runs { declared, running, stopped, closed, discarded, held, .. } = runs;
+    if declared + running + stopped + closed + discarded == 0 {
+        return None;
+    }
+    let which = |count: u64, named: &[u32]| {
+        let more = if count > named.len() as u64 { ", .." } else { "" };
+        let named: Vec<String> = named.iter().map(u32::to_string).collect();
+        if count == 0 { String::new() } else { format!(" ({}{more})", named.join(", ")) }
+    };
+    let (running_ones, stopped_ones) = (which(*running, &runs.running_runs), which(*stopped, &runs.stopped_runs));
+    let held_ones = which(*held, &runs.held_runs);
+    Some(format!(
+        "{running} running{running_ones}, {stopped} stopped and not closed{stopped_ones}, {held} held{held_ones}; {declared} declared, {closed} closed, {discarded} discarded"
+    ))
 }
 
 fn since_start(report: &Report, row: &mut impl FnMut(&str, String)) {
@@ -388,6 +409,23 @@ mod tests {
             assert!(screen.contains(words), "{words:?} is missing in\n{screen}");
         }
         assert!(screen.lines().count() < 40, "it fits a screen");
+    }
+
+    #[test]
+    fn runs_that_wait_for_somebody_are_named() {
+        assert_eq!(runs(&Runs::default()), None, "nobody declares any");
+        let told = Runs {
+            running: 1,
+            running_runs: vec![7],
+            stopped: 3,
+            stopped_runs: vec![4, 5],
+            closed: 9,
+            ..Runs::default()
+        };
+        assert_eq!(
+            runs(&told).as_deref(),
+            Some("1 running (7), 3 stopped and not closed (4, 5, ..), 0 held; 0 declared, 9 closed, 0 discarded")
+        );
     }
 
     #[test]

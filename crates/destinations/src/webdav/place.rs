@@ -17,7 +17,7 @@ const STRAY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
 
 /// The directory of a server below which files are put.
 #[derive(Clone, Debug)]
-pub(super) struct Base {
+pub(crate) struct Base {
     scheme: Scheme,
     authority: Authority,
     /// Decoded; nothing at the top.
@@ -25,7 +25,7 @@ pub(super) struct Base {
 }
 
 impl Base {
-    pub(super) fn of(address: &Address) -> Result<Base, OpenError> {
+    pub(crate) fn of(address: &Address) -> Result<Base, OpenError> {
         let failed = |what: &str| OpenError::Access(format!("{what}; give https://HOST[:PORT]/PATH"));
         let scheme = if address.scheme_name() == "http" { Scheme::HTTP } else { Scheme::HTTPS };
         let authority: Authority = address.host().parse().map_err(|_| failed("its host is none"))?;
@@ -45,7 +45,7 @@ impl Base {
     }
 
     /// The path of a name from the server's top, with a slash before it.
-    pub(super) fn path_of(&self, name: &Name) -> String {
+    pub(crate) fn path_of(&self, name: &Name) -> String {
         self.directory.as_ref().map_or_else(|| format!("/{name}"), |directory| format!("/{directory}/{name}"))
     }
 
@@ -55,7 +55,7 @@ impl Base {
     }
 
     /// The address of a path.
-    pub(super) fn uri(&self, path: &str) -> Uri {
+    pub(crate) fn uri(&self, path: &str) -> Uri {
         let built = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         built.path_and_query(encoded(path)).build().expect("all that no address has is encoded")
     }

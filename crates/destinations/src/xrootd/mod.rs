@@ -13,7 +13,7 @@ mod turns;
 use std::sync::Arc;
 
 use forebay_mover::custody::{Answer, Failure};
-use forebay_mover::endpoint::{Content, Destination, Moved, Sending};
+use forebay_mover::endpoint::{Content, Destination, Fetching, Moved, Sending};
 use forebay_mover::{Name, Summer, Sums, Told};
 
 use crate::{Access, Address, OpenError, Secret};
@@ -89,22 +89,25 @@ pub(crate) fn open(address: &Address, access: &Access) -> Result<Arc<dyn Destina
     // The library has a token from the environment alone, which is that of the whole process.
     #[cfg(feature = "xrootd")]
     if access.token_file.is_none() && library::Library::is_free() {
-        return Ok(Arc::new(XRootD::new(address, library::Library::new(address))));
+        let copier = Programs::find(address, None).ok();
+        return Ok(Arc::new(XRootD::new(address, library::Library::new(address), copier)));
     }
     let programs = Programs::find(address, access.token_file.as_deref())?;
-    Ok(Arc::new(XRootD::new(address, programs)))
+    Ok(Arc::new(XRootD::new(address, programs.clone(), Some(programs))))
 }
 
 /// A directory of an XRootD server.
 struct XRootD<W> {
     address: Address,
     way: W,
+    /// Who lets the server fetch a file.
+    copier: Option<Programs>,
     checksums: Turns,
 }
 
 impl<W> XRootD<W> {
-    fn new(address: &Address, way: W) -> XRootD<W> {
-        XRootD { address: address.clone(), way, checksums: Turns::new(CHECKSUMS_AT_ONCE) }
+    fn new(address: &Address, way: W, copier: Option<Programs>) -> XRootD<W> {
+        XRootD { address: address.clone(), way, copier, checksums: Turns::new(CHECKSUMS_AT_ONCE) }
     }
 }
 
@@ -220,6 +223,23 @@ impl<W: Way> Destination for XRootD<W> {
             Ok(sums) => Answer::Sent(sums),
             Err(Cut::Source(answer)) => Answer::Source(answer),
             Err(Cut::Trouble(trouble)) => Answer::Failed(self.failure("write", &path, &trouble)),
+        }
+    }
+
+    fn pull(&self, fetching: &Fetching, moved: &dyn Moved) -> Answer {
+        let Some(copier) = &self.copier else {
+            return Answer::Failed(Failure::Refused(
+                "xrdcp, by which a server fetches files, is not installed".to_owned(),
+            ));
+        };
+        let path = match self.path(fetching.temporary) {
+            Ok(path) => path,
+            Err(failure) => return Answer::Failed(failure),
+        };
+        let from = fetching.door.address_of(fetching.source);
+        match copier.pull(&from, &path, fetching.bytes, moved) {
+            Ok(()) => Answer::Pulled,
+            Err(trouble) => Answer::Failed(self.failure(&format!("let it fetch {from} as"), &path, &trouble)),
         }
     }
 

@@ -21,6 +21,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// The programs, and how they are to be run.
+#[derive(Clone)]
 pub(super) struct Programs {
     server: String,
     token_file: Option<PathBuf>,
@@ -89,6 +90,21 @@ impl Programs {
             true => Ok(answer),
             false => Err(failed(status, &said)),
         }
+    }
+
+    /// The server fetches a file from another one; nothing is seen of that meanwhile.
+    pub(super) fn pull(&self, from: &str, path: &str, bytes: u64, moved: &dyn Moved) -> Result<(), Trouble> {
+        let fetching = Duration::from_secs(checksum_seconds(bytes));
+        let start = Instant::now();
+        let goes_on = || if start.elapsed() < fetching { moved.moved(0) } else { moved.goes_on() };
+        let mut command = self.command("xrdcp", u64::from(REQUEST_SECONDS) + fetching.as_secs());
+        let to = format!("{}/{path}?oss.asize={bytes}", self.server);
+        command.args(["--tpc", "only", "--posc", "--nopbar", "--silent", from, &to]);
+        let mut running = Running::start(&mut command, &goes_on).map_err(|error| not_started(&error))?;
+        running.close_stdin();
+        read_answer(&mut running).map_err(|ended| trouble(&ended))?;
+        let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
+        if status.success() { Ok(()) } else { Err(failed(status, &said)) }
     }
 
     /// What changes names is waited for by nobody: it has an end of its own.

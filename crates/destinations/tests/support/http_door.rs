@@ -152,7 +152,10 @@ fn start(directory: &Path, has_tls: bool) -> Option<(Child, u16)> {
     let (port, http_port) = free_ports();
     let shown = directory.display();
     let tls = if has_tls {
-        format!("xrd.tls {shown}/certificate.pem {shown}/key.pem\nxrd.tlsca noverify\n")
+        // It fetches files from others only where it has a certificate.
+        format!(
+            "xrd.tls {shown}/certificate.pem {shown}/key.pem\nxrd.tlsca certfile {shown}/certificate.pem\nhttp.exthandler xrdtpc libXrdHttpTPC.so\n"
+        )
     } else {
         String::new()
     };

@@ -70,6 +70,8 @@ pub struct Delivery {
     pub(super) may_give_way: bool,
     /// Whether a sidecar is to lie beside it then.
     pub(super) looks_beside: bool,
+    /// Whether it is first asked to fetch the file itself.
+    pub(crate) pulls: bool,
     kept: Kept,
     phase: Phase,
     due: Time,
@@ -117,6 +119,7 @@ impl Delivery {
             until_tape: false,
             may_give_way: false,
             looks_beside: false,
+            pulls: false,
             kept,
             phase,
             due: Time(0),
@@ -193,6 +196,7 @@ impl Delivery {
             }
             Phase::LookBeside => Step::Ask { name: names.beside?.clone() },
             Phase::Clean => Step::Remove { name: temporary(self.kept.partial.unwrap_or(self.kept.attempts)) },
+            Phase::Send if self.is_pulled() => Step::Pull { temporary: temporary(self.kept.attempts), last: last() },
             Phase::Send => Step::Send { temporary: temporary(self.kept.attempts), last: last() },
             Phase::AskTemporary => Step::Ask { name: temporary(self.kept.attempts) },
             Phase::AskTape => Step::AskTape { name: last() },
@@ -202,6 +206,11 @@ impl Delivery {
             Phase::Sweep => Step::Remove { name: temporary(*self.kept.left.last()?) },
             Phase::Rest => return None,
         })
+    }
+
+    /// Whether what is sent is fetched by the destination: the first time. If that comes to nothing, it is sent as ever.
+    fn is_pulled(&self) -> bool {
+        self.pulls && self.kept.attempts == 1
     }
 
     /// The step given last is done.
@@ -234,6 +243,11 @@ impl Delivery {
                 self.leaving = None;
                 self.phase = Phase::after(self.kept.state);
             }
+            // It may be the source's door that refuses.
+            (Phase::Send, Failure::Refused(words)) if self.is_pulled() => {
+                self.kept.words = format!("it could not fetch the file itself, and gets it sent: {words}");
+                (self.phase, self.due) = (Phase::Clean, now);
+            }
             (_, Failure::Refused(words)) => self.strike(words, now, policy, salt),
             (phase, Failure::NotNow(words) | Failure::Unknown(words)) => {
                 self.failed(now, policy, salt);
@@ -262,6 +276,10 @@ impl Delivery {
             (Phase::Clean, Answer::Done) => {
                 self.kept.partial = None;
                 self.begin();
+            }
+            (Phase::Send, Answer::Pulled) => {
+                self.kept.state = DeliveryState::Arrived;
+                self.phase = Phase::AskTemporary;
             }
             (Phase::Send, Answer::Sent(sums)) if sums == *content => {
                 self.kept.state = DeliveryState::Arrived;

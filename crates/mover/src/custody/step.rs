@@ -25,6 +25,13 @@ pub enum Step {
         /// The final one, which it gets later: some destinations must know it from the beginning.
         last: Name,
     },
+    /// Let the destination fetch the source's file itself, by the source's door, under the temporary name. Nobody here sees the bytes: what came of it is asked for.
+    Pull {
+        /// The temporary name.
+        temporary: Name,
+        /// The final one.
+        last: Name,
+    },
     /// Give a file of ours its final name, durably. A name that is taken stays with what has it ([`Answer::Taken`]).
     Rename {
         /// The temporary name.
@@ -55,6 +62,8 @@ pub enum Answer {
     OnTape(bool),
     /// To [`Step::Send`]: what the bytes that were sent came to.
     Sent(Sums),
+    /// To [`Step::Pull`]: it says that it has it.
+    Pulled,
     /// To [`Step::Rename`], [`Step::Replace`] and [`Step::Remove`]: it is done.
     Done,
     /// To [`Step::Rename`]: the name is taken.

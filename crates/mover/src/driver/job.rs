@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::Control;
 use crate::custody::{Answer, Failure, Part, SourceAnswer, SourceStep, Step};
-use crate::endpoint::{Asked, Content, Destination, EventSource, Moved, Origin, Registry, Sending, Source};
+use crate::endpoint::{
+    Asked, Content, Destination, Door, EventSource, Fetching, Moved, Origin, Registry, Sending, Source,
+};
 use crate::machine::{Done, Task};
 use crate::name::Name;
 use crate::recipe::{Ingredients, Recipe, check, open};
@@ -65,6 +67,8 @@ impl Moved for Watch {
 pub(super) struct Tools {
     pub(super) origin: Origin,
     pub(super) registry: Option<Arc<dyn Registry>>,
+    /// Of the source.
+    pub(super) door: Option<Arc<dyn Door>>,
     pub(super) destination: Option<Arc<dyn Destination>>,
     pub(super) asked: Option<Arc<dyn Asked>>,
 }
@@ -90,6 +94,9 @@ pub(super) fn run(task: &Task, tools: &Tools, moved: &dyn Moved) -> Done {
         }
         Task::Destination { step, recipe, content, sidecar, .. } => {
             let destination = tools.destination.as_deref().expect("a job at a destination has one");
+            if let Step::Pull { temporary, .. } = step {
+                return Done::Destination(pull(temporary, recipe, content.as_ref(), tools, moved));
+            }
             let sent = (content.as_ref(), sidecar.as_deref());
             Done::Destination(at_destination(step, origin, recipe, sent, (destination, tools.asked.as_deref()), moved))
         }
@@ -120,6 +127,7 @@ fn at_destination(
         (Step::Rename { from, to }, _) => destination.rename(from, to),
         (Step::Replace { from, to }, _) => destination.replace(from, to),
         (Step::Remove { name }, _) => destination.remove(name),
+        (Step::Pull { .. }, _) => unreachable!("it is done without the source"),
         (Step::Send { temporary, last }, Some(text)) => {
             let sending = Sending { temporary, last, bytes: text.len() as u64 };
             destination.send(&sending, &mut Text { text, is_read: None }, moved)
@@ -129,6 +137,15 @@ fn at_destination(
             destination.send(&Sending { temporary, last, bytes }, open(origin, recipe).as_mut(), moved)
         }
     }
+}
+
+/// A destination fetches a file of the source itself.
+fn pull(temporary: &Name, recipe: &Recipe, content: Option<&Sums>, tools: &Tools, moved: &dyn Moved) -> Answer {
+    let destination = tools.destination.as_deref().expect("a job at a destination has one");
+    let door = tools.door.as_deref().expect("what is fetched has a door");
+    let [part] = recipe.parts() else { unreachable!("only a file as it is is fetched") };
+    let bytes = content.expect("it was checked before it is fetched").bytes;
+    destination.pull(&Fetching { temporary, source: &part.name, bytes, door }, moved)
 }
 
 /// A text that is sent.

@@ -5,9 +5,12 @@
 )]
 
 mod job;
+mod lookout;
+mod space;
+mod tell;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,15 +19,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use forebay_types::{Time, WallTime};
 
 use crate::audit::AuditLog;
-use crate::custody::{Answer, Consignment, Failure, Stage};
-use crate::endpoint::{Asked, Destination, Origin, Registry};
+use crate::custody::{Answer, Consignment, Failure};
+use crate::endpoint::{Asked, Destination, Door, HasSpace, Origin, Registry};
 use crate::journal::{Action, Journal, JournalError};
 use crate::machine::{
-    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, LeftAlone, Mover, MoverConfig, Record,
-    RouteConfig, RouteIndex, Scanned, Task,
+    DestinationConfig, DestinationIndex, Done, End, Job, JobId, Kept, Mover, MoverConfig, Record, RouteConfig,
+    RouteIndex, Task,
 };
 
 use job::{Tools, Watch};
+pub use lookout::Lookout;
+use lookout::{Looked, watch_spaces};
+use space::SpaceWatch;
+use tell::Failing;
+pub use tell::{Progress, Transfer};
 
 /// The driver looks at its clock so often.
 const TICK: Duration = Duration::from_millis(100);
@@ -37,6 +45,12 @@ pub struct Route {
     pub origin: Origin,
     /// Where its files are registered, if they are.
     pub registry: Option<Arc<dyn Registry>>,
+    /// Where destinations can fetch its files, if they can.
+    pub door: Option<Arc<dyn Door>>,
+    /// The address of its source, for people.
+    pub from: String,
+    /// What its source lies on, where that can be told.
+    pub space: Option<Arc<dyn HasSpace>>,
 }
 
 /// A destination with what does its work.
@@ -194,10 +208,6 @@ pub struct Outcome {
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What people ask for is looked for so often.
 const REQUESTS_EVERY: Duration = Duration::from_secs(1);
-/// What fails at a destination is told of so often at most.
-const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(300);
-/// Of so many things that are left alone it is remembered that they were told of.
-const TOLD_ALONE_MAX: usize = 10_000;
 /// A mover that events want other destinations of runs for so long first: it is not begun anew all the time.
 const BEGUN_ANEW_AFTER: Duration = Duration::from_secs(10);
 /// What is left is told of so many files.
@@ -211,7 +221,8 @@ pub fn run(
     config: &Config,
     journal: &mut Journal,
     control: &Control,
-    told: &dyn Fn(&Counts),
+    lookout: &mut Lookout,
+    told: &dyn Fn(&Progress),
 ) -> Result<Outcome, MoverError> {
     let start = Instant::now();
     let machine = make(config, journal, Time(0))?;
@@ -219,9 +230,14 @@ pub fn run(
     let path = AuditLog::path_of(journal.path());
     let mut audit = open_audit(&path, journal)?;
     journal.forget_before(WallTime(wall_time().0.saturating_sub(KEPT.as_millis() as u64)))?;
-    let routes = config.routes.iter().map(|route| route.config.name.clone()).collect();
+    let routes: Vec<String> = config.routes.iter().map(|route| route.config.name.clone()).collect();
+    lookout.begin(journal)?;
     let mut driver = Driver {
         config,
+        lookout,
+        journal: journal.path().to_owned(),
+        looked: vec![Looked::default(); routes.len()],
+        spaces: watch_spaces(config.routes.iter().map(|route| &route.space)),
         machine,
         routes,
         sender,
@@ -240,6 +256,7 @@ pub fn run(
             break;
         }
         if let Some(end) = driver.machine.end(driver.now()) {
+            driver.look(true);
             return Ok(driver.outcome(Some(end)));
         }
         if driver.machine.wants_destinations() && start.elapsed() >= BEGUN_ANEW_AFTER {
@@ -256,7 +273,11 @@ pub fn run(
         }
         driver.wait(&receiver);
         driver.look_for_stalls();
-        told(&driver.counts);
+        if driver.lookout.is_due() {
+            driver.see_spaces();
+            driver.look(false);
+        }
+        told(&Progress(&driver));
     }
     // What is cut off ends soon; what does not is not waited for, as after a kill.
     let until = Instant::now() + Duration::from_secs(2);
@@ -264,6 +285,7 @@ pub fn run(
         driver.wait(&receiver);
     }
     driver.write(journal, &mut audit, &path)?;
+    driver.look(true);
     Ok(driver.outcome(None))
 }
 
@@ -320,6 +342,11 @@ fn make(config: &Config, journal: &Journal, now: Time) -> Result<Mover, MoverErr
 
 struct Driver<'a> {
     config: &'a Config,
+    lookout: &'a mut Lookout,
+    journal: PathBuf,
+    /// By the places of routes.
+    looked: Vec<Looked>,
+    spaces: Vec<Option<SpaceWatch>>,
     machine: Mover,
     routes: Vec<String>,
     sender: Sender<(JobId, Done)>,
@@ -334,13 +361,6 @@ struct Driver<'a> {
     failures_told: BTreeMap<Failing, Time>,
 }
 
-/// Where something fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Failing {
-    Destination(DestinationIndex),
-    Registry(RouteIndex),
-}
-
 impl Driver<'_> {
     fn now(&self) -> Time {
         Time(0) + self.start.elapsed()
@@ -353,6 +373,7 @@ impl Driver<'_> {
         }
         let transitions = journal.write(&records, &self.routes, wall_time())?;
         audit.append(&transitions).map_err(|source| MoverError::Audit { path: path.display().to_string(), source })?;
+        self.lookout.committed(&transitions);
         for transition in &transitions {
             let of = transition.destination.as_deref().unwrap_or("the source");
             match transition.after.as_str() {
@@ -369,8 +390,21 @@ impl Driver<'_> {
                 after => tracing::debug!("{}: {after} ({of}) {}", transition.name, transition.words),
             }
         }
-        self.counts.found += records.iter().filter(|record| matches!(record, Record::Planned { .. })).count() as u64;
+        for record in &records {
+            if let Record::Planned { route, recipe, .. } = record {
+                self.counts.found += 1;
+                self.lookout.found(&self.routes[route.0], recipe.bytes());
+            }
+        }
         Ok(())
+    }
+
+    fn see_spaces(&mut self) {
+        for (route, watch) in self.spaces.iter().enumerate() {
+            if let Some(space) = watch.as_ref().and_then(SpaceWatch::last) {
+                self.machine.see_space(RouteIndex(route), space.free_bytes, space.capacity_bytes);
+            }
+        }
     }
 
     /// What people asked for since the last look, which is a second ago at least.
@@ -404,6 +438,7 @@ impl Driver<'_> {
         let tools = Tools {
             origin: route.origin.clone(),
             registry: route.registry.clone(),
+            door: route.door.clone(),
             destination: target.map(|target| Arc::clone(&target.destination)),
             asked: target.and_then(|target| target.asked.clone()),
         };
@@ -440,10 +475,11 @@ impl Driver<'_> {
         // One that was given up may still come to its end.
         if let Some((job, watch)) = self.jobs.remove(&id) {
             self.counts.moved_bytes += watch.bytes();
+            self.count(&job, &watch, &done);
             match (&job.task, &done) {
                 (_, Done::Scanned(scanned)) => {
                     self.tell_looked(job.route, scanned.as_ref().err());
-                    scanned.iter().for_each(|scanned| self.tell_left_alone(scanned));
+                    scanned.iter().for_each(|scanned| self.tell_left_alone(job.route, scanned));
                 }
                 (_, Done::Listed(Err(words)) | Done::Examined(Err(words)) | Done::OfRun(Err(words))) => {
                     self.tell_looked(job.route, Some(words));
@@ -463,74 +499,13 @@ impl Driver<'_> {
         }
     }
 
-    /// Tells which events are left in the store, once.
-    fn tell_refusals(&mut self) {
-        for (_, _, words) in self.machine.refusals() {
-            if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(words.to_owned()) {
-                tracing::warn!("{words}");
-            }
-        }
-    }
-
-    /// Tells what fails at a destination, or where files are registered, and is tried again, now and then.
-    fn tell_failure(&mut self, at: Failing, failure: &Failure) {
-        let now = self.now();
-        let is_due = self.failures_told.get(&at).is_none_or(|told| now.since(*told) >= FAILURES_TOLD_EVERY);
-        if !is_due || !failure.is_of_the_destination() {
-            return;
-        }
-        self.failures_told.insert(at, now);
-        let words = failure.words();
-        match at {
-            Failing::Destination(DestinationIndex(at)) => {
-                let address = &self.config.targets[at].config.address;
-                tracing::warn!(
-                    "{address}: {words}. It is tried again, each time later; what is not proven there stays at the source"
-                );
-            }
-            Failing::Registry(RouteIndex(at)) => {
-                let route = &self.routes[at];
-                tracing::warn!(
-                    "files of route {route} cannot be registered: {words}. It is tried again, each time later; what is not registered stays at the source"
-                );
-            }
-        }
-    }
-
-    /// Tells what is wrong with a source, once.
-    fn tell_looked(&mut self, route: RouteIndex, failed: Option<&String>) {
-        let name = &self.routes[route.0];
-        match failed {
-            Some(words) => {
-                if self.scan_fails.insert(route) {
-                    tracing::warn!(
-                        "the source of route {name} cannot be looked at: {words}. What is on its way goes on, and it is tried again"
-                    );
-                }
-            }
-            None => {
-                if self.scan_fails.remove(&route) {
-                    tracing::info!("the source of route {name} can be looked at again");
-                }
-            }
-        }
-    }
-
-    /// Tells what is left alone, once.
-    fn tell_left_alone(&mut self, scanned: &Scanned) {
-        for LeftAlone { name, why, .. } in &scanned.left_alone {
-            if self.told_alone.len() < TOLD_ALONE_MAX && self.told_alone.insert(name.clone()) {
-                tracing::warn!("{name:?} is left alone: {why}");
-            }
-        }
-    }
-
     fn look_for_stalls(&mut self) {
         let stalled = |(_, (_, watch)): &(&JobId, &(Job, Arc<Watch>))| watch.idle() >= self.config.stall_after;
         let stalled: Vec<JobId> = self.jobs.iter().filter(stalled).map(|(id, _)| *id).collect();
         for id in stalled {
             let seconds = self.config.stall_after.as_secs();
             let failure = Failure::Unknown(format!("nothing happened for {seconds} s"));
+            self.lookout.stalled();
             let done = job::failed(&self.jobs[&id].0.task, failure);
             self.jobs[&id].1.give_up();
             self.done(id, done);
@@ -540,21 +515,7 @@ impl Driver<'_> {
     fn outcome(&self, end: Option<End>) -> Outcome {
         let left = || self.machine.consignments().filter(|(_, consignment)| !consignment.stage().is_over());
         let tell = |(_, consignment): (RouteIndex, &Consignment)| {
-            let state = consignment
-                .deliveries
-                .iter()
-                .filter(|delivery| delivery.required)
-                .min_by_key(|delivery| delivery.state().as_far_as(delivery.what));
-            let (state, words) = match (consignment.stage(), state) {
-                _ if consignment.is_held() => ("held", consignment.words().to_owned()),
-                (Stage::Delivering, Some(delivery)) => {
-                    let words = &delivery.row().words;
-                    let words =
-                        if words.is_empty() { String::new() } else { format!("{}: {words}", delivery.destination) };
-                    (delivery.state().as_far_as(delivery.what).name(), words)
-                }
-                (stage, _) => (stage.name(), consignment.words().to_owned()),
-            };
+            let (state, words) = consignment.standing_in_words();
             Left { name: consignment.name.to_string(), state, words }
         };
         Outcome {

@@ -4,6 +4,7 @@
 //! so that two movers never go on with the same consignments.
 #![expect(clippy::disallowed_types, reason = "this module writes down what the machine decides")]
 
+mod clocks;
 mod events;
 mod load;
 mod schema;
@@ -24,6 +25,7 @@ pub use view::{Action, ConsignmentView, DeliveryView, EventsView, View};
 use crate::audit::Transition;
 use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Series, Stage, Standing, What};
 use crate::machine::Record;
+use crate::monitor::Clocks;
 use crate::name::Name;
 use crate::recipe::Recipe;
 
@@ -183,6 +185,14 @@ impl Journal {
     /// A damaged journal.
     pub fn at_work(&self) -> Result<AtWork, JournalError> {
         load::at_work(&self.connection, &self.path)
+    }
+
+    /// Since when what is not over waits.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn clocks(&self) -> Result<Clocks, JournalError> {
+        clocks::load(&self.connection).map_err(|source| failed(&self.path, "read", source))
     }
 
     /// Writes what must be durable, all of it or nothing, and gives back the transitions that it is, for the audit log.

@@ -11,6 +11,7 @@ use super::{BUSY_TIMEOUT, JournalError, check, failed};
 use crate::audit::Transition;
 use crate::custody::{DeliveryState, What};
 use crate::events::Events;
+use crate::monitor::Clocks;
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +192,14 @@ impl View {
             *count = (count.0 + 1, count.1 + consignment.bytes as u64);
         }
         Ok(counts)
+    }
+
+    /// Since when what is not over waits.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn clocks(&self) -> Result<Clocks, JournalError> {
+        super::clocks::load(&self.connection).map_err(|source| self.failed(source))
     }
 
     /// What became of a consignment, in order.

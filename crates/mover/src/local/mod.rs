@@ -4,6 +4,7 @@ mod destination;
 mod locks;
 mod mark;
 mod source;
+mod space;
 mod uncached;
 
 use std::io;
@@ -15,6 +16,7 @@ pub use destination::DirectoryDestination;
 pub use locks::Locks;
 pub use mark::{MarkError, check_mark, mark_of};
 pub use source::{DirectorySource, Disposal};
+pub use space::DirectorySpace;
 pub use uncached::{ReadMode, Uncached};
 
 use crate::custody::Failure;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_types::Time;
 
+use super::survey::PlaceSurvey;
 use super::{DestinationIndex, MoverConfig, RouteIndex};
 use crate::custody::{ConsignmentId, Policy, SourceStep, Step, What};
 
@@ -29,7 +30,7 @@ pub(super) enum Weight {
 impl Weight {
     pub(super) fn of(step: Option<&Step>, what: What) -> Weight {
         // A sidecar is no more than a question.
-        let sends = what == What::File && matches!(step, Some(Step::Send { .. }));
+        let sends = what == What::File && matches!(step, Some(Step::Send { .. } | Step::Pull { .. }));
         if sends { Weight::Heavy } else { Weight::Light }
     }
 
@@ -72,6 +73,8 @@ struct Channel {
     streams_max: usize,
     /// In a row, of steps that each began after the one before had failed: what falls at once with a destination says so once.
     failures: u32,
+    /// When the first of them was.
+    failing_since: Option<Time>,
     /// Failures that were counted, ever.
     outages: u64,
     closed_until: Time,
@@ -100,6 +103,8 @@ pub(super) struct Flow {
     entries: BTreeMap<Key, Entry>,
     timers: BTreeSet<(Time, Key)>,
     channels: BTreeMap<Place, Channel>,
+    /// By route, whether its source is nearly full.
+    nearly_full: Vec<bool>,
     /// Heavy steps that run, by route, and how many may.
     heavy: Vec<(usize, usize)>,
     streams_max: usize,
@@ -120,6 +125,7 @@ impl Flow {
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
             channels: of_route(Place::Source).chain(of_route(Place::Registry)).chain(destinations).collect(),
+            nearly_full: vec![false; config.routes.len()],
             heavy: config.routes.iter().map(|route| (0, route.streams_max)).collect(),
             streams_max: config.streams_max,
             patience: config.routes.first().map_or_else(Policy::default, |route| route.policy),
@@ -153,6 +159,14 @@ impl Flow {
         }
     }
 
+    /// What a source takes still, of what it takes when it is empty: of one that is nearly full files go before all others.
+    pub(super) fn see_space(&mut self, route: RouteIndex, free_bytes: u64, capacity_bytes: u64) {
+        let nearly_full = &mut self.nearly_full[route.0];
+        // So that it does not change with every file.
+        let percent: u128 = if *nearly_full { 15 } else { 10 };
+        *nearly_full = u128::from(free_bytes) * 100 < u128::from(capacity_bytes) * percent;
+    }
+
     /// The step that begins now, if one may.
     pub(super) fn next(&mut self, now: Time) -> Option<(Key, Weight)> {
         while let Some((due, key)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
@@ -166,7 +180,10 @@ impl Flow {
                 weight == Weight::Light || (running < streams_max && all < self.streams_max)
             };
             let channels = self.channels.values().filter(|channel| channel.may_begin(weight, now));
-            channels.flat_map(|channel| channel.firsts(weight)).filter(may).min().map(|(_, key)| (key, weight))
+            let firsts = channels.flat_map(|channel| channel.firsts(weight)).filter(may);
+            let urgent_first =
+                |order: &Order| (std::cmp::Reverse(self.nearly_full[self.entries[&order.1].route.0]), *order);
+            firsts.min_by_key(urgent_first).map(|(_, key)| (key, weight))
         })
     }
 
@@ -196,12 +213,32 @@ impl Flow {
         match failed {
             Some(true) if entry.outages_known == channel.outages => {
                 channel.failures += 1;
+                channel.failing_since.get_or_insert(now);
                 channel.outages += 1;
                 channel.closed_until = now + self.patience.backoff(channel.failures, key.consignment.0);
             }
-            Some(false) => channel.failures = 0,
+            Some(false) => (channel.failures, channel.failing_since) = (0, None),
             Some(true) | None => {}
         }
+    }
+
+    /// How a place answers.
+    pub(super) fn at(&self, place: Place, now: Time) -> PlaceSurvey {
+        let channel = &self.channels[&place];
+        let away = channel.failures >= AWAY_AFTER;
+        PlaceSurvey {
+            streams_running: channel.running.get(&Weight::Heavy).copied().unwrap_or(0),
+            streams_max: channel.streams_max,
+            failures: channel.failures,
+            away,
+            failing_for: channel.failing_since.map(|since| now.since(since)),
+            next_try_in: (away && channel.runs() == 0).then(|| channel.closed_until.since(now)),
+        }
+    }
+
+    /// Files of a route that are read or sent now, and how many may be.
+    pub(super) fn streams(&self, route: RouteIndex) -> (usize, usize) {
+        self.heavy[route.0]
     }
 
     /// When something that waits may be begun.
@@ -263,11 +300,12 @@ mod tests {
         Key { consignment: ConsignmentId(consignment), place: Some(0) }
     }
 
-    /// One destination, with something heavy and something light to be done there in each stream.
-    fn flow() -> Flow {
+    /// Routes to one destination.
+    fn flow_of(routes: usize) -> Flow {
         let route = RouteConfig {
             name: "daq".to_owned(),
             destinations: vec![(DestinationIndex(0), true)],
+            pulls: Vec::new(),
             policy: Policy::default(),
             settle: Duration::ZERO,
             merge: None,
@@ -280,14 +318,19 @@ mod tests {
             streams_max: STREAMS,
         };
         let destination = DestinationConfig { address: "/archive".to_owned(), streams_max: STREAMS, until_tape: false };
-        let mut flow = Flow::new(&MoverConfig {
-            routes: vec![route],
+        Flow::new(&MoverConfig {
+            routes: vec![route; routes],
             destinations: vec![destination],
             streams_max: STREAMS,
             once: false,
             patience: Duration::ZERO,
             token: 1,
-        });
+        })
+    }
+
+    /// One destination, with something heavy and something light to be done there in each stream.
+    fn flow() -> Flow {
+        let mut flow = flow_of(1);
         (1..=2 * STREAMS as u64).for_each(|consignment| ready(&mut flow, consignment));
         flow
     }
@@ -324,5 +367,24 @@ mod tests {
         let reopened = flow.due().expect("it is tried again");
         assert!(reopened <= now + Policy::default().backoff_min * (1 << AWAY_AFTER), "{reopened:?}");
         assert_eq!(begin_all(&mut flow, reopened).len(), 1, "one at a time");
+    }
+
+    #[test]
+    fn what_comes_from_a_source_that_is_nearly_full_goes_first() {
+        let destination = Place::Destination(DestinationIndex(0));
+        let mut flow = flow_of(2);
+        let set = |flow: &mut Flow, consignment: u64, route: usize, priority: i32| {
+            flow.set(key(consignment), RouteIndex(route), destination, priority, Some(Time(0)), Weight::Heavy, Time(0));
+        };
+        (1..4).for_each(|consignment| set(&mut flow, consignment, 0, 9));
+        (4..7).for_each(|consignment| set(&mut flow, consignment, 1, 0));
+        let first = |flow: &mut Flow| flow.next(Time(0)).expect("some may begin").0;
+        assert_eq!(first(&mut flow), key(1), "the higher priority");
+        flow.see_space(RouteIndex(1), 9, 100);
+        assert_eq!(first(&mut flow), key(4));
+        flow.see_space(RouteIndex(1), 14, 100);
+        assert_eq!(first(&mut flow), key(4), "it is not far enough from that yet");
+        flow.see_space(RouteIndex(1), 15, 100);
+        assert_eq!(first(&mut flow), key(1));
     }
 }

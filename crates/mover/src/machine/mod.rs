@@ -11,6 +11,7 @@ mod merge;
 mod plan;
 mod planning;
 mod route;
+mod survey;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
 use planning::names_of;
 use route::Beginning;
+pub use survey::{Amount, DestinationSurvey, PlaceSurvey, RouteSurvey, Survey};
 pub use terms::Defined;
 
 /// The place of a route in [`MoverConfig::routes`].
@@ -55,6 +57,8 @@ pub struct RouteConfig {
     pub name: String,
     /// Where to, and whether the source waits for it; of events that go where their stream is defined to go, all of these places.
     pub destinations: Vec<(DestinationIndex, bool)>,
+    /// Those of them that fetch files themselves by the door of the source, where a file is moved as it is.
+    pub pulls: Vec<DestinationIndex>,
     /// How patient it is.
     pub policy: Policy,
     /// A file that nobody touched for so long is complete.
@@ -162,7 +166,7 @@ pub enum Record {
 
 /// The number of a job; one that was not done when a mover ended is never done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JobId(u64);
+pub struct JobId(pub u64);
 
 /// Something that a driver does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -469,6 +473,11 @@ impl Mover {
     /// When the driver should ask again though no job ended.
     pub fn due(&self) -> Option<Time> {
         self.beginnings.iter().filter_map(Beginning::due).chain(self.flow.due()).min()
+    }
+
+    /// What the source of a route takes still: what comes from one that is nearly full goes before all else.
+    pub fn see_space(&mut self, route: RouteIndex, free_bytes: u64, capacity_bytes: u64) {
+        self.flow.see_space(route, free_bytes, capacity_bytes);
     }
 
     /// The consignments that are known, ascending.

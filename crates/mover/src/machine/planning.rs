@@ -153,11 +153,15 @@ impl Mover {
 
     /// What the configuration says of it now, rather than when it was planned.
     pub(super) fn configure(&self, route: RouteIndex, consignment: &mut Consignment) {
-        consignment.registers = self.config.routes[route.0].register;
+        let config = &self.config.routes[route.0];
+        consignment.registers = config.register;
+        let is_as_it_was = consignment.recipe.is_one_file();
         for delivery in &mut consignment.deliveries {
             let mut destinations = self.config.destinations.iter();
-            let destination = destinations.find(|destination| destination.address == delivery.destination);
-            delivery.until_tape = destination.is_some_and(|destination| destination.until_tape);
+            let at = destinations.position(|destination| destination.address == delivery.destination);
+            delivery.until_tape = at.is_some_and(|at| self.config.destinations[at].until_tape);
+            let is_fetched = at.is_some_and(|at| config.pulls.contains(&DestinationIndex(at)));
+            delivery.pulls = is_fetched && is_as_it_was && delivery.what == What::File;
         }
     }
 }
@@ -199,6 +203,7 @@ mod tests {
         RouteConfig {
             name: name.to_owned(),
             destinations: vec![(DestinationIndex(0), true)],
+            pulls: Vec::new(),
             policy: Policy::default(),
             settle: Duration::ZERO,
             merge: events.is_some().then_some(Merge { bytes: 1 << 20, wait: Duration::ZERO, name: None }),

@@ -150,6 +150,11 @@ impl Recipe {
         }
     }
 
+    /// Whether it is a file of the source as it is.
+    pub fn is_one_file(&self) -> bool {
+        self.form == Form::Concatenated && self.zstd.is_none() && self.parts().len() == 1
+    }
+
     /// The events that it is made of, if it is.
     pub fn events(&self) -> Option<&Events> {
         match &self.of {

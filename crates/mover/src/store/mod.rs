@@ -1,6 +1,7 @@
 //! Sealed files below a directory of a store, as a source: complete when they are sealed, let go by taking their names away.
 
 mod lease;
+mod space;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
@@ -21,6 +22,7 @@ use crate::sums::Summer;
 
 pub(crate) use lease::Lease;
 pub use lease::LeaseError;
+pub use space::StoreSpace;
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// So long one call waits for a server that is away; the mover tries again after that.

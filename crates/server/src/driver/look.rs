@@ -1,43 +1,28 @@
 //! Looking at the whole server: asks the lanes, and tells the monitor what they say.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_store::{ControlHandle, DriveMeters};
+use forebay_telemetry::http::Last;
 use forebay_types::{DriveNumber, Time};
 
 use super::inbox::{Inbox, Message};
 use super::smart::SmartReports;
-use crate::alarm::{AlarmInfo, Severity};
 use crate::config::ServerConfig;
 use crate::limits::QUERY_TIMEOUT;
 use crate::monitor::limits::LOOK_EVERY;
-use crate::monitor::{Change, KnownOfDrives, Monitor, Observation};
+use crate::monitor::{KnownOfDrives, Monitor, Observation};
 use crate::status::{LaneReport, Snapshot};
 
 /// How often it is looked when a lane does not answer.
 const LOOK_LATE_EVERY: Duration = Duration::from_secs(10);
 
-/// When it was looked, and what was seen.
-type Look = (Instant, Arc<Snapshot>);
-
 /// The last look, for whoever does not want to disturb anybody.
-#[derive(Clone, Default)]
-pub(crate) struct LastLook(Arc<Mutex<Option<Look>>>);
-
-impl LastLook {
-    /// `None` before the first.
-    pub(crate) fn get(&self) -> Option<Look> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, snapshot: &Arc<Snapshot>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), snapshot.clone()));
-    }
-}
+pub(crate) type LastLook = Last<Snapshot>;
 
 /// Looks at the server. It belongs to one thread.
 pub(crate) struct Looker {
@@ -113,7 +98,9 @@ impl Looker {
         let seen = Observation::of(&control, &lanes, &known, uptime, stopping);
         let now = Time(u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX));
         let mut monitor = self.monitor.borrow_mut();
-        monitor.observe(now, &seen).into_iter().for_each(|change| tell(change, seen.read_only));
+        for change in monitor.observe(now, &seen) {
+            forebay_telemetry::alarm::log(&change, change.alarm.command(seen.read_only));
+        }
         let findings = monitor.findings().clone();
         let snapshot =
             Snapshot { uptime, stopping, control, control_connections, lanes, counts: known.counts, findings };
@@ -172,20 +159,5 @@ impl Looker {
             }
         }
         told
-    }
-}
-
-/// An alarm came or went.
-fn tell(Change { alarm, words }: Change, read_only: bool) {
-    let AlarmInfo { code, name, severity, effect, .. } = alarm.info();
-    let command = alarm.command(read_only);
-    match (words, severity) {
-        (Some(words), Severity::Critical) => {
-            tracing::error!(code, name, data = effect.word(), command, runbook = alarm.runbook(), "{words}");
-        }
-        (Some(words), Severity::Warning) => {
-            tracing::warn!(code, name, data = effect.word(), command, runbook = alarm.runbook(), "{words}");
-        }
-        (None, _) => tracing::info!(code, name, "the alarm is over"),
     }
 }

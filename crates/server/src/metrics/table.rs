@@ -2,29 +2,16 @@
 
 use forebay_engine::{LaneCounters, LaneStatus};
 use forebay_store::DriveCounts;
+use forebay_telemetry::metrics::{ALARM_LABELS, Sample, alarms, count_words, one, perhaps, sample};
+use forebay_telemetry::metrics_table;
 
-use super::Kind::{Counter, Gauge};
-use super::{Metric, Sample, Seen, count_words};
+use super::Seen;
 use crate::alarm::Alarm;
 use crate::monitor::DriveFinding;
-use crate::status::{LaneReport, NamesReport};
+use crate::status::{LaneReport, NamesReport, RunsReport};
 
 /// One of several counters under one name, and the word that tells it from the others.
 type Count = (&'static str, fn(&LaneCounters) -> u64);
-
-/// One number without labels.
-fn one(value: f64) -> Vec<Sample> {
-    vec![Sample { labels: Vec::new(), value }]
-}
-
-/// One that may not be known.
-fn perhaps(value: Option<f64>) -> Vec<Sample> {
-    value.map_or_else(Vec::new, one)
-}
-
-fn sample(label: impl ToString, value: f64) -> Sample {
-    Sample { labels: vec![label.to_string()], value }
-}
 
 /// One of each lane that answered: the others are left out, so that no sum jumps back.
 fn lanes(seen: &Seen, of: impl Fn(&LaneReport) -> Option<f64>) -> Vec<Sample> {
@@ -39,6 +26,20 @@ fn states(seen: &Seen, of: impl Fn(&LaneStatus) -> u64) -> Vec<Sample> {
 /// Those of lane 0, which has the names of all.
 fn names(seen: &Seen, of: impl Fn(&NamesReport) -> u64) -> Vec<Sample> {
     perhaps(seen.snapshot.lanes.first().and_then(Option::as_ref).map(|lane| of(&lane.names) as f64))
+}
+
+/// Those of lane 0, which has the books of all.
+fn runs(seen: &Seen) -> Vec<Sample> {
+    let Some(lane) = seen.snapshot.lanes.first().and_then(Option::as_ref) else { return Vec::new() };
+    let RunsReport { declared, running, stopped, closed, discarded, .. } = lane.runs;
+    let states = [
+        ("declared", declared),
+        ("running", running),
+        ("stopped", stopped),
+        ("closed", closed),
+        ("discarded", discarded),
+    ];
+    states.into_iter().map(|(state, count)| sample(state, count as f64)).collect()
 }
 
 fn counts(seen: &Seen, of: impl Fn(&LaneCounters) -> u64) -> Vec<Sample> {
@@ -56,17 +57,6 @@ fn findings(seen: &Seen, of: impl Fn(&DriveFinding) -> Option<f64>) -> Vec<Sampl
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-fn alarms(seen: &Seen) -> Vec<Sample> {
-    let raised = &seen.snapshot.findings.alarms;
-    let alarm = |alarm: &Alarm| {
-        let info = alarm.info();
-        let severity = format!("{:?}", info.severity).to_lowercase();
-        let value = f64::from(u8::from(raised.iter().any(|raised| raised.code == info.code)));
-        Sample { labels: vec![info.code.to_owned(), info.name.to_owned(), severity], value }
-    };
-    Alarm::ALL.iter().map(alarm).collect()
 }
 
 fn puts(seen: &Seen) -> Vec<Sample> {
@@ -142,22 +132,14 @@ fn drive_operations(seen: &Seen, of: [fn(&DriveCounts) -> f64; 2]) -> Vec<Sample
 const LANE: &[&str] = &["lane"];
 const DRIVE: &[&str] = &["drive"];
 
-macro_rules! metrics {
-    ($($name:literal $kind:ident $labels:expr, $help:literal => $samples:expr;)*) => {
-        /// Every metric, in the order in which they are told.
-        pub(super) const METRICS: &[Metric] =
-            &[$(Metric { name: $name, kind: $kind, labels: $labels, help: $help, samples: $samples }),*];
-    };
-}
-
-metrics! {
+metrics_table! { pub(super) METRICS: Seen;
     "forebay_build_info" Gauge &["version", "store"], "1, with the version of the server and the store that it serves" => |seen| {
         let labels = vec![env!("CARGO_PKG_VERSION").to_owned(), seen.snapshot.control.store.to_string()];
         vec![Sample { labels, value: 1.0 }]
     };
     "forebay_uptime_seconds" Gauge &[], "Time since the server started" => |seen| one(seen.snapshot.uptime.as_secs_f64());
     "forebay_look_age_seconds" Gauge &[], "Age of everything told here: the server is looked at once a second" => |seen| one(seen.age.as_secs_f64());
-    "forebay_alarm" Gauge &["code", "name", "severity"], "1 while the alarm is raised; docs/runbook.md says what to do" => alarms;
+    "forebay_alarm" Gauge ALARM_LABELS, "1 while the alarm is raised; docs/runbook.md says what to do" => |seen| alarms::<Alarm>(&seen.snapshot.findings.alarms);
 
     "forebay_parity_shards" Gauge &[], "Drives that may fail when all are well" => |seen| one(f64::from(seen.snapshot.control.parity_shards));
     "forebay_failures_left" Gauge LANE, "Drives that may still fail before something stored is out of reach; absent while nothing is stored" => |seen| lanes(seen, |lane| lane.status.failures_left.map(f64::from));
@@ -211,6 +193,8 @@ metrics! {
     "forebay_names" Gauge &[], "Names of files, directories and links" => |seen| names(seen, |names| names.names);
     "forebay_names_bytes" Gauge &[], "Memory of the names, beside the index" => |seen| names(seen, |names| names.names_bytes);
     "forebay_names_max_bytes" Gauge &[], "What the memory of the names may become" => |seen| names(seen, |names| names.names_bytes_max);
+    "forebay_runs" Gauge &["state"], "Runs that were declared, by state; stopped ones are not closed" => runs;
+    "forebay_runs_held" Gauge &[], "Of all of these, runs that somebody holds: nothing of them is freed" => |seen| perhaps(seen.snapshot.lanes.first().and_then(Option::as_ref).map(|lane| lane.runs.held as f64));
     "forebay_events_undecided" Gauge LANE, "Events that wait for a decision" => |seen| states(seen, |status| status.events_undecided);
     "forebay_events_accepted" Gauge LANE, "Events that are accepted and not shipped" => |seen| states(seen, |status| status.events_accepted);
     "forebay_oldest_undecided_seconds" Gauge &[], "The oldest event without a decision has waited for at least so long; absent when there is none" => |seen| perhaps(seen.snapshot.findings.oldest_undecided.map(|age| age.as_secs_f64()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay_engine::OutOfReach;
 use forebay_store::DriveCounts;
+use forebay_telemetry::alarm::Alarms;
 use forebay_types::Time;
 
 use super::*;
@@ -77,7 +78,11 @@ impl World {
         self.now += seconds;
         self.monitor.observe(at(self.now), &self.seen);
         let raised = &self.monitor.findings().alarms;
-        Alarm::ALL.into_iter().filter(|alarm| raised.iter().any(|raised| raised.code == alarm.info().code)).collect()
+        Alarm::ALL
+            .iter()
+            .copied()
+            .filter(|alarm| raised.iter().any(|raised| raised.code == alarm.info().code))
+            .collect()
     }
 
     fn words(&self, alarm: Alarm) -> &str {
@@ -105,7 +110,7 @@ fn alarms_come_and_go_once_and_tell_since_when() {
     assert!(changes[0].alarm == Alarm::DriveLost && changes[0].words.is_some());
     assert_eq!(monitor.observe(at(90), &seen), []);
     let raised = &monitor.findings().alarms[0];
-    assert_eq!((raised.code, raised.name, raised.raised_s), ("FB-101", "drive-lost", 90.0));
+    assert_eq!((raised.code.as_str(), raised.name.as_str(), raised.raised_s), ("FB-101", "drive-lost", 90.0));
     assert_eq!(raised.runbook, "docs/runbook.md#fb-101-drive-lost");
     assert_eq!(monitor.observe(at(91), &well()), [Change { alarm: Alarm::DriveLost, words: None }]);
     assert!(monitor.findings().alarms.is_empty());

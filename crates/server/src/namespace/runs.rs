@@ -10,7 +10,7 @@ use forebay_types::{RunChange, RunCounts, RunId, RunRecord, RunRule, StreamVersi
 use serde::Serialize;
 
 use super::{FilesMessage, NameAnswer};
-use crate::status::to_json;
+use crate::status::{RunsReport, to_json};
 
 /// Runs in one answer,
 const RUNS_AT_ONCE: usize = 256;
@@ -51,6 +51,10 @@ impl RunBooks {
 
     pub(super) fn bytes(&self) -> usize {
         self.registry.books().bytes()
+    }
+
+    pub(super) fn report(&self) -> RunsReport {
+        RunsReport::of(self.registry.books().runs_behind(None))
     }
 
     /// Something is asked, under this number; what it comes to is in [`RunBooks::take_answers`]. `is_full`: nothing new is taken into the books.

@@ -8,6 +8,7 @@ use forebay_protocol::{
     encode_put,
 };
 use forebay_server::{Server, ServerConfig, StartError};
+use forebay_telemetry::reach::ListenError;
 use forebay_types::{DriveNumber, FragmentId, PutOutcome, crc32c};
 
 use crate::world::{Raw, World, payload, results};
@@ -199,9 +200,9 @@ fn an_address_that_is_taken_is_told_before_a_drive_is_touched() {
     let other = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let listen = other.local_addr().expect("bound");
     let refused = Server::bind(&ServerConfig { listen, ..ServerConfig::default() }).err().expect("refused");
-    assert!(matches!(refused, StartError::Listen { .. }), "{refused}");
+    assert!(matches!(&refused, StartError::Listen(error) if error.is_in_use()), "{refused}");
     let told = refused.to_string();
-    assert!(told.contains("no drive was touched") && told.contains(&listen.port().to_string()), "{told}");
+    assert!(told.contains("nothing was started") && told.contains(&listen.port().to_string()), "{told}");
     world.start();
     let status: serde_json::Value =
         serde_json::from_str(&world.client(Class::Monitor).status().expect("answered")).expect("JSON");
@@ -214,7 +215,10 @@ fn it_listens_to_others_only_when_told_so() {
     world.stop();
     let config = ServerConfig { listen: "0.0.0.0:0".parse().expect("an address"), ..ServerConfig::default() };
     let refused = Server::bind(&config).err().expect("refused");
-    assert!(matches!(refused, StartError::Insecure { .. }) && refused.to_string().contains("--insecure-network"));
+    assert!(
+        matches!(refused, StartError::Listen(ListenError::Insecure { .. }))
+            && refused.to_string().contains("--insecure-network")
+    );
     world.config = ServerConfig { insecure_network: vec!["192.0.2.0/24".parse().expect("a network")], ..config };
     world.start();
     let port = world.address().port();

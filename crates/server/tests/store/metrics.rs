@@ -7,6 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use forebay_client::Class;
 use forebay_server::alarm::Alarm;
 use forebay_server::{Server, ServerConfig, StartError};
+use forebay_telemetry::alarm::Alarms;
+use forebay_telemetry::metrics::rows;
+use forebay_telemetry::reach::ListenError;
 use forebay_types::{DriveNumber, FragmentId};
 
 use crate::world::{World, payload, results};
@@ -63,7 +66,7 @@ fn what_is_told_is_what_the_page_says() {
 
     // Each line of the page: HELP, TYPE, labels. And nothing else is told.
     let mut told = BTreeSet::new();
-    for row in PAGE.lines().filter(|line| line.starts_with("| `forebay_")) {
+    for row in rows(PAGE, "The server") {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         let [name, kind, labels, help] = cells[..] else { panic!("{row}") };
         let name = name.trim_matches('`');
@@ -110,7 +113,7 @@ fn every_alarm_is_there_and_is_one_while_it_is_raised() {
         format!("forebay_alarm{{code=\"{}\",name=\"{}\",severity=\"{severity}\"}}", info.code, info.name)
     };
     let body = scrape_until(&world, |_| true);
-    for alarm in Alarm::ALL {
+    for alarm in Alarm::ALL.iter().copied() {
         assert_eq!(value(&body, &sample(alarm)), 0.0, "{alarm:?}");
     }
     let mut client = world.client(Class::Readout);
@@ -145,7 +148,7 @@ fn other_machines_are_served_only_when_they_are_named() {
         ..ServerConfig::default()
     };
     let refused = Server::bind(&config).err().expect("refused");
-    assert!(matches!(refused, StartError::Insecure { option: "--metrics", .. }), "{refused}");
+    assert!(matches!(refused, StartError::Listen(ListenError::Insecure { option: "--metrics", .. })), "{refused}");
     assert!(refused.to_string().starts_with("--metrics 0.0.0.0:0 can be reached"), "{refused}");
     let config = ServerConfig { insecure_network: vec!["192.0.2.0/24".parse().expect("a network")], ..config };
     assert!(Server::bind(&config).is_ok());
@@ -153,5 +156,5 @@ fn other_machines_are_served_only_when_they_are_named() {
     let other = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let config = ServerConfig { metrics: Some(other.local_addr().expect("bound")), ..config };
     let refused = Server::bind(&config).err().expect("refused").to_string();
-    assert!(refused.contains("no drive was touched") && refused.contains("pick another --metrics"), "{refused}");
+    assert!(refused.contains("nothing was started") && refused.contains("pick another --metrics"), "{refused}");
 }

@@ -37,6 +37,8 @@ pub(super) struct Setup {
     pub(super) zstd: Option<i32>,
     pub(super) sidecar: bool,
     pub(super) register: bool,
+    /// Whether destinations fetch files themselves.
+    pub(super) pulls: bool,
 }
 
 impl Setup {
@@ -71,6 +73,7 @@ impl Setup {
             zstd: random.per_mille(250).then_some(3),
             sidecar: random.per_mille(500),
             register: random.per_mille(400),
+            pulls: random.per_mille(300),
         }
     }
 
@@ -113,6 +116,7 @@ impl Setup {
             } else {
                 self.required.iter().enumerate().map(to).collect()
             },
+            pulls: (0..self.required.len()).filter(|_| self.pulls).map(DestinationIndex).collect(),
             policy,
             settle: self.settle,
             merge: stream(number).map(|(_, merge)| merge).or(self.merge.clone()),

@@ -31,6 +31,10 @@ impl World {
             self.totals.meet(MoverFault::Away);
             return Answer::Failed(Failure::NotNow("away".to_owned()));
         }
+        if matches!(step, Step::Pull { .. }) && self.fires(MoverFault::FetchFailed, 200) {
+            self.totals.meet(MoverFault::FetchFailed);
+            return Answer::Failed(Failure::Refused("it cannot fetch it".to_owned()));
+        }
         if self.fires(MoverFault::Refusal, 15) {
             self.totals.meet(MoverFault::Refusal);
             if let Step::Remove { name } = step {
@@ -59,7 +63,10 @@ impl World {
     /// What a destination does besides what it says.
     fn lies(&mut self, to: usize, step: &Step, answer: Answer) -> Answer {
         match (step, answer) {
-            (Step::Send { temporary, .. }, Answer::Sent(sums)) => {
+            (
+                Step::Send { temporary, .. } | Step::Pull { temporary, .. },
+                answer @ (Answer::Sent(_) | Answer::Pulled),
+            ) => {
                 for (fault, cut) in [(MoverFault::Truncated, true), (MoverFault::Flipped, false)] {
                     let bytes = self.destinations[to].bytes(temporary).map(<[u8]>::to_vec).unwrap_or_default();
                     if !bytes.is_empty() && self.fires(fault, 40) {
@@ -68,7 +75,7 @@ impl World {
                     }
                 }
                 self.spoil_later(to, temporary);
-                Answer::Sent(sums)
+                answer
             }
             (Step::Rename { to: name, .. } | Step::Replace { to: name, .. }, Answer::Done) => {
                 self.spoil_later(to, name);
