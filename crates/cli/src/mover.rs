@@ -9,14 +9,16 @@ mod status;
 mod streams;
 mod watch;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, FromArgMatches};
-use forebay_mover::driver::{self, Control, Counts, Lookout, MoverError, Outcome, Progress};
+use forebay_mover::driver::{self, Config, Control, Counts, Lookout, MoverError, Outcome, Progress};
 use forebay_mover::journal::{Journal, JournalError};
+use forebay_mover::local::Locks;
 use forebay_mover::machine::Template;
 
 use crate::arguments::{DEFAULT_ADDRESS, parse_address};
@@ -216,12 +218,12 @@ impl MoveOptions {
 /// What does not let it go on.
 pub fn move_beside(command: &MoveOptions, control: &Control, told: &dyn Fn(&Counts)) -> Result<Outcome, Failure> {
     let settings = Settings::of(command)?;
-    let opened = settings.open_places()?;
-    let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;
-    let (config, _watch) = settings.config(opened, &journal, command)?;
+    let (mut locks, mut journal) = (Locks::default(), None);
+    let (config, _watch) = make_ready(&settings, command, &|_| (), (&mut locks, &mut journal))?;
+    let journal = journal.as_mut().expect("it was opened");
     let mut lookout = settings.telling.lookout();
     let told = |progress: &Progress| told(progress.counts());
-    driver::run(&config, &mut journal, control, &mut lookout, &told).map_err(|error| mover_failure(&error))
+    driver::run(&config, journal, control, &mut lookout, &told).map_err(|error| mover_failure(&error))
 }
 
 /// Moves until it is over.
@@ -250,10 +252,18 @@ pub fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure>
     let (mut lookout, _metrics) = settings.telling.start(output)?;
     let mut before = None;
     let mut earlier = Outcome::default();
+    // Handed on: what hangs has them still.
+    let (mut locks, mut journal) = (Locks::default(), None);
     loop {
-        let moved = move_by(&settings, command, output, (&interrupt, reload.as_ref()), &mut lookout);
+        let ready = make_ready(&settings, command, &|text| output.note(text), (&mut locks, &mut journal));
+        let is_ready = ready.is_ok();
+        let moved = ready.and_then(|(config, _watch)| {
+            let opened = (config, journal.as_mut().expect("it was opened"), &mut locks);
+            move_by(&settings, opened, command, output, (&interrupt, reload.as_ref()), &mut lookout)
+        });
         let (mut outcome, next) = match (moved, before.take()) {
-            (Err(failure), Some(before)) if failure.exit == Exit::Usage => {
+            // Nothing was done by what was read again.
+            (Err(failure), Some(before)) if !is_ready || failure.exit == Exit::Usage => {
                 tracing::error!("{}. The mover goes on as before", failure.message);
                 settings = before;
                 continue;
@@ -272,22 +282,49 @@ pub fn move_files(command: &MoveOptions, output: &Output) -> Result<(), Failure>
     }
 }
 
+/// Opens all that these settings name.
+fn make_ready(
+    settings: &Settings,
+    command: &MoveOptions,
+    note: &dyn Fn(&str),
+    (locks, journal): (&mut Locks, &mut Option<Journal>),
+) -> Result<(Config, streams::Watch), Failure> {
+    let failed = |error| journal_failure(&error);
+    let known = match journal {
+        Some(journal) => journal.places(),
+        None => Journal::places_of(&settings.journal),
+    };
+    let known = known.map_err(failed)?;
+    let opened = settings.open_places(&known, locks)?;
+    let journal = match journal {
+        Some(journal) => journal,
+        None => {
+            note(&format!("the journal is {}", settings.journal.display()));
+            journal.insert(Journal::open(&settings.journal).map_err(failed)?)
+        }
+    };
+    settings.remember_places(&known, journal)?;
+    settings.config(opened, journal, command)
+}
+
 /// Moves by these settings until it is over, or others are to be gone on with.
 fn move_by(
     settings: &Settings,
+    (config, journal, locks): (Config, &mut Journal, &mut Locks),
     command: &MoveOptions,
     output: &Output,
     (interrupt, reload): (&Interrupt, Option<&Reload>),
     lookout: &mut Lookout,
 ) -> Result<(Outcome, Option<Settings>), Failure> {
-    let opened = settings.open_places()?;
-    output.note(&format!("the journal is {}", settings.journal.display()));
-    let mut journal = Journal::open(&settings.journal).map_err(|error| journal_failure(&error))?;
-    let (config, _watch) = settings.config(opened, &journal, command)?;
     let control = Control::default();
     let next = Mutex::new(None);
     let show = Mutex::new(Show::new(output));
+    let locks = Cell::new(Some(locks));
     let told = |progress: &Progress| {
+        // It moves: what was moved from before, and is not now, is anybody's.
+        if let Some(locks) = locks.take() {
+            locks.keep_only(&settings.origins().iter().filter_map(|origin| origin.directory()).collect::<Vec<_>>());
+        }
         if interrupt.is_set() {
             control.stop();
         } else if reload.is_some_and(Reload::take) {
@@ -311,8 +348,7 @@ fn move_by(
         }
         show.lock().unwrap_or_else(PoisonError::into_inner).update(progress);
     };
-    let outcome =
-        driver::run(&config, &mut journal, &control, lookout, &told).map_err(|error| mover_failure(&error))?;
+    let outcome = driver::run(&config, journal, &control, lookout, &told).map_err(|error| mover_failure(&error))?;
     let next = next.into_inner().unwrap_or_else(PoisonError::into_inner);
     let next = next.or_else(|| outcome.wants_destinations.then(|| with_new_destinations(settings, command)));
     let goes_on = outcome.end.is_none() && !interrupt.is_set();

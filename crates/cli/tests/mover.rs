@@ -5,59 +5,14 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::running::{Running, until};
-use common::{Ran, damaged_file, faser_file, forebay, noise, scratch};
+use common::place::Place;
+use common::running::until;
+use common::{damaged_file, faser_file, forebay, noise};
 use forebay_rawdata::{Container, Format};
 use forebay_types::RunId;
-use tempfile::TempDir;
-
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        let place = Place(scratch());
-        fs::create_dir(place.path("daq")).expect("made");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("it has one")).expect("made");
-        fs::write(path, bytes).expect("written");
-    }
-
-    fn read(&self, name: &str) -> Option<Vec<u8>> {
-        fs::read(self.path(name)).ok()
-    }
-
-    fn arguments(&self, more: &[&str]) -> Vec<String> {
-        let (from, to, journal) = (self.path("daq"), self.path("archive"), self.path("journal.sqlite"));
-        let text = |path: &Path| path.display().to_string();
-        let mut arguments: Vec<String> =
-            ["move", "--from", &text(&from), "--to", &text(&to)].map(str::to_owned).to_vec();
-        arguments.extend(["--journal".to_owned(), text(&journal)]);
-        arguments.extend(more.iter().map(|more| (*more).to_owned()));
-        arguments
-    }
-
-    /// Once, with half a second between the proofs at most.
-    fn once(&self, more: &[&str]) -> Ran {
-        forebay(self.arguments(&[&["--once", "--recheck-after", "0.1", "--json"], more].concat()))
-    }
-
-    /// One that runs until it is told to end.
-    fn start(&self, more: &[&str]) -> Running {
-        Running::start(self.arguments(more), Stdio::null())
-    }
-}
 
 #[test]
 fn what_is_there_is_moved_under_its_name_and_renamed_when_it_is_proven() {
@@ -76,7 +31,7 @@ fn what_is_there_is_moved_under_its_name_and_renamed_when_it_is_proven() {
         assert_eq!(place.read(&format!("daq/{name}.copied")).as_ref(), Some(bytes), "{name}");
         assert!(!place.path(&format!("daq/{name}")).exists(), "{name}");
     }
-    let there = walk(&place.path("archive"));
+    let there = place.archived();
     assert_eq!(there.len(), files.len(), "nothing besides: {there:?}");
     // Nothing is left to be done, and nothing is done twice; a new file of an old name is another one, and is in the way of the first.
     assert_eq!(place.once(&[]).expect(0).json()["found"], 0);
@@ -143,7 +98,7 @@ fn a_name_that_has_no_room_for_copied_is_told() {
     let name = "n".repeat(255);
     place.write(&format!("daq/{name}"), b"bytes");
     place.once(&[]).expect(1).says("no room for .copied").says("--remove");
-    assert!(place.path(&format!("daq/{name}")).exists() && walk(&place.path("archive")).is_empty());
+    assert!(place.path(&format!("daq/{name}")).exists() && place.archived().is_empty());
     place.once(&["--remove"]).expect(0);
     assert_eq!(place.read(&format!("archive/{name}")).as_deref(), Some(b"bytes".as_slice()));
 }
@@ -228,9 +183,10 @@ fn what_cannot_be_reached_is_left_for_the_next_time() {
     let second = place.arguments(&["--once", "--recheck-after", "2", "--patience", "2"]);
     let waiting = std::thread::spawn(move || forebay(second));
     std::thread::sleep(Duration::from_secs(1));
-    fs::remove_dir_all(place.path("archive")).expect("removed");
+    fs::rename(place.path("archive"), place.path("elsewhere")).expect("renamed");
     waiting.join().expect("it ran").expect(3).says("could not be reached").says("tried again");
     assert!(place.path("daq/a.dat").exists());
+    fs::rename(place.path("elsewhere"), place.path("archive")).expect("renamed");
     place.once(&[]).expect(0);
     assert_eq!(place.read("archive/a.dat").as_deref(), Some(b"bytes".as_slice()));
 }
@@ -252,8 +208,51 @@ fn nothing_is_proven_by_a_directory_that_lost_its_path() {
     until(|| words().contains("another directory has its path"));
     assert!(place.path("daq/a.dat").exists());
     mover.terminate();
+    // Nor does another start take it for the right one.
+    place.once(&[]).expect(3).says("not the directory that this journal moved from or to before");
+    assert!(place.archived().is_empty() && place.path("daq/a.dat").exists());
+    fs::remove_dir(place.path("archive")).expect("removed");
+    fs::rename(place.path("elsewhere"), place.path("archive")).expect("renamed");
     place.once(&[]).expect(0);
     assert_eq!(place.read("archive/a.dat").as_deref(), Some(b"bytes".as_slice()));
+}
+
+#[test]
+fn a_directory_whose_mount_is_missing_is_not_taken_for_an_empty_one() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    place.once(&[]).expect(0);
+    place.write("daq/b.dat", b"more");
+    let mover = place.start(&["--settle", "0", "--recheck-after", "3600"]);
+    until(|| place.path("archive/b.dat").exists());
+    mover.terminate();
+    for of in ["daq", "archive"] {
+        // What lies below a mount shows when it is missing.
+        let (path, mounted) = (place.path(of), place.path("mounted"));
+        fs::rename(&path, &mounted).expect("renamed");
+        place.once(&[]).expect(if of == "daq" { 2 } else { 3 });
+        assert!(of == "daq" || !path.exists(), "nothing is made in its place");
+        fs::create_dir(&path).expect("made");
+        let refused = place.once(&[]).expect(3);
+        refused
+            .says("not the directory that this journal moved from or to before")
+            .says("Is its file system not mounted?");
+        assert_eq!(fs::read_dir(&path).expect("listed").count(), 0, "nothing is put there");
+        assert_eq!(place.show("b.dat")["state"], "verified", "nothing is taken for gone");
+        fs::remove_dir(&path).expect("removed");
+        fs::rename(&mounted, &path).expect("renamed");
+    }
+    place.once(&[]).expect(0);
+    assert_eq!(place.read("archive/b.dat").as_deref(), Some(b"more".as_slice()));
+    // Another one on purpose: it says how that is said.
+    fs::rename(place.path("archive"), place.path("full")).expect("renamed");
+    fs::create_dir(place.path("archive")).expect("made");
+    place.write("daq/c.dat", b"last");
+    let refused = place.once(&[]).expect(3).stderr;
+    let command = refused.split("on purpose: ").nth(1).and_then(|words| words.lines().next()).expect("it says how");
+    assert!(Command::new("sh").args(["-c", command]).status().expect("it runs").success(), "{command}");
+    place.once(&[]).expect(0);
+    assert_eq!(place.read("archive/c.dat").as_deref(), Some(b"last".as_slice()));
 }
 
 #[test]
@@ -341,7 +340,7 @@ fn a_file_is_complete_when_its_json_is_there_or_nobody_touches_it() {
     let mover = place.start(&["--settle", "0.1", "--recheck-after", "0.1"]);
     until(|| place.path("daq/growing.dat.copied").exists());
     assert_eq!(mover.terminate(), Some(0));
-    assert_eq!(walk(&place.path("archive")).len(), 5);
+    assert_eq!(place.archived().len(), 5);
 }
 
 #[test]
@@ -379,7 +378,7 @@ fn a_file_that_the_destination_changed_is_sent_again_in_its_place() {
     place.write("archive/a.dat", &noise(7, 100_000));
     place.once(&[]).expect(0);
     assert_eq!(place.read("archive/a.dat"), Some(noise(6, 100_000)));
-    assert_eq!(walk(&place.path("archive")).len(), 1);
+    assert_eq!(place.archived().len(), 1);
 }
 
 #[test]
@@ -405,7 +404,7 @@ fn what_cannot_be_done_is_said_before_anything_is() {
     place.write("journal.sqlite", &noise(8, 5000));
     place.once(&[]).expect(2).says("no journal");
     assert_eq!(place.read("daq/a.dat").as_deref(), Some(b"bytes".as_slice()));
-    assert!(walk(&place.path("archive")).is_empty());
+    assert!(place.archived().is_empty());
 }
 
 #[test]
@@ -471,10 +470,4 @@ fn people_look_at_the_journal_and_ask_the_mover_through_it() {
     place.once(&[]).expect(0);
     let states = ask(&["status"]).expect(0).json();
     assert_eq!(states["states"]["released"]["files"], 2, "{states}");
-}
-
-fn walk(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).map(|entries| entries.map(|entry| entry.expect("an entry").path()).collect());
-    let entries: Vec<PathBuf> = entries.unwrap_or_default();
-    entries.into_iter().flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }

@@ -6,92 +6,17 @@ mod common;
 mod stand_in;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use common::place::{Place, adler32};
 use common::running::{Running, files_below, until};
-use common::{Ran, forebay, noise, scratch};
+use common::{forebay, noise};
 use forebay_rawdata::{Container, Format, Generator};
-use forebay_types::{Adler32, EventId, RunId, crc32c};
+use forebay_types::{EventId, RunId, crc32c};
 use serde_json::{Value, json};
 use stand_in::{Asked, Does, StandIn, answers};
-use tempfile::TempDir;
-
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        let place = Place(scratch());
-        fs::create_dir(place.path("daq")).expect("made");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("it has one")).expect("made");
-        fs::write(path, bytes).expect("written");
-    }
-
-    fn read(&self, name: &str) -> Option<Vec<u8>> {
-        fs::read(self.path(name)).ok()
-    }
-
-    /// A program of somebody else's.
-    fn program(&self, script: &str) -> String {
-        self.write("program", format!("#!/bin/sh\n{script}\n").as_bytes());
-        fs::set_permissions(self.path("program"), fs::Permissions::from_mode(0o755)).expect("changed");
-        self.text("program")
-    }
-
-    fn arguments(&self, more: &[&str]) -> Vec<String> {
-        let (from, to, journal) = (self.text("daq"), self.text("archive"), self.text("journal.sqlite"));
-        let all = ["move", "--from", &from, "--to", &to, "--journal", &journal, "--json"];
-        all.iter().chain(more).map(|word| (*word).to_owned()).collect()
-    }
-
-    fn once(&self, more: &[&str]) -> Ran {
-        forebay(self.arguments(&[&["--once", "--recheck-after", "0.1"], more].concat()))
-    }
-
-    fn start(&self, more: &[&str]) -> Running {
-        Running::start(self.arguments(&[&["--settle", "0", "--recheck-after", "0.1"], more].concat()), Stdio::null())
-    }
-
-    fn ask(&self, words: &[&str]) -> Ran {
-        let (first, rest) = words.split_first().expect("a word");
-        forebay([&["move", first, "--journal", &self.text("journal.sqlite"), "--json"], rest].concat())
-    }
-
-    /// What is known of a file; nothing before it was found.
-    fn show(&self, name: &str) -> Value {
-        if !self.path("journal.sqlite").exists() {
-            return Value::Null;
-        }
-        let shown = self.ask(&["show", name]);
-        if shown.exit == 0 { shown.json()["files"][0]["file"].clone() } else { Value::Null }
-    }
-
-    fn sidecar(&self, name: &str) -> Value {
-        serde_json::from_slice(&self.read(&format!("archive/{name}.json")).expect("a sidecar")).expect("JSON")
-    }
-}
-
-fn adler32(bytes: &[u8]) -> String {
-    let mut sum = Adler32::default();
-    sum.update(bytes);
-    format!("{:08x}", sum.finish())
-}
 
 fn events(format: Format, run: u32, first: u64, count: u64) -> Vec<u8> {
     let mut generator = Generator::new(format, first, RunId(run)).starting_at(EventId(first));
@@ -256,7 +181,7 @@ fn a_file_is_registered_once_whatever_the_registry_answers_first() {
         1 => Does::CutsAfter(usize::MAX),
         _ => Does::Answers(409, Vec::new(), there.lock().expect("no panic").clone()),
     });
-    let mover = place.start(&["--sidecar", "--register", &url(&server)]);
+    let mover = place.start_at_once(&["--sidecar", "--register", &url(&server)]);
     until(|| server.asked().len() >= 2);
     // However it is written.
     let text: Value = serde_json::from_slice(&server.asked()[1].body).expect("JSON");
@@ -291,7 +216,7 @@ fn what_the_registry_refuses_stays_at_the_source_until_somebody_looks() {
         _ => answers(422, &[]),
     });
     // Without a sidecar, too.
-    let mover = place.start(&["--register", &url(&server)]);
+    let mover = place.start_at_once(&["--register", &url(&server)]);
     let words = || place.show("a.dat")["words"].as_str().unwrap_or_default().to_owned();
     until(|| words().contains("something else is registered under this key"));
     assert!(place.path("archive/a.dat").exists() && place.path("daq/a.dat").exists());
@@ -332,7 +257,7 @@ fn a_program_registers_too_and_its_last_words_are_told() {
     place.write("daq/a.dat", b"bytes");
     let taken = place.text("taken");
     let program = place.program(&format!("cat > {taken}; echo words >&2; echo the database is full >&2; exit 75"));
-    let mover = place.start(&["--sidecar", "--register-command", &program]);
+    let mover = place.start_at_once(&["--sidecar", "--register-command", &program]);
     let words = || place.show("a.dat")["words"].as_str().unwrap_or_default().to_owned();
     until(|| words().ends_with("the database is full"));
     place.program("echo it is no file of ours >&2; exit 1");
@@ -365,7 +290,7 @@ fn what_is_waited_for_besides_takes_as_long_as_it_takes() {
     place.write("daq/a.dat", b"bytes");
     let (asked, there) = (place.text("asked"), place.text("there"));
     let program = place.program(&format!("echo $1 >> {asked}; test -e {there} || exit 75"));
-    let mover = place.start(&["--sidecar", "--until-command", &program]);
+    let mover = place.start_at_once(&["--sidecar", "--until-command", &program]);
     let state = || place.show("a.dat")["state"].as_str().unwrap_or_default().to_owned();
     until(|| state() == "waiting");
     let delivery = place.show("a.dat")["deliveries"][0].clone();
@@ -400,7 +325,7 @@ fn who_loses_it_on_the_way_to_tape_is_not_believed() {
     // One that refuses.
     place.write("daq/b.dat", b"bytes");
     let program = place.program("echo never >&2; exit 1");
-    let mover = place.start(&["--until-command", &program]);
+    let mover = place.start_at_once(&["--until-command", &program]);
     until(|| place.show("b.dat")["state"] == "quarantined");
     assert!(place.show("b.dat")["deliveries"][0]["words"].as_str().is_some_and(|words| words.contains("never")));
     mover.terminate();

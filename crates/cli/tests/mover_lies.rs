@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use common::hanging::Hanging;
 use common::running::{Running, until};
 use common::{forebay, noise, scratch};
 use forebay_types::Adler32;
@@ -133,6 +134,21 @@ fn a_server_that_hangs_or_refuses_is_told_and_nothing_is_let_go() {
     let mover = place.start(&server.address("closed"), &[]);
     place.is_told(mover, &["permission denied", "then retry"]);
     assert_eq!(server.files(), ["closed/b.dat"]);
+}
+
+#[test]
+fn a_directory_that_hangs_is_told_and_holds_up_no_other() {
+    let Some(hanging) = Hanging::mount() else { return };
+    let place = Place::new();
+    let archive = place.path("archive");
+    let mover = place
+        .start(&hanging.path().display().to_string(), &["--stall-after", "1", "--to", &archive.display().to_string()]);
+    until(|| archive.join("a.dat").exists());
+    let words = ["nothing happened for 1 s"];
+    until(|| place.shown().1.contains(words[0]));
+    // The kernel lets no process end that waits for an answer.
+    drop(hanging);
+    place.is_told(mover, &[]);
 }
 
 #[test]

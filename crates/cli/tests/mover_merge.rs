@@ -71,6 +71,44 @@ fn events_of_a_run_lie_behind_each_other_in_order_and_nothing_is_in_two_files() 
 }
 
 #[test]
+fn a_mover_with_a_new_journal_passes_what_an_earlier_one_left_and_touches_none_of_it() {
+    const OLD: u64 = 300;
+    let place = scratch();
+    let faser = event_files(place.path(), Format::Faser, 1920, 12, 2);
+    let mdf = event_files(place.path(), Format::Mdf, 7, 1, 1);
+    for number in 1..=OLD {
+        write(&place.path().join(format!("archive/run1920/run001920-{number:05}.raw")), b"of an earlier mover");
+    }
+    // One whose file somebody took away.
+    write(&place.path().join("archive/run7/run000007-00001.mdf.json"), b"{}");
+    let before = files_below(&place.path().join("archive"));
+    let json = merge(place.path(), &["--merge", "100kB", "--sidecar"]).expect(0).json();
+    assert_eq!(json["left_files"], 0, "{json}");
+    let after = files_below(&place.path().join("archive"));
+    assert!(before.iter().all(|(name, bytes)| after[name] == *bytes), "nothing that was there is touched");
+    let new = |ending: &str| -> Vec<(&String, &Vec<u8>)> {
+        after.iter().filter(|(name, _)| name.ends_with(ending) && !before.contains_key(*name)).collect()
+    };
+    assert_eq!(new(".mdf"), [(&"run7/run000007-00002.mdf".to_owned(), &mdf)], "the next number");
+    assert_eq!(new("-00002.mdf.json").len(), 1, "its sidecar follows it");
+    // Which of them has which number nobody promises.
+    let place_of = |bytes: &[u8]| faser.windows(bytes.len()).position(|window| window == bytes).expect("a piece of it");
+    let mut pieces: Vec<(usize, &Vec<u8>)> =
+        new(".raw").into_iter().map(|(_, bytes)| (place_of(bytes), bytes)).collect();
+    pieces.sort_unstable();
+    assert!(pieces.iter().flat_map(|(_, bytes)| bytes.iter()).eq(&faser), "all of it, once");
+    let journal = place.path().join("journal.sqlite").display().to_string();
+    let shown = forebay(["move", "show", "run7/run000007-00002.mdf", "--journal", &journal]);
+    let shown = String::from_utf8(shown.expect(0).stdout).expect("text");
+    assert!(shown.contains("another file has the name of its sidecar") && shown.contains("renamed"), "{shown}");
+    let log = fs::read_to_string(place.path().join("journal.sqlite.audit.jsonl")).expect("a log");
+    let count = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(count("quarantined"), 0);
+    let (files, renamed) = (pieces.len(), count("renamed"));
+    assert!(files >= 3 && renamed <= 1 + 10 * files, "{files} files, {renamed} new names");
+}
+
+#[test]
 fn what_is_around_events_is_there_once() {
     let place = scratch();
     let run = RunId(91668);
@@ -163,7 +201,8 @@ fn what_is_damaged_holds_nothing_else_back_and_runs_are_not_mixed() {
     forebay(["move", "retry", "--all", "--journal", &journal]).expect(0);
     let json = merge(place.path(), &["--merge", "1GB"]).expect(0).json();
     assert_eq!(json["left_files"], 0, "{json}");
-    assert!(files_below(&place.path().join("archive"))["run5/run000005-00003.raw"] == fine);
+    let there = files_below(&place.path().join("archive"));
+    assert!(there.get("run5/run000005-00003.raw") == Some(&fine), "{:?}", there.keys());
 }
 
 #[test]

@@ -5,7 +5,8 @@ mod common;
 use std::fs;
 use std::path::PathBuf;
 
-use common::running::{Running, until};
+use common::hanging::Hanging;
+use common::running::{Running, files_below, until};
 use common::{Ran, forebay, noise, scratch};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -170,6 +171,32 @@ fn a_file_is_read_again_when_it_is_asked_for() {
 }
 
 #[test]
+fn a_file_is_read_again_though_something_hangs() {
+    let Some(hanging) = Hanging::mount() else { return };
+    let place = Place::new();
+    let both = TWO_ROUTES
+        .replace("$/daq", &hanging.path().display().to_string())
+        .replace("recheck-after-s", "settle-s = 0.1\nrecheck-after-s")
+        .replace("merge =", "merge-wait-s = 0.1\nmerge =");
+    place.configure(both.split("[route.calibration]").next().expect("a part"));
+    let stderr = fs::File::create(place.path("log")).expect("made");
+    let running = Running::start(place.arguments(&["--stall-after", "1"]), stderr.into());
+    let log = || fs::read_to_string(place.path("log")).expect("read");
+    until(|| log().contains("nothing happened for 1 s"));
+    place.configure(&both);
+    fs::write(place.path("calibration/c"), b"bytes").expect("written");
+    running.signal(Signal::HUP);
+    until(|| !place.path("calibration/c").exists() || log().contains("as before"));
+    assert!(place.path("mirror/calibration-00001.tar").exists() && log().contains("was read again"), "{}", log());
+    // The other way round: another mover may have what is not moved from any more, as soon as nothing works there.
+    place.configure(&both.replace(&hanging.path().display().to_string(), "$/daq"));
+    running.signal(Signal::HUP);
+    until(|| log().matches("was read again").count() == 2);
+    drop(hanging);
+    assert_eq!(running.terminate(), Some(0));
+}
+
+#[test]
 fn two_routes_never_have_one_name_at_a_destination() {
     let place = Place::new();
     let config =
@@ -185,8 +212,8 @@ fn two_routes_never_have_one_name_at_a_destination() {
     }
     let json = place.once().expect(0).json();
     assert_eq!((&json["found"], &json["left_files"]), (&2.into(), &0.into()), "{json}");
-    let there: Vec<_> = fs::read_dir(place.path("mirror")).expect("listed").collect();
-    assert_eq!(there.len(), 2, "{there:?}");
+    let there = files_below(&place.path("mirror"));
+    assert_eq!(there.len(), 2, "{:?}", there.keys());
     // Unmerged, of one name: the second is not begun before the first is over, and then the name is taken.
     let place = Place::new();
     place.configure(
@@ -210,9 +237,8 @@ fn two_routes_never_have_one_name_at_a_destination() {
 fn a_destination_with_files_on_their_way_cannot_go() {
     let place = Place::new();
     fs::write(place.path("calibration/c"), b"third").expect("written");
-    fs::create_dir(place.path("mirror")).expect("made");
-    // Somebody else's file has the name: it is quarantined.
-    fs::write(place.path("mirror/calibration-00001.tar"), b"another").expect("written");
+    // Whatever it is called, something is in the way: it is quarantined.
+    fs::create_dir_all(place.path("mirror/calibration-00001.tar")).expect("made");
     place.configure(TWO_ROUTES);
     place.once().expect(1);
     place.configure(&TWO_ROUTES.replace(r#"optional = ["mirror"]"#, "").replace("$/mirror", "$/other"));

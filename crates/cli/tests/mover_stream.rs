@@ -13,7 +13,7 @@ use common::load::{Random, from_environment, long_form};
 use common::running::{Running, files_below, until};
 use forebay_client::Client;
 use forebay_rawdata::{EventReader, Format, Generator};
-use forebay_types::{EventKey, RunId};
+use forebay_types::{EventId, EventKey, RunId};
 
 #[test]
 fn accepted_events_become_files_of_their_format_and_are_released() {
@@ -79,6 +79,41 @@ fn undecided_events_hold_those_behind_them_and_each_stream_has_its_files() {
     let numbers = files.values().flat_map(|bytes| EventReader::new(Format::Mdf, bytes.as_slice()));
     let numbers: Vec<EventKey> = numbers.map(|event| event.expect("whole").key).collect();
     assert_eq!(numbers, keys);
+}
+
+#[test]
+fn a_run_that_is_held_holds_up_no_other() {
+    let mut buffer = Buffer::new();
+    let mut client = buffer.server.client("filter");
+    // More files of the run that is held, and before those of the other, than one mover works on at a time.
+    for (run, count) in [(1920, 40), (1921, 20)] {
+        let (number, server) = (run.to_string(), ["--server", &buffer.server.address]);
+        forebay([&["run", "declare", &number, "--sources", "0-1000000"][..], &server].concat()).expect(0);
+        forebay([&["run", "start", &number][..], &server].concat()).expect(0);
+        let keys = buffer.put(&mut Generator::new(Format::Faser, 9, RunId(run)), count);
+        decide(&mut client, &keys, &["physics"]);
+    }
+    let address = buffer.server.address.clone();
+    let hold = ["run", "hold", "1920", "--server", &address];
+    forebay([&hold[..], &["--reason", "to be looked at"]].concat()).expect(0);
+    let finished = |client: &mut Client, run: u32| {
+        let runs = client.runs().expect("answered");
+        runs.iter().find(|of| of.run.0 == run).map_or(0, |of| of.finished)
+    };
+    let arguments = ["--recheck-after", "0.1", "--merge", "100kB", "--merge-wait", "0", "--streams", "1"];
+    let mover = Running::start(buffer.arguments("journal.sqlite", "physics", &arguments), Stdio::null());
+    until(|| finished(&mut client, 1921) == 20);
+    assert_eq!(finished(&mut client, 1920), 0, "what is held is kept");
+    // What comes while it is held, too.
+    let mut generator = Generator::new(Format::Faser, 9, RunId(1921)).starting_at(EventId(100));
+    let later = buffer.put(&mut generator, 5);
+    decide(&mut client, &later, &["physics"]);
+    until(|| finished(&mut client, 1921) == 25);
+    forebay([&hold[..], &["--end"]].concat()).expect(0);
+    until(|| finished(&mut client, 1920) == 40);
+    assert_eq!(mover.terminate(), Some(0));
+    let archived = buffer.archived();
+    assert!(archived.len() == 65 && archived.values().all(|times| *times == 1), "{}", archived.len());
 }
 
 #[test]

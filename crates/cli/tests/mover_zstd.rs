@@ -4,56 +4,24 @@ mod common;
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use common::noise;
+use common::place::{Place, adler32};
 use common::running::{Running, files_below, until};
-use common::{Ran, forebay, noise, scratch};
 use forebay_rawdata::{Format, Generator};
-use forebay_types::{Adler32, EventId, RunId};
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use forebay_types::{EventId, RunId};
+use serde_json::json;
 
-struct Place(TempDir);
-
-impl Place {
-    /// Where there is no `zstd` the test says so.
-    fn new() -> Option<Place> {
-        let runs = Command::new("zstd").arg("--version").stdout(Stdio::null()).status().is_ok();
-        if !runs {
-            println!("skipped: needs zstd");
-            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have zstd");
-            return None;
-        }
-        let place = Place(scratch());
-        fs::create_dir(place.path("daq")).expect("made");
-        Some(place)
+/// Where there is no `zstd` the test says so.
+fn place() -> Option<Place> {
+    let runs = Command::new("zstd").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !runs {
+        println!("skipped: needs zstd");
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have zstd");
     }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("it has one")).expect("made");
-        fs::write(path, bytes).expect("written");
-    }
-
-    fn arguments(&self, more: &[&str]) -> Vec<String> {
-        let text = |name: &str| self.path(name).display().to_string();
-        let all =
-            ["move", "--from", &text("daq"), "--to", &text("archive"), "--journal", &text("journal.sqlite"), "--json"];
-        all.iter().chain(more).map(|word| (*word).to_owned()).collect()
-    }
-
-    fn once(&self, more: &[&str]) -> Ran {
-        forebay(self.arguments(&[&["--once", "--recheck-after", "0.1"], more].concat()))
-    }
-
-    fn sidecar(&self, name: &str) -> Value {
-        serde_json::from_slice(&fs::read(self.path(&format!("archive/{name}.json"))).expect("there")).expect("JSON")
-    }
+    runs.then(Place::new)
 }
 
 /// What stock `zstd` makes of it.
@@ -68,20 +36,13 @@ fn events(format: Format, run: u32, first: u64, count: u64) -> Vec<u8> {
     (0..count).flat_map(|_| generator.next_event().bytes).collect()
 }
 
-fn adler32(bytes: &[u8]) -> String {
-    let mut sum = Adler32::default();
-    sum.update(bytes);
-    format!("{:08x}", sum.finish())
-}
-
-/// Bytes that become less.
 fn text(bytes: usize) -> Vec<u8> {
     noise(1, bytes).into_iter().map(|byte| b'a' + (byte & 7)).collect()
 }
 
 #[test]
 fn what_arrives_is_smaller_and_any_zstd_reads_it() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = place() else { return };
     let files = [
         ("empty", Vec::new()),
         ("small", b"bytes".to_vec()),
@@ -126,7 +87,7 @@ fn what_arrives_is_smaller_and_any_zstd_reads_it() {
 
 #[test]
 fn frames_stand_alone_where_the_table_says() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = place() else { return };
     let bytes = text(11_000_000);
     place.write("daq/a", &bytes);
     place.once(&["--zstd", "1"]).expect(0);
@@ -149,7 +110,7 @@ fn frames_stand_alone_where_the_table_says() {
 
 #[test]
 fn merged_files_are_compressed_as_they_are_merged() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = place() else { return };
     let faser: Vec<Vec<u8>> = (0..5).map(|number| events(Format::Faser, 7, 10 * number, 3)).collect();
     for (number, bytes) in faser.iter().enumerate() {
         place.write(&format!("daq/run7/part{number}.raw"), bytes);
@@ -167,7 +128,7 @@ fn merged_files_are_compressed_as_they_are_merged() {
 
 #[test]
 fn how_it_is_compressed_is_decided_once() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = place() else { return };
     let bytes = text(60_000_000);
     place.write("daq/a", &bytes);
     let mut mover = Running::start(place.arguments(&["--settle", "0", "--zstd", "3"]), Stdio::null());

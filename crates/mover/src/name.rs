@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 4000;
 
-/// A name below a source or a destination: parts with `/` between them, none of which leads out of it.
+/// A name below a source or a destination: parts with `/` between them, none of which leads out of it. Its text is there once, however often it is cloned: there may be millions.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(try_from = "String")]
-pub struct Name(String);
+pub struct Name(Arc<str>);
 
 /// Text that is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +89,7 @@ impl FromStr for Name {
                 _ => {}
             }
         }
-        Ok(Name(text.to_owned()))
+        Ok(Name(text.into()))
     }
 }
 

@@ -25,6 +25,8 @@ forebay_types::planted_mistakes!(
     WithdrawnUnasked = "withdrawn-unasked",
     /// Two routes give one name to two files at a destination.
     NameGivenTwice = "name-given-twice",
+    /// A file takes another name though a destination has it under this one.
+    RenamedAnyway = "renamed-anyway",
     /// Events of several runs go into one file.
     RunsMixed = "runs-mixed",
     /// A list of accepted events that was asked for before some of them were let go is believed.

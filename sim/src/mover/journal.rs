@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use forebay_mover::Name;
-use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Stage, Standing, What};
+use forebay_mover::custody::{Changed, Consignment, ConsignmentId, Delivery, Kept, Series, Stage, Standing, What};
 use forebay_mover::events::Events;
 use forebay_mover::machine::{Kept as KeptForAStart, Kind, Record, RouteIndex};
 use forebay_mover::recipe::Recipe;
+use forebay_mover::{Name, sidecar};
 use forebay_types::{EventKey, RunId};
 
 use super::places::kind_of;
@@ -18,6 +18,7 @@ struct Row {
     name: Name,
     recipe: Arc<Recipe>,
     settings: u64,
+    series: Option<Series>,
     priority: u16,
     deliveries: Vec<(String, What, bool, Kept)>,
     standing: Standing,
@@ -47,9 +48,8 @@ impl Journal {
                 assert!(runs.len() == usize::from(recipe.events().is_none()), "{name} is made of {runs:?}");
                 assert!(recipe.zstd.is_some() == name.as_str().ends_with(".zst"), "{name} is {:?}", recipe.zstd);
                 assert!(recipe.parts().is_sorted_by(|a, b| a.name < b.name), "{name} is out of order");
-                if let Some((series, next)) = series {
-                    assert!(self.names.insert(name.clone()), "{name} is given twice");
-                    self.series.insert((*route, series.clone()), *next);
+                if let Some(series) = series {
+                    self.named(*route, name, series);
                 }
                 let kept =
                     |(to, what, required): &(String, What, bool)| (to.clone(), *what, *required, Kept::default());
@@ -58,11 +58,17 @@ impl Journal {
                     name: name.clone(),
                     recipe: Arc::clone(recipe),
                     settings: *settings,
+                    series: series.clone(),
                     priority: *priority,
                     deliveries: deliveries.iter().map(kept).collect(),
                     standing: Standing::default(),
                 };
                 assert!(self.rows.insert(*id, row).is_none(), "{id} is a new number");
+            }
+            Record::Renamed { id, route, name, series, .. } => {
+                self.named(*route, name, series);
+                let row = self.rows.get_mut(id).expect("it was planned");
+                (row.name, row.series) = (name.clone(), Some(series.clone()));
             }
             Record::Change(change) => {
                 let row = self.rows.get_mut(&change.consignment).expect("it was planned");
@@ -75,6 +81,28 @@ impl Journal {
                 }
             }
         }
+    }
+
+    fn named(&mut self, route: RouteIndex, name: &Name, series: &Series) {
+        assert!(self.names.insert(name.clone()), "{name} is given twice");
+        let next = self.series.entry((route, series.names.clone())).or_default();
+        *next = (series.number + 1).max(*next);
+    }
+
+    /// Whether a file of the mover's has the name that its consignment has: that of the file, or of its sidecar.
+    pub(super) fn is_name_of(&self, name: &Name, id: ConsignmentId) -> bool {
+        let row = &self.rows[&id];
+        *name == row.name || sidecar::name_of(&row.name).is_ok_and(|sidecar| *name == sidecar)
+    }
+
+    /// Whether its name is one of a series.
+    pub(super) fn is_of_a_series(&self, id: ConsignmentId) -> bool {
+        self.rows[&id].series.is_some()
+    }
+
+    /// Whether anything of it was sent anywhere.
+    pub(super) fn was_sent(&self, id: ConsignmentId) -> bool {
+        self.rows[&id].deliveries.iter().any(|(.., kept)| kept.attempts > 0)
     }
 
     pub(super) fn is_released(&self, id: ConsignmentId) -> bool {
@@ -103,7 +131,8 @@ impl Journal {
             };
             let deliveries = row.deliveries.iter().map(delivery).collect();
             let (name, recipe, standing) = (row.name.clone(), Arc::clone(&row.recipe), row.standing.clone());
-            let mut consignment = Consignment::kept(*id, name, recipe, row.settings, deliveries, standing);
+            let series = row.series.clone();
+            let mut consignment = Consignment::kept(*id, name, recipe, row.settings, deliveries, series, standing);
             consignment.priority = row.priority;
             (row.route, consignment)
         });

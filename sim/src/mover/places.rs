@@ -65,6 +65,11 @@ impl Destination {
         !self.has(name) && !self.given.contains(name)
     }
 
+    /// Whether a file of the mover's was given this name, ever.
+    pub(super) fn was_given(&self, name: &Name) -> bool {
+        self.given.contains(name)
+    }
+
     pub(super) fn bytes(&self, name: &Name) -> Option<&[u8]> {
         self.copies.get(name).map(|copy| copy.bytes.as_slice())
     }

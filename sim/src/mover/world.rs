@@ -7,11 +7,14 @@ mod source;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::AcceptedPage;
-use forebay_mover::custody::{Answer, Consignment, ConsignmentId, Failure, SourceAnswer, Step};
+use forebay_mover::custody::{
+    Answer, Change, Changed, Consignment, ConsignmentId, DeliveryState, Failure, SourceAnswer, Step,
+};
 use forebay_mover::machine::{Done, JobId, Mover, Record, Task};
 use forebay_mover::recipe::Recipe;
 use forebay_mover::{Name, Sums, sidecar};
@@ -166,20 +169,7 @@ impl World {
             }
             for to in 0..self.destinations.len() {
                 if self.random.per_mille(80) {
-                    let (mut name, mut twin) = (name.clone(), self.random.per_mille(300));
-                    if self.setup.merge.is_some() && self.random.per_mille(800) {
-                        // One that a merged file is to have.
-                        let file = if self.random.per_mille(500) { "files-00001.tar" } else { "run000000-00002.raw" };
-                        (name, twin) = (format!("{directory}{file}").parse().expect("a name"), false);
-                    }
-                    if self.setup.zstd.is_some() {
-                        (name, twin) = (name.with_ending(".zst").expect("it has room"), false);
-                    }
-                    if self.setup.sidecar && self.random.per_mille(400) {
-                        (name, twin) = (sidecar::name_of(&name).expect("it has room"), false);
-                    }
-                    let when = self.random.millis(0..until);
-                    self.at(when, Event::Foreign(to, name, twin));
+                    self.plan_foreign(to, &name, directory, until);
                 }
             }
         }
@@ -200,6 +190,63 @@ impl World {
             let at = self.random.millis(0..until);
             self.at(at, Event::Kill);
         }
+    }
+
+    /// Somebody has files at a destination under names that ours are to have: one of a file of the source, or some of a series of merged ones.
+    fn plan_foreign(&mut self, to: usize, name: &Name, directory: &str, until_ms: u64) {
+        let of_a_series = self.setup.merge.is_some() && self.random.per_mille(800);
+        let names = if of_a_series {
+            let (stem, ending) = if self.random.per_mille(500) { ("files", "tar") } else { ("run000000", "raw") };
+            let numbers = self.foreign_numbers();
+            numbers.map(|number| format!("{directory}{stem}-{number:05}.{ending}").parse().expect("a name")).collect()
+        } else {
+            vec![name.clone()]
+        };
+        self.plan_foreign_names(to, names, !of_a_series, until_ms);
+    }
+
+    /// One of a series, or many: all that an earlier mover left.
+    pub(super) fn foreign_numbers(&mut self) -> RangeInclusive<u64> {
+        if self.random.per_mille(300) {
+            return 1..=self.random.within(2..30);
+        }
+        let number = self.random.within(1..4);
+        number..=number
+    }
+
+    pub(super) fn plan_foreign_names(&mut self, to: usize, names: Vec<Name>, may_be_twin: bool, until_ms: u64) {
+        let is_of_sidecars = self.setup.sidecar && self.random.per_mille(400);
+        let twin = self.random.per_mille(300) && may_be_twin && self.setup.zstd.is_none() && !is_of_sidecars;
+        let at = if self.random.per_mille(300) { Duration::ZERO } else { self.random.millis(0..until_ms) };
+        for mut name in names {
+            if self.setup.zstd.is_some() {
+                name = name.with_ending(".zst").expect("it has room");
+            }
+            if is_of_sidecars {
+                name = sidecar::name_of(&name).expect("it has room");
+            }
+            self.at(at, Event::Foreign(to, name, twin));
+        }
+    }
+
+    /// That no file is quarantined for somebody else's that has its name, where it could have another one.
+    fn is_no_name_in_the_way(&self, change: &Change) {
+        let Changed::Delivery { to, .. } = &change.of else { return };
+        let is_for_its_name =
+            to.state == DeliveryState::Quarantined && to.words.starts_with("another file has its name");
+        // Where a destination refuses to take away what was sent there, or to say what has a name, nobody knows enough.
+        if !is_for_its_name || !self.journal.is_of_a_series(change.consignment) || self.knows(MoverFault::Refusal) {
+            return;
+        }
+        // Where a renaming was begun of which nobody knows what became, it may be ours.
+        let is_known =
+            self.totals.starts == 1 && !self.knows(MoverFault::NoAnswer) && !self.knows(MoverFault::DoneLate);
+        if self.journal.was_sent(change.consignment) && !is_known {
+            return;
+        }
+        let name = &self.names[&change.consignment];
+        let had_it = self.destinations.iter().any(|destination| destination.was_given(name));
+        assert!(had_it, "{name} is quarantined as somebody else's file has its name, and no destination ever had it");
     }
 
     fn at(&mut self, after: Duration, event: Event) {
@@ -252,8 +299,8 @@ impl World {
             assert!(left.is_empty(), "{left:?} lie about at destination {to}");
             for (name, id) in destination.of_the_mover() {
                 assert!(
-                    name.file().starts_with('.') || self.journal.is_released(id),
-                    "{name} is at destination {to}, and its consignment {id} was withdrawn: what is in it is in another file, too"
+                    name.file().starts_with('.') || self.journal.is_released(id) && self.journal.is_name_of(name, id),
+                    "{name} is at destination {to}, and its consignment {id} was withdrawn or has another name: what is in it is in another file, too"
                 );
             }
         }
@@ -377,12 +424,16 @@ impl World {
         for record in &records {
             self.tell(|| match record {
                 Record::Planned { id, name, .. } => format!("commit {id}: {name} is planned"),
+                Record::Renamed { id, name, .. } => format!("commit {id}: it is called {name}"),
                 Record::Change(change) => format!("commit {}: {:?}", change.consignment, change.of),
             });
-            if let Record::Planned { id, name, .. } = record {
-                self.names.insert(*id, name.clone());
-            }
             self.journal.write(record);
+            match record {
+                Record::Planned { id, name, .. } | Record::Renamed { id, name, .. } => {
+                    self.names.insert(*id, name.clone());
+                }
+                Record::Change(change) => self.is_no_name_in_the_way(change),
+            }
             self.follows_runs(record);
         }
         true

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_mover::endpoint::{Moved, Source};
-use forebay_mover::local::{DirectorySource, Disposal};
+use forebay_mover::local::{DirectorySource, Disposal, Locks};
 use forebay_rawdata::{Format, Generator};
 use forebay_types::{EventId, RunId};
 use serde_json::{Value, json};
@@ -75,6 +75,8 @@ pub fn small(directory: &Path, pairs: usize, files: usize) -> Value {
 /// The merged files in order of their names are all bytes in order; how many files these are.
 fn check(at: &Path, whole: &[u8]) -> usize {
     let mut paths: Vec<_> = fs::read_dir(at).expect("listed").map(|entry| entry.expect("listed").path()).collect();
+    // What it is known again by.
+    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
     let merged: Vec<u8> = paths.iter().flat_map(|path| fs::read(path).expect("read")).collect();
     assert!(merged == whole, "other bytes, or in another order");
@@ -103,7 +105,7 @@ pub fn large_source(directory: &Path, pairs: usize, files: usize) -> Value {
         }
         fs::File::create(below.join(format!("file{number:07}.dat"))).expect("there is room");
     }
-    let source = DirectorySource::open(&from, Disposal::Rename).expect("nobody else has it");
+    let source = DirectorySource::open(&from, Disposal::Rename, &mut Locks::default()).expect("nobody else has it");
     let look = || {
         let begin = Instant::now();
         assert_eq!(source.scan(&Unwatched).expect("it can be looked at").files.len(), files);

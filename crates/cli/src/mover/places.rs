@@ -11,7 +11,7 @@ use std::sync::Arc;
 use forebay_destinations::{Access, Address, Scheme};
 use forebay_mover::endpoint::{self, Destination, HasSpace};
 use forebay_mover::events::StreamSource;
-use forebay_mover::local::{DirectoryDestination, DirectorySource, DirectorySpace, Disposal};
+use forebay_mover::local::{DirectoryDestination, DirectorySource, DirectorySpace, Disposal, Locks};
 use forebay_mover::store::{LeaseError, StoreSource, StoreSpace};
 use forebay_types::{StoreUuid, StreamName};
 
@@ -115,10 +115,15 @@ impl Origin {
     ///
     /// # Errors
     /// One that another mover has, or that cannot be used.
-    pub fn open_directory(&self, remove: bool, with_kinds: bool) -> Result<Option<DirectorySource>, Failure> {
+    pub fn open_directory(
+        &self,
+        remove: bool,
+        with_kinds: bool,
+        locks: &mut Locks,
+    ) -> Result<Option<DirectorySource>, Failure> {
         let Some(from) = self.directory() else { return Ok(None) };
         let disposal = if remove { Disposal::Remove } else { Disposal::Rename };
-        let source = DirectorySource::open(from, disposal).map_err(|error| match error.kind() {
+        let source = DirectorySource::open(from, disposal, locks).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Failure::retry(format!(
                 "another mover has {}; this one did nothing. Wait for it, or stop it first",
                 from.display()

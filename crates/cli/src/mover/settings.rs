@@ -1,5 +1,6 @@
 //! What a mover is to do, wherever that was said: as options, or in a file.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use forebay_mover::driver::{Config, Route, Target};
 use forebay_mover::endpoint::{self, Asked, Destination, Registry};
 use forebay_mover::events::EventKind;
 use forebay_mover::journal::Journal;
-use forebay_mover::local::DirectorySource;
+use forebay_mover::local::{DirectorySource, Locks, check_mark, mark_of};
 use forebay_mover::machine::{DestinationConfig, DestinationIndex, Merge, RouteConfig, StreamConfig, Template};
 use forebay_types::{StoreUuid, StreamName, crc32c};
 
@@ -20,7 +21,7 @@ use super::defined::{self, Defined};
 use super::places::{Origin, Place, check_apart, check_paths, parent_of};
 use super::streams::{Streams, Watch};
 use super::watch::Telling;
-use super::{MoveOptions, file};
+use super::{MoveOptions, file, journal_failure};
 use crate::arguments::parse_networks;
 use crate::failure::Failure;
 
@@ -372,7 +373,8 @@ impl Settings {
         Ok(Settings { routes, destinations, streams, journal, telling })
     }
 
-    fn origins(&self) -> Vec<&Origin> {
+    /// Where from, of each route.
+    pub fn origins(&self) -> Vec<&Origin> {
         self.routes.iter().map(|route| &route.from).collect()
     }
 
@@ -400,19 +402,57 @@ impl Settings {
         Ok(parent.join(path.file_name().unwrap_or_default()))
     }
 
-    /// Locks the directories that are moved from, and makes those that are moved to.
+    /// All directories that are moved from or to.
+    fn directories(&self) -> Vec<&Path> {
+        let origins = self.routes.iter().filter_map(|route| route.from.directory());
+        origins.chain(self.destinations.iter().filter_map(|to| to.place.directory())).collect()
+    }
+
+    /// Locks the directories that are moved from, and makes those that are moved to. `known`: by what the journal knows them again.
     ///
     /// # Errors
-    /// What cannot be used.
-    pub fn open_places(&self) -> Result<Opened, Failure> {
-        let source = |route: &RouteSettings| route.from.open_directory(route.remove, route.merge.is_some());
-        let sources = self.routes.iter().map(source).collect::<Result<_, _>>()?;
+    /// What cannot be used, and what is not what it was.
+    pub fn open_places(&self, known: &BTreeMap<String, u64>, locks: &mut Locks) -> Result<Opened, Failure> {
+        for path in self.directories() {
+            if let Some(mark) = known.get(&path.display().to_string()) {
+                check_mark(path, *mark).map_err(|error| Failure::retry(&error))?;
+            }
+        }
+        let mut sources = Vec::new();
+        for route in &self.routes {
+            sources.push(route.from.open_directory(route.remove, route.merge.is_some(), locks)?);
+        }
         let open = |destination: &DestinationSettings| destination.place.open(&destination.access);
         let destinations = self.destinations.iter().map(open).collect::<Result<_, _>>()?;
         check_apart(&self.origins(), &self.places())?;
         let register = |route: &RouteSettings| route.register.as_ref().map(Register::open).transpose();
         let registries = self.routes.iter().map(register).collect::<Result<_, _>>()?;
         Ok(Opened { sources, destinations, registries })
+    }
+
+    /// Has the journal remember by what the directories are known again.
+    ///
+    /// # Errors
+    /// A directory with a mark that is none, and a journal that cannot be written.
+    pub fn remember_places(&self, known: &BTreeMap<String, u64>, journal: &mut Journal) -> Result<(), Failure> {
+        for path in self.directories() {
+            let text = path.display().to_string();
+            if known.contains_key(&text) {
+                continue;
+            }
+            match mark_of(path) {
+                Ok(mark) => journal.remember_place(&text, mark).map_err(|error| journal_failure(&error))?,
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    let advice = "nothing was moved. Look whose it is; without it another one is made";
+                    return Err(Failure::file("use", path, &error, advice));
+                }
+                // Files may be moved from or to directories below it all the same.
+                Err(error) => tracing::warn!(
+                    "{text} cannot be marked ({error}): a start does not notice when its file system is not mounted. Let this user write there, then start again"
+                ),
+            }
+        }
+        Ok(())
     }
 
     /// What the driver does, with stores leased for this journal, and who looks for streams that come later.

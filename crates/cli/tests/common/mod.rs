@@ -1,9 +1,12 @@
 //! The program itself, run as an operator runs it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod between;
 pub mod buffer;
+pub mod hanging;
 pub mod load;
 pub mod mounted;
+pub mod place;
 pub mod running;
 pub mod store;
 

@@ -53,10 +53,13 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// All files below a directory, by their names there.
+/// By what a mover knows a directory again.
+pub const MARK: &str = ".forebay-place";
+
+/// All files below a directory, by their names there, but for the mark by which a mover knows it again.
 pub fn files_below(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let walk = walkdir::WalkDir::new(directory).into_iter().map(|entry| entry.expect("read"));
-    let files = walk.filter(|entry| entry.file_type().is_file());
+    let files = walk.filter(|entry| entry.file_type().is_file() && entry.file_name() != MARK);
     let name = |path: &Path| path.strip_prefix(directory).expect("below").to_str().expect("text").to_owned();
     files.map(|entry| (name(entry.path()), fs::read(entry.path()).expect("read"))).collect()
 }

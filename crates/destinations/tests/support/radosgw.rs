@@ -141,24 +141,28 @@ impl Gateway {
 
     /// Makes a bucket.
     pub fn make_bucket(&self, key: &str, bucket: &str) {
-        self.ask(key, &["-X", "PUT"], bucket);
+        self.ask(key, "PUT", &["-X", "PUT"], bucket);
     }
 
     /// The bytes of an object, or what a bucket says.
     pub fn get(&self, path: &str) -> Vec<u8> {
-        self.ask("AKID", &[], path)
+        self.ask("AKID", "GET", &[], path)
     }
 
     /// Puts an object there, as somebody else does.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let file = self.path("put");
         fs::write(&file, bytes).expect("written");
-        self.ask("AKID", &["-T", &file.display().to_string()], path);
+        self.ask("AKID", "PUT", &["-T", &file.display().to_string()], path);
+    }
+
+    /// Takes an object away.
+    pub fn remove(&self, path: &str) {
+        self.ask("AKID", "DELETE", &["-X", "DELETE"], path);
     }
 
     /// By an address that is signed (version 2, which needs no more than HMAC).
-    fn ask(&self, key: &str, options: &[&str], path: &str) -> Vec<u8> {
-        let method = if options.is_empty() { "GET" } else { "PUT" };
+    fn ask(&self, key: &str, method: &str, options: &[&str], path: &str) -> Vec<u8> {
         // What stands behind a `?` belongs to it only when it names something below.
         let signed = path.split("?list-type").next().unwrap_or(path).trim_end_matches('=');
         let signature = self.signature(&format!("{method}\n\n\n{EXPIRES_S}\n/{signed}"));
@@ -184,6 +188,17 @@ impl Gateway {
             .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits"))
             .collect();
         percent_encoded(&base64(&bytes))
+    }
+
+    /// Starts the gateway again where it was, and waits until it takes connections.
+    pub fn begin(&mut self) {
+        self.daemons.pop();
+        self.spawn("radosgw", &["-n", "client.rgw", "-f"]);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            let gateway = self.daemons.last_mut().expect("it was started last");
+            assert!(gateway.try_wait().expect("looked at").is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Kills the gateway at once.

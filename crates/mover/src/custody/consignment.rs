@@ -17,6 +17,11 @@ use crate::recipe::{Recipe, ZSTD_ENDING};
 use crate::sidecar::{self, Subject};
 use crate::sums::{Summer, Sums};
 
+mod leaving;
+
+use leaving::Leaving;
+pub use leaving::Series;
+
 /// The number of a consignment in its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsignmentId(pub u64);
@@ -72,8 +77,12 @@ pub struct Consignment {
     sidecar_name: Option<Name>,
     /// What the bytes of its sidecar come to, once that was asked for.
     sidecar_sums: Option<Sums>,
-    /// It is to be withdrawn when nothing of it is anywhere under its name.
-    withdrawing: bool,
+    /// Of which series its name is.
+    series: Option<Series>,
+    /// It gives its name up when nothing of it is anywhere under that.
+    leaving: Option<Leaving>,
+    /// So often it took another name since the mover was started.
+    renamings: u32,
     due: Time,
     failures: u32,
     failing_since: Option<Time>,
@@ -87,8 +96,9 @@ impl Consignment {
         recipe: Arc<Recipe>,
         settings: u64,
         deliveries: Vec<Delivery>,
+        series: Option<Series>,
     ) -> Consignment {
-        Consignment::kept(id, name, recipe, settings, deliveries, Standing::default())
+        Consignment::kept(id, name, recipe, settings, deliveries, series, Standing::default())
     }
 
     /// Goes on with what the journal kept.
@@ -97,10 +107,15 @@ impl Consignment {
         name: Name,
         recipe: Arc<Recipe>,
         settings: u64,
-        deliveries: Vec<Delivery>,
+        mut deliveries: Vec<Delivery>,
+        series: Option<Series>,
         standing: Standing,
     ) -> Consignment {
         let has_sidecar = deliveries.iter().any(|delivery| delivery.what == What::Sidecar);
+        for delivery in &mut deliveries {
+            delivery.may_give_way = series.is_some();
+            delivery.looks_beside = series.is_some() && has_sidecar && delivery.what == What::File;
+        }
         Consignment {
             sidecar_name: sidecar::name_of(&name).ok().filter(|_| has_sidecar),
             id,
@@ -112,7 +127,9 @@ impl Consignment {
             registers: false,
             standing,
             sidecar_sums: None,
-            withdrawing: false,
+            series,
+            leaving: None,
+            renamings: 0,
             due: Time(0),
             failures: 0,
             failing_since: None,
@@ -240,8 +257,9 @@ impl Consignment {
     /// When something is to be done at a destination.
     pub fn delivery_due(&self, place: usize) -> Option<Time> {
         let is_under_way = matches!(self.stage(), Stage::Delivering | Stage::Proven) && self.content().is_some();
-        let goes_on = is_under_way && !self.waits_for_its_file(place) || self.stage().is_over();
-        let is_asked = self.withdrawing && self.deliveries[place].asks_gone();
+        let is_leaving = self.leaving.is_some();
+        let goes_on = is_under_way && !is_leaving && !self.waits_for_its_file(place) || self.stage().is_over();
+        let is_asked = is_leaving && self.deliveries[place].asks_gone();
         (!self.standing.held && (goes_on || is_asked)).then(|| self.deliveries[place].due()).flatten()
     }
 
@@ -270,7 +288,7 @@ impl Consignment {
             What::File => &self.name,
             What::Sidecar => self.sidecar_name.as_ref().expect("one without is quarantined when it is checked"),
         };
-        self.deliveries[place].step(&Names { last, temporary: &temporary })
+        self.deliveries[place].step(&Names { last, beside: self.sidecar_name.as_ref(), temporary: &temporary })
     }
 
     /// The temporary name of an attempt: beside the final one, as destinations choose tapes by directories, and hidden.
@@ -425,26 +443,10 @@ impl Consignment {
         }
         let mut changes: Vec<Change> = self.delivery_change(place, from, None).into_iter().collect();
         self.asked_gone(now);
+        changes.extend(self.met_another(place, now, policy));
         changes.extend(self.conclude(now, policy));
         changes.extend(self.noted(whole));
         changes
-    }
-
-    /// Withdraws it when nothing has its name any more; else a person is told what to do.
-    fn asked_gone(&mut self, now: Time) {
-        if !self.withdrawing || self.deliveries.iter().any(Delivery::asks_gone) {
-            return;
-        }
-        self.withdrawing = false;
-        if self.deliveries.iter().all(Delivery::may_be_withdrawn) {
-            let words = std::mem::take(&mut self.standing.words);
-            return self.withdraw(words, now);
-        }
-        let names: Vec<&str> = self.names().map(Name::as_str).collect();
-        self.standing.words += &format!(
-            ". What is there now can be moved when {} is taken away from the destinations: it would be there twice else. Look at what it holds, take it away, then retry",
-            names.join(" with ")
-        );
     }
 
     /// What waits to be let go is proven once more when that was too long ago.
@@ -511,7 +513,7 @@ impl Consignment {
         }
         self.standing.words = format!("released by a person: {why}");
         (self.standing.stage, self.standing.held, self.standing.let_go) = (Stage::Proven, false, true);
-        (self.due, self.withdrawing) = (now, false);
+        (self.due, self.leaving) = (now, None);
         self.noted(from).into_iter().collect()
     }
 
@@ -523,7 +525,7 @@ impl Consignment {
         }
         self.standing.let_go = false;
         self.standing.refusals = 0;
-        self.withdrawing = false;
+        self.leaving = None;
         let stuck = self.deliveries.iter().any(|delivery| delivery.state() == DeliveryState::Quarantined);
         if self.stage() == Stage::Quarantined || (self.stage() == Stage::Delivering && stuck) {
             // It may have changed since it was checked.
@@ -538,31 +540,6 @@ impl Consignment {
         }
         changes.extend(self.noted(from));
         changes
-    }
-
-    /// It is not any more what was found.
-    fn changed(&mut self, words: String, now: Time) {
-        if self.deliveries.iter().all(Delivery::may_be_withdrawn) {
-            return self.withdraw(words, now);
-        }
-        self.quarantine(words);
-        if self.deliveries.iter().all(Delivery::is_nowhere) {
-            self.ask_gone(now);
-        }
-    }
-
-    fn ask_gone(&mut self, now: Time) {
-        self.withdrawing = true;
-        self.deliveries.iter_mut().for_each(|delivery| delivery.ask_gone(now));
-    }
-
-    fn withdraw(&mut self, mut words: String, now: Time) {
-        if self.standing.registered {
-            words += ". It was registered before: take that back there";
-        }
-        self.standing.stage = Stage::Withdrawn;
-        self.standing.words = words;
-        self.deliveries.iter_mut().for_each(|delivery| delivery.only_sweep(now));
     }
 
     fn quarantine(&mut self, words: String) {

@@ -7,11 +7,17 @@ use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::sums::{Sums, Told};
 
+mod leaving;
+
+use leaving::{InTheWay, Leaving};
+
 /// What comes next; after a start it follows from the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Ask what is under the final name before anything is sent.
     Look,
+    /// The same of the name of its sidecar, where another name may be taken still.
+    LookBeside,
     /// Take away what an attempt left half.
     Clean,
     Send,
@@ -60,6 +66,10 @@ pub struct Delivery {
     pub required: bool,
     /// Whether it is proven only when it is on tape.
     pub(crate) until_tape: bool,
+    /// Whether its consignment may take another name where somebody else's file has this one.
+    pub(super) may_give_way: bool,
+    /// Whether a sidecar is to lie beside it then.
+    pub(super) looks_beside: bool,
     /// Whether it is first asked to fetch the file itself.
     pub(crate) pulls: bool,
     kept: Kept,
@@ -73,8 +83,12 @@ pub struct Delivery {
     is_on_tape: bool,
     /// Its consignment is released or withdrawn: nothing is left to be done but to sweep.
     is_over: bool,
-    /// Its consignment is to be withdrawn, if nothing has its name there any more.
-    leaving: bool,
+    /// Its consignment is to be withdrawn, or to take another name, if nothing of ours has its name there any more.
+    leaving: Option<Leaving>,
+    /// A renaming may have been begun of which nobody knows what became: what has its name there, whatever it is, may be ours.
+    perhaps_named: bool,
+    /// Somebody else's file has its name: it waits for another one.
+    in_the_way: Option<InTheWay>,
     /// In a row, of those that say nothing of the file, and since when.
     failures: u32,
     failing_since: Option<Time>,
@@ -83,6 +97,7 @@ pub struct Delivery {
 /// The names that a delivery uses at its destination.
 pub(super) struct Names<'a> {
     pub(super) last: &'a Name,
+    pub(super) beside: Option<&'a Name>,
     pub(super) temporary: &'a dyn Fn(u32) -> Name,
 }
 
@@ -95,11 +110,15 @@ impl Delivery {
     /// Goes on with what the journal kept. Nobody knows what became of a step that was under way: so nothing is done before it was looked at.
     pub fn kept(destination: &str, what: What, required: bool, kept: Kept) -> Delivery {
         let phase = Phase::after(kept.state);
+        let is_unnamed = matches!(kept.state, DeliveryState::Found | DeliveryState::Sending) && kept.left.is_empty();
         Delivery {
+            perhaps_named: kept.ours || kept.attempts > 0 && !is_unnamed,
             destination: destination.to_owned(),
             what,
             required,
             until_tape: false,
+            may_give_way: false,
+            looks_beside: false,
             pulls: false,
             kept,
             phase,
@@ -108,7 +127,8 @@ impl Delivery {
             tape_asked: 0,
             is_on_tape: false,
             is_over: false,
-            leaving: false,
+            leaving: None,
+            in_the_way: None,
             failures: 0,
             failing_since: None,
         }
@@ -156,24 +176,9 @@ impl Delivery {
         self.is_nowhere() && self.kept.left.is_empty()
     }
 
-    /// What is in it is to be moved anew, under another name perhaps: is it still there by this one? What is left over goes first, so that nothing gets that name later.
-    pub(super) fn ask_gone(&mut self, now: Time) {
-        if !self.may_be_withdrawn() {
-            self.kept.left.extend(self.kept.partial.take());
-            let is_swept = self.kept.left.is_empty();
-            (self.leaving, self.due) = (true, now);
-            self.phase = if is_swept { Phase::AskGone } else { Phase::Sweep };
-        }
-    }
-
-    /// Whether that is not known yet.
-    pub(super) fn asks_gone(&self) -> bool {
-        self.leaving
-    }
-
     /// Its consignment is given up or over: all that is left to do is to take away what is not needed.
     pub(super) fn only_sweep(&mut self, now: Time) {
-        (self.is_over, self.leaving) = (true, false);
+        (self.is_over, self.leaving, self.in_the_way) = (true, None, None);
         self.kept.left.extend(self.kept.partial.take());
         (self.phase, self.due) = (Phase::Sweep, now);
         if self.kept.left.is_empty() {
@@ -189,6 +194,7 @@ impl Delivery {
             Phase::Look | Phase::AskFinal { .. } | Phase::AskAgain | Phase::AskGone | Phase::Retry => {
                 Step::Ask { name: last() }
             }
+            Phase::LookBeside => Step::Ask { name: names.beside?.clone() },
             Phase::Clean => Step::Remove { name: temporary(self.kept.partial.unwrap_or(self.kept.attempts)) },
             Phase::Send if self.is_pulled() => Step::Pull { temporary: temporary(self.kept.attempts), last: last() },
             Phase::Send => Step::Send { temporary: temporary(self.kept.attempts), last: last() },
@@ -234,7 +240,7 @@ impl Delivery {
             }
             (Phase::AskGone, Failure::Refused(words)) => {
                 self.kept.words = words;
-                self.leaving = false;
+                self.leaving = None;
                 self.phase = Phase::after(self.kept.state);
             }
             // It may be the source's door that refuses.
@@ -259,7 +265,10 @@ impl Delivery {
     pub(super) fn is_unheard(&mut self) {
         self.phase = match self.phase {
             Phase::Send => Phase::Clean,
-            Phase::Rename => Phase::AskTemporary,
+            Phase::Rename => {
+                self.perhaps_named = true;
+                Phase::AskTemporary
+            }
             phase => phase,
         };
     }
@@ -267,6 +276,7 @@ impl Delivery {
     fn answered(&mut self, answer: Answer, content: &Sums, now: Time, policy: &Policy, salt: u64) {
         match (self.phase, answer) {
             (Phase::Look | Phase::Retry, Answer::Told(told)) => self.looked(told, content, now, policy, salt),
+            (Phase::LookBeside, Answer::Told(told)) => self.looked_beside(told),
             (Phase::Clean, Answer::Done) => {
                 self.kept.partial = None;
                 self.begin();
@@ -304,22 +314,7 @@ impl Delivery {
             }
             (Phase::Rename, Answer::Taken) => self.phase = Phase::AskFinal { perhaps: false },
             (Phase::AskFinal { perhaps }, Answer::Told(told)) => self.asked(perhaps, told, content, now, policy, salt),
-            (Phase::AskGone, Answer::Told(told)) => {
-                match told {
-                    None => (self.kept.state, self.kept.ours) = (DeliveryState::Found, false),
-                    Some(told) => {
-                        self.kept.words = format!("it is there still: {told}");
-                        if self.is_nowhere() {
-                            self.kept.state = DeliveryState::Quarantined;
-                        }
-                    }
-                }
-                self.leaving = false;
-                self.phase = Phase::after(self.kept.state);
-                if self.kept.state == DeliveryState::Quarantined {
-                    self.phase = Phase::Rest;
-                }
-            }
+            (Phase::AskGone, Answer::Told(told)) => self.asked_gone(told, content),
             (Phase::AskAgain, Answer::Told(told)) => self.asked_again(told, content, now, policy, salt),
             (Phase::AskTape, Answer::OnTape(on_tape)) => self.asked_tape(on_tape, now, policy),
             (Phase::AskTape, Answer::Told(None)) => {
@@ -331,11 +326,18 @@ impl Delivery {
 
     /// What lies under the final name before anything is sent.
     fn looked(&mut self, told: Option<Told>, content: &Sums, now: Time, policy: &Policy, salt: u64) {
-        self.kept.state = DeliveryState::Found;
+        if self.phase == Phase::Retry {
+            // Its renaming may have been begun.
+            self.kept.left.extend(self.kept.partial.take());
+        }
         match told {
             None => {
-                self.kept.ours = false;
-                self.begin_clean();
+                (self.kept.state, self.kept.ours) = (DeliveryState::Found, false);
+                if self.looks_beside {
+                    self.phase = Phase::LookBeside;
+                } else {
+                    self.begin_clean();
+                }
             }
             Some(told) if planted(Planted::AdoptedBySize) && told.bytes == content.bytes => {
                 self.kept.state = DeliveryState::Proven;
@@ -346,7 +348,10 @@ impl Delivery {
                 self.kept.words = format!("it was there already: {told}");
                 self.verified(now, policy);
             }
-            Some(_) if self.kept.ours => self.begin_clean(),
+            Some(_) if self.kept.ours => {
+                self.kept.state = DeliveryState::Found;
+                self.begin_clean();
+            }
             Some(told) => self.foreign(&told, content, now, policy, salt),
         }
     }
@@ -360,6 +365,7 @@ impl Delivery {
 
     /// A new attempt, under a name that none had before.
     fn begin(&mut self) {
+        self.perhaps_named &= !self.kept.left.is_empty();
         self.kept.attempts += 1;
         self.kept.state = DeliveryState::Sending;
         self.kept.partial = Some(self.kept.attempts);
@@ -440,7 +446,7 @@ impl Delivery {
     fn swept(&mut self) {
         self.kept.left.pop();
         if self.kept.left.is_empty() {
-            self.phase = match (self.is_over, self.leaving) {
+            self.phase = match (self.is_over, self.leaving.is_some()) {
                 (true, _) => Phase::Rest,
                 (false, true) => Phase::AskGone,
                 (false, false) => Phase::AskFinal { perhaps: false },
@@ -456,6 +462,11 @@ impl Delivery {
         let words = format!(
             "another file has its name there, and was left alone: {told}; ours is {content}. Move one of them, then retry"
         );
+        if self.may_give_way && !self.kept.ours {
+            self.in_the_way = Some(InTheWay { words, is_beside: false });
+            self.phase = Phase::Rest;
+            return;
+        }
         self.strike(words, now, policy, salt);
     }
 
@@ -489,7 +500,9 @@ impl Delivery {
 
     /// A person says that it shall be tried again.
     pub(super) fn retry(&mut self, now: Time) {
-        self.leaving = false;
+        if self.leaving.take().is_some() || self.in_the_way.take().is_some() {
+            (self.phase, self.due) = (Phase::after(self.kept.state), now);
+        }
         if self.kept.state == DeliveryState::Quarantined {
             self.kept.strikes = 0;
             (self.phase, self.due) = (Phase::Retry, now);

@@ -24,7 +24,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity};
+pub use consignment::{Consignment, ConsignmentId, Part, PartIdentity, Series};
 pub use delivery::Delivery;
 pub use kept::{DeliveryState, Kept, Stage, Standing, What};
 pub use policy::Policy;

@@ -21,7 +21,7 @@ fn what_was_sent_while_it_is_held_is_not_sent_once_more_under_its_name() {
     let identity = PartIdentity { bytes: 3, modified_ns: 1, inode: 2 };
     let recipe = Recipe::of_files(Form::Concatenated, vec![Part { name: name("a"), identity, changed_ns: 1 }], None);
     let deliveries = vec![Delivery::new("/archive", What::File, true)];
-    let mut file = Consignment::new(ConsignmentId(1), name("a"), recipe, 0, deliveries);
+    let mut file = Consignment::new(ConsignmentId(1), name("a"), recipe, 0, deliveries, None);
     let (now, policy, sums) = (Time(0), Policy::default(), Sums::of(b"abc"));
     let about = Arc::new(About::default());
     file.source_answer(SourceAnswer::Whole(Checked { sums, about }), now, &policy);

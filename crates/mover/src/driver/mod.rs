@@ -410,6 +410,7 @@ impl Driver<'_> {
                     self.counts.withdrawn += 1;
                     tracing::warn!("{} is withdrawn: {}", transition.name, transition.words);
                 }
+                "renamed" => tracing::info!("{}", transition.words),
                 after => tracing::debug!("{}: {after} ({of}) {}", transition.name, transition.words),
             }
         }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row};
 use super::{AtWork, JournalError, failed};
 use crate::about::{About, Checked};
 use crate::custody::{
-    Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Stage, Standing, What,
+    Consignment, ConsignmentId, Delivery, DeliveryState, Kept, Part, PartIdentity, Series, Stage, Standing, What,
 };
 use crate::events::Events;
 use crate::name::Name;
@@ -36,7 +36,7 @@ pub(super) fn at_work(connection: &Connection, path: &Path) -> Result<AtWork, Jo
     )
     .map_err(sqlite)?;
     let mut select = connection
-        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals, zstd, priority FROM consignments WHERE is_over = 0 ORDER BY id")
+        .prepare("SELECT id, route, name, stage, held, bytes, adler32, crc32c, words, let_go, form, settings, about, registered, refusals, zstd, priority, series, series_number FROM consignments WHERE is_over = 0 ORDER BY id")
         .map_err(sqlite)?;
     let mut rows = select.query([]).map_err(sqlite)?;
     let mut consignments = Vec::new();
@@ -128,6 +128,7 @@ fn consignment(
     let (form, settings, about): (String, i64, Option<String>) = (row.get(10)?, row.get(11)?, row.get(12)?);
     let (registered, refusals): (bool, u32) = (row.get(13)?, row.get(14)?);
     let (zstd, priority): (Option<i32>, u16) = (row.get(15)?, row.get(16)?);
+    let series: (Option<String>, Option<i64>) = (row.get(17)?, row.get(18)?);
     let sums: (Option<i64>, Option<u32>, Option<u32>) = (row.get(5)?, row.get(6)?, row.get(7)?);
     let parse = || {
         let name: Name = name.parse().map_err(|error: crate::NameError| error.to_string())?;
@@ -157,6 +158,13 @@ fn consignment(
             (None, None, None) => None,
             _ => return Err("half of its sums".to_owned()),
         };
+        let series = match series {
+            (Some(names), Some(number)) => {
+                Some(Series { names, number: number.try_into().map_err(|_| format!("its number is {number}"))? })
+            }
+            (None, None) => None,
+            _ => return Err("half of a series".to_owned()),
+        };
         let has_sidecar = deliveries.iter().any(|delivery| delivery.what == What::Sidecar);
         if content.is_some() && has_sidecar && sidecar::name_of(&name).is_err() {
             return Err("its sidecar can have no name".to_owned());
@@ -171,7 +179,7 @@ fn consignment(
         }
         let standing = Standing { stage, held, let_go, content, registered, refusals, words };
         let id = ConsignmentId(id as u64);
-        let mut consignment = Consignment::kept(id, name, recipe, settings as u64, deliveries, standing);
+        let mut consignment = Consignment::kept(id, name, recipe, settings as u64, deliveries, series, standing);
         consignment.priority = priority;
         Ok((route, consignment))
     };

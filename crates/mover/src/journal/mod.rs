@@ -10,19 +10,20 @@ mod load;
 mod schema;
 mod view;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_types::{RunId, WallTime};
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
 use rustix::fs::{FlockOperation, flock};
 
 pub use view::{Action, ConsignmentView, DeliveryView, EventsView, View};
 
 use crate::audit::Transition;
-use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Stage, Standing, What};
+use crate::custody::{Change, Changed, Consignment, ConsignmentId, Kept, Part, Series, Stage, Standing, What};
 use crate::machine::Record;
 use crate::monitor::Clocks;
 use crate::name::Name;
@@ -144,6 +145,40 @@ impl Journal {
         &self.path
     }
 
+    /// The directories that were moved from or to, and by what each is known again.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn places(&self) -> Result<BTreeMap<String, u64>, JournalError> {
+        places(&self.connection).map_err(|source| failed(&self.path, "read", source))
+    }
+
+    /// The same of a journal that is not opened yet; of none, nothing.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn places_of(path: &Path) -> Result<BTreeMap<String, u64>, JournalError> {
+        refuse_others(path)?;
+        if !path.exists() {
+            return Ok(BTreeMap::new());
+        }
+        let sqlite = |source| failed(path, "read", source);
+        // Not read-only: of a mover that was killed the log beside it is put in first.
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sqlite)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
+        if check(&connection, path)? { places(&connection).map_err(sqlite) } else { Ok(BTreeMap::new()) }
+    }
+
+    /// By what a directory is known again.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn remember_place(&mut self, path: &str, mark: u64) -> Result<(), JournalError> {
+        let written =
+            self.connection.execute("INSERT OR REPLACE INTO places VALUES (?1, ?2)", params![path, mark as i64]);
+        written.map(|_| ()).map_err(|source| failed(&self.path, "written", source))
+    }
+
     /// What is not over.
     ///
     /// # Errors
@@ -181,11 +216,20 @@ impl Journal {
                     let route = &routes[route.0];
                     let new = New { id, name, recipe, settings, priority, deliveries };
                     planned(&transaction, route, &new).map_err(failed)?;
-                    series
-                        .as_ref()
-                        .map_or(Ok(()), |series| write_series(&transaction, route, series))
-                        .map_err(failed)?;
+                    if let Some(series) = series {
+                        named(&transaction, id, route, name.as_str(), series).map_err(failed)?;
+                    }
                     Some(Told { consignment: id, of: None, before: None, after: "found", words: String::new() })
+                }
+                Record::Renamed { id, route, name, series, why } => {
+                    named(&transaction, *id, &routes[route.0], name.as_str(), series).map_err(failed)?;
+                    Some(Told {
+                        consignment: *id,
+                        of: None,
+                        before: Some("delivering"),
+                        after: "renamed",
+                        words: why.clone(),
+                    })
                 }
                 Record::Change(change) => changed(&transaction, change).map_err(failed)?,
             };
@@ -266,6 +310,12 @@ impl Journal {
     }
 }
 
+fn places(connection: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let mut select = connection.prepare("SELECT path, mark FROM places")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
+    rows.collect()
+}
+
 /// A transition that is to be written.
 struct Told {
     consignment: ConsignmentId,
@@ -311,12 +361,17 @@ fn planned(transaction: &Transaction, route: &str, new: &New) -> rusqlite::Resul
     Ok(())
 }
 
-fn write_series(transaction: &Transaction, route: &str, (series, next): &(String, u64)) -> rusqlite::Result<()> {
-    transaction.prepare_cached("INSERT OR REPLACE INTO series VALUES (?1, ?2, ?3)")?.execute(params![
-        route,
-        series,
-        *next as i64
-    ])?;
+/// It has a name of a series; what comes later gets a higher number.
+fn named(transaction: &Transaction, id: ConsignmentId, route: &str, name: &str, of: &Series) -> rusqlite::Result<()> {
+    let (series, number) = (&of.names, of.number as i64);
+    transaction
+        .prepare_cached("UPDATE consignments SET name = ?2, series = ?3, series_number = ?4 WHERE id = ?1")?
+        .execute(params![id.0 as i64, name, series, number])?;
+    transaction
+        .prepare_cached(
+            "INSERT INTO series VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET next = max(next, excluded.next)",
+        )?
+        .execute(params![route, series, number + 1])?;
     Ok(())
 }
 

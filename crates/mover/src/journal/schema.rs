@@ -10,10 +10,16 @@ pub(super) const TABLES: &str = "
 CREATE TABLE about (
     token INTEGER NOT NULL              -- in every temporary name of this journal
 ) STRICT;
+CREATE TABLE places (                   -- directories that were moved from or to
+    path TEXT PRIMARY KEY,
+    mark INTEGER NOT NULL               -- by which each is known again: crates/mover/src/local/mark.rs
+) STRICT, WITHOUT ROWID;
 CREATE TABLE consignments (
     id INTEGER PRIMARY KEY AUTOINCREMENT,   -- never given twice
     route TEXT NOT NULL,
     name TEXT NOT NULL,                 -- at every destination
+    series TEXT,                        -- the names of which that is one
+    series_number INTEGER,              -- its number there
     form TEXT NOT NULL,                 -- how its parts become one file
     zstd INTEGER,                       -- the level at which that is compressed
     settings INTEGER NOT NULL,          -- stands for those of its route that decide about its bytes

@@ -23,12 +23,16 @@ fn planned(id: u64) -> Record {
             vec![Part { name: name.clone(), identity, changed_ns: 9 }],
             (id == 2).then_some(19),
         ),
-        series: Some(("run7/file{}".to_owned(), id + 1)),
+        series: Some(series(id)),
         name,
         settings: u64::MAX,
         priority: id as u16,
         deliveries: vec![("/first".to_owned(), What::File, true), ("/second".to_owned(), What::Sidecar, false)],
     }
+}
+
+fn series(number: u64) -> Series {
+    Series { names: "run7/file{sequence}".to_owned(), number }
 }
 
 fn events(id: u64) -> Events {
@@ -126,6 +130,13 @@ fn what_was_written_is_there_after_a_start() {
         planned(3),
         stage(2, Stage::Found, Stage::Delivering, Some(sums)),
         delivery(2, left.clone()),
+        Record::Renamed {
+            id: ConsignmentId(2),
+            route: RouteIndex(0),
+            name: "run7/file00009".parse().expect("a name"),
+            series: series(9),
+            why: "another has it".to_owned(),
+        },
         stage(1, Stage::Found, Stage::Delivering, Some(sums)),
         stage(1, Stage::Delivering, Stage::Released, Some(sums)),
         // The source let it go, and something of ours lies about still.
@@ -143,8 +154,8 @@ fn what_was_written_is_there_after_a_start() {
     drop(journal);
     let journal = opened(&directory);
     assert_eq!(journal.token(), token);
-    let AtWork { consignments, series, next, events } = journal.at_work().expect("read");
-    assert_eq!((next, series), (4, vec![("daq".to_owned(), "run7/file{}".to_owned(), 4)]));
+    let AtWork { consignments, series: given, next, events } = journal.at_work().expect("read");
+    assert_eq!((next, given), (4, vec![("daq".to_owned(), series(0).names, 10)]));
     let ids: Vec<u64> = consignments.iter().map(|(_, consignment)| consignment.id.0).collect();
     assert_eq!((ids, events), (vec![2, 3], Vec::new()), "1 is over");
     assert_eq!(consignments[1].1.priority, 3);
@@ -154,6 +165,7 @@ fn what_was_written_is_there_after_a_start() {
         second.recipe.parts()[0].identity,
         PartIdentity { bytes: u64::MAX - 2, modified_ns: -5, inode: u64::MAX }
     );
+    assert_eq!((second.name.as_str(), second.series()), ("run7/file00009", Some(&series(9))));
     assert_eq!((second.deliveries[1].row(), second.deliveries[1].required), (&left, false));
     assert_eq!(second.deliveries[0].row(), &Kept::default());
     // What is over is forgotten, and its number is not given again.
@@ -170,6 +182,19 @@ fn what_was_written_is_there_after_a_start() {
 }
 
 #[test]
+fn directories_are_known_again_before_the_journal_is_opened() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("journal.sqlite");
+    assert!(Journal::places_of(&path).expect("there is none").is_empty() && !path.exists());
+    let mut journal = opened(&directory);
+    journal.remember_place("/data/daq", u64::MAX).expect("written");
+    journal.remember_place("/data/daq", 5).expect("written");
+    drop(journal);
+    let known = Journal::places_of(&path).expect("read");
+    assert_eq!(known.into_iter().collect::<Vec<_>>(), [("/data/daq".to_owned(), 5)]);
+}
+
+#[test]
 fn rows_that_no_mover_wrote_are_damage() {
     for (damage, words) in [
         ("UPDATE deliveries SET state = 'gone'", "no delivery is"),
@@ -181,6 +206,8 @@ fn rows_that_no_mover_wrote_are_damage() {
         ("DELETE FROM parts", "what it is made of is not there"),
         ("UPDATE consignments SET form = 'zip'", "no form is"),
         ("UPDATE series SET next = -1", "names of it"),
+        ("UPDATE consignments SET series_number = NULL", "half of a series"),
+        ("UPDATE consignments SET series_number = -1", "its number is"),
         (
             "UPDATE consignments SET stage = 'proven', bytes = 1, adler32 = 1, crc32c = 1, about = '{\"parts\":[{\"at\":0,\"adler32\":1}]}'",
             "not proven",

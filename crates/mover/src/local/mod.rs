@@ -1,6 +1,8 @@
 //! Directories of this machine, as sources and as destinations, whatever is mounted there.
 
 mod destination;
+mod locks;
+mod mark;
 mod source;
 mod space;
 mod uncached;
@@ -11,6 +13,8 @@ use rustix::fs::{AtFlags, RenameFlags, linkat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 pub use destination::DirectoryDestination;
+pub use locks::Locks;
+pub use mark::{MarkError, check_mark, mark_of};
 pub use source::{DirectorySource, Disposal};
 pub use space::DirectorySpace;
 pub use uncached::{ReadMode, Uncached};

@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use forebay_rawdata::EventReader;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use walkdir::WalkDir;
 
-use super::rename_without_replacing;
+use super::{Locks, rename_without_replacing};
 use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
 use crate::machine::{Kind, LeftAlone, Scanned, Seen};
@@ -40,7 +40,7 @@ pub enum Disposal {
     Remove,
 }
 
-/// A directory as a source. It is locked for as long as this lives: a second mover on the same machine is refused.
+/// A directory as a source. It is locked for as long as this or its lock lives: a second mover on the same machine is refused.
 #[derive(Debug)]
 pub struct DirectorySource {
     path: PathBuf,
@@ -51,16 +51,12 @@ pub struct DirectorySource {
 }
 
 impl DirectorySource {
-    /// Opens the directory and locks it.
+    /// Opens the directory and locks it, by one of the locks that are held already if that is so.
     ///
     /// # Errors
     /// What the operating system says; `WouldBlock` when another mover has it.
-    pub fn open(path: &Path, disposal: Disposal) -> io::Result<DirectorySource> {
-        let root = File::open(path)?;
-        if !root.metadata()?.is_dir() {
-            return Err(io::ErrorKind::NotADirectory.into());
-        }
-        flock(&root, FlockOperation::NonBlockingLockExclusive)?;
+    pub fn open(path: &Path, disposal: Disposal, locks: &mut Locks) -> io::Result<DirectorySource> {
+        let root = locks.lock(path)?;
         Ok(DirectorySource { path: path.to_owned(), root, disposal, kinds: None })
     }
 

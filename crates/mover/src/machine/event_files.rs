@@ -9,6 +9,7 @@ use super::events::StreamConfig;
 use super::merge::{Fields, Merge, Naming, Template};
 use super::plan::Planned;
 use crate::about::Checked;
+use crate::custody::Series;
 use crate::events::{Blocks, EventKind, EventList, Events, LIST_EVENTS_MAX, Terms};
 use crate::name::Name;
 use crate::planted::{Planted as Mistake, planted};
@@ -176,9 +177,9 @@ impl EventFiles {
         let Target { run, block, kind, numbered, .. } = target;
         let OpenFile { terms, list, incomplete, event_bytes, sums, .. } =
             self.open.remove(&target).expect("it is open");
-        let (name, series, number) = self.name(&target, terms.blocks, naming);
+        let (name, series) = self.name(&target, terms.blocks, naming);
         let making = terms.making.clone();
-        let sequence = number as u32;
+        let sequence = series.number as u32;
         let (store, stream) = (self.store, self.stream.clone());
         let events =
             Events { store, stream, run, kind, numbered, making, block, sequence, event_bytes, list, incomplete };
@@ -189,12 +190,12 @@ impl EventFiles {
         let content = Some(Checked { sums, about: events.about() });
         let objection = self.objection(run, events.list.len());
         self.count(run, events.list.len());
-        let series = Some((series, number + 1));
-        Planned { name, recipe: Recipe::of_events(events, None), series, content, terms: Some(terms), objection }
+        let recipe = Recipe::of_events(events, None);
+        Planned { name, recipe, series: Some(series), content, terms: Some(terms), objection }
     }
 
-    /// The name of a file, its series and its number there. A series is of a run: its numbers go on over blocks.
-    fn name(&self, target: &Target, blocks: Blocks, naming: &mut Naming) -> (Name, String, u64) {
+    /// The name of a file, and its series. A series is of a run: its numbers go on over blocks.
+    fn name(&self, target: &Target, blocks: Blocks, naming: &mut Naming) -> (Name, Series) {
         let usual = if blocks == Blocks::Run { Template::default() } else { Template::with_blocks() };
         let template = self.merge.name.clone().unwrap_or(usual);
         let (run, directory) = (format!("{:06}", target.run.0), self.stream.as_str());
@@ -203,10 +204,10 @@ impl EventFiles {
             |block: &str, sequence: &str| template.fill(&Fields { directory, run: &run, block, sequence, extension });
         let series = fill("{block}", "{sequence}");
         let block = format!("{:05}", target.block.unwrap_or(1));
-        let name_of = |number: u64| fill(&block, &format!("{number:05}")).parse::<Name>().ok();
+        let name_of = |number: u64| fill(&block, &Series::digits(number)).parse::<Name>().ok();
         let given = naming.series.give(&series, name_of, naming.is_taken);
         let (name, number) = given.expect("names of a stream's files were tried at the start");
-        (name, series, number)
+        (name, Series { names: series, number })
     }
 
     /// Whether the run would have more events in files than it has.

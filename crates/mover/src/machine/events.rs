@@ -327,7 +327,7 @@ mod tests {
     use forebay_types::{BlockRule, RunRecord, StreamDefinition, StreamVersion};
 
     use super::super::DestinationIndex;
-    use super::super::merge::Series;
+    use super::super::merge::Numbering;
     use super::*;
     use crate::sums::Sums;
 
@@ -351,13 +351,19 @@ mod tests {
     }
 
     /// Answers what is asked until nothing is, for a while; the files that came of it.
-    fn play(plan: &mut EventPlan, series: &mut Series, events: &[u64], floor: Option<u64>, from: Time) -> Vec<Planned> {
+    fn play(
+        plan: &mut EventPlan,
+        series: &mut Numbering,
+        events: &[u64],
+        floor: Option<u64>,
+        from: Time,
+    ) -> Vec<Planned> {
         play_by(plan, series, (events, floor), &OfRun::default(), from)
     }
 
     fn play_by(
         plan: &mut EventPlan,
-        series: &mut Series,
+        series: &mut Numbering,
         (events, floor): (&[u64], Option<u64>),
         of_run: &OfRun,
         from: Time,
@@ -395,7 +401,7 @@ mod tests {
     fn files_are_of_one_kind_and_no_larger_than_they_may_be_and_their_sums_are_known() {
         // A file of two events of BESIII.
         let container = EventKind::Besiii.container(RunId(7), 1);
-        let (mut plan, mut series) = (plan(container.file_bytes(2, 32), true), Series::default());
+        let (mut plan, mut series) = (plan(container.file_bytes(2, 32), true), Numbering::default());
         let planned = play(&mut plan, &mut series, &[1, 2, 3, 4, 5, 9], None, Time(0));
         let expected = [
             ("physics/run000007-00001.besiii", vec![1, 2]),
@@ -421,7 +427,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_undecided_events_waits_and_what_is_not_full_too() {
-        let (mut plan, mut series) = (plan(1 << 30, false), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, false), Numbering::default());
         let mut at = |seconds: u64, events: &[u64], floor| {
             let planned = play(&mut plan, &mut series, events, floor, Time(seconds * 1_000_000_000));
             told(&planned).into_iter().map(|(_, events)| events).collect::<Vec<_>>()
@@ -436,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_store_that_gives_no_answer_is_asked_again_and_events_that_are_let_go_are_not_believed_to_be_there() {
-        let (mut plan, mut series) = (plan(1 << 30, true), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, true), Numbering::default());
         let planned = play(&mut plan, &mut series, &[1, 2], None, Time(0));
         let mut naming = Naming { series: &mut series, is_taken: &|_| false };
         plan.walk.start_over();
@@ -466,7 +472,7 @@ mod tests {
 
     #[test]
     fn a_block_is_over_with_the_next_and_a_run_when_it_is_closed() {
-        let (mut plan, mut series) = (plan(1 << 30, false), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, false), Numbering::default());
         let definition = StreamDefinition { block: BlockRule::Events(4), ..StreamDefinition::default() };
         let (running, closed) = (of_run(definition.clone(), Some(RUNNING)), of_run(definition, Some(CLOSED)));
         let mut at = |seconds: u64, events: &[u64], of_run: &OfRun| {
@@ -485,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_to_go_nowhere_stays_in_the_store_and_says_why() {
-        let (mut plan, mut series) = (plan(1 << 30, true), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, true), Numbering::default());
         let known = [("tape".to_owned(), Some(DestinationIndex(1))), ("bad".to_owned(), None)];
         plan.config.defined = Some(known.into());
         let to = |destination: &str| {
@@ -507,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_run_with_more_events_than_were_counted_is_looked_at_first() {
-        let (mut plan, mut series) = (plan(1 << 30, false), Series::default());
+        let (mut plan, mut series) = (plan(1 << 30, false), Numbering::default());
         plan.count(RunId(7), 4);
         let closed = of_run(StreamDefinition::default(), Some(CLOSED));
         let planned = play_by(&mut plan, &mut series, (&[1, 2], None), &closed, Time(0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_types::{RunId, Time};
 
 use super::plan::{Kind, Planned};
-use crate::custody::Part;
+use crate::custody::{Part, Series};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::{Form, Recipe};
@@ -185,16 +185,35 @@ pub(super) struct Merging {
     waiting: BTreeMap<Group, Time>,
 }
 
-/// The names of a series differ in their numbers; this is the first that none has. Over all routes: two of them may lead to one place.
+/// The names of a series differ in their numbers; these are the first that none has. Over all routes: two of them may lead to one place.
 #[derive(Debug, Default)]
-pub(super) struct Series(BTreeMap<String, u64>);
+pub(super) struct Numbering(BTreeMap<String, Numbers>);
 
-impl Series {
+/// What was given of a series.
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
+    next: u64,
+    /// The first that was given since somebody else's file was met last.
+    since_met: u64,
+    /// So many are left out when somebody else's file is met behind that.
+    ahead: u64,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { next: 1, since_met: 1, ahead: 1 }
+    }
+}
+
+/// No more numbers are left out at once.
+const AHEAD_MAX: u64 = 1 << 16;
+
+impl Numbering {
     /// What the journal has.
     pub(super) fn go_on_with(&mut self, series: String, next: u64) {
         if !planted(Planted::SeriesForgotten) {
             let known = self.0.entry(series).or_default();
-            *known = next.max(*known);
+            known.next = next.max(known.next);
         }
     }
 
@@ -205,20 +224,37 @@ impl Series {
         name_of: impl Fn(u64) -> Option<Name>,
         is_taken: &dyn Fn(&Name) -> bool,
     ) -> Option<(Name, u64)> {
-        let next = self.0.entry(series.to_owned()).or_insert(1);
+        let next = &mut self.0.entry(series.to_owned()).or_default().next;
         loop {
             let (name, number) = (name_of(*next)?, *next);
-            *next += 1;
+            *next = next.checked_add(1)?;
             if !is_taken(&name) {
                 return Some((name, number));
             }
         }
     }
+
+    /// The same for a file whose name of this number somebody else's file has at a destination. Whoever met one may meet many, all that an earlier mover left there
+    /// for one: so twice as many numbers are left out each time, and some twenty questions pass a million files.
+    pub(super) fn give_another(
+        &mut self,
+        series: &str,
+        met: u64,
+        name_of: impl Fn(u64) -> Option<Name>,
+        is_taken: &dyn Fn(&Name) -> bool,
+    ) -> Option<(Name, u64)> {
+        let numbers = self.0.entry(series.to_owned()).or_default();
+        if met >= numbers.since_met {
+            numbers.next = numbers.next.max(met.checked_add(1)?).checked_add(numbers.ahead - 1)?;
+            (numbers.since_met, numbers.ahead) = (numbers.next, AHEAD_MAX.min(numbers.ahead * 2));
+        }
+        self.give(series, name_of, is_taken)
+    }
 }
 
 /// What names files.
 pub(super) struct Naming<'a> {
-    pub(super) series: &'a mut Series,
+    pub(super) series: &'a mut Numbering,
     /// Whether something that is not over has a name at one of the destinations.
     pub(super) is_taken: &'a dyn Fn(&Name) -> bool,
 }
@@ -256,13 +292,14 @@ impl Merging {
     fn plan(&self, group: &Group, parts: Vec<Part>, naming: &mut Naming) -> Vec<Planned> {
         let template = self.merge.name.clone().unwrap_or_else(|| group.usual_template());
         let series = group.fill(&template, "{sequence}");
-        let name_of = |number: u64| group.fill(&template, &format!("{number:05}")).parse::<Name>().ok();
+        let name_of = |number: u64| group.fill(&template, &Series::digits(number)).parse::<Name>().ok();
         // Where a merged file's name is too long, its parts' names are not.
         let Some((name, number)) = naming.series.give(&series, name_of, naming.is_taken) else {
             return parts.into_iter().map(Planned::as_it_is).collect();
         };
         let recipe = Recipe::of_files(group.form, parts, None);
-        vec![Planned { name, recipe, series: Some((series, number + 1)), content: None, terms: None, objection: None }]
+        let series = Some(Series { names: series, number });
+        vec![Planned { name, recipe, series, content: None, terms: None, objection: None }]
     }
 }
 
@@ -307,7 +344,7 @@ mod tests {
         Merging::new(Merge { bytes, wait: Duration::from_secs(60), name: None }, once)
     }
 
-    fn naming(series: &mut Series) -> Naming<'_> {
+    fn naming(series: &mut Numbering) -> Naming<'_> {
         Naming { series, is_taken: &|name| name.as_str() == "files-00043.tar" }
     }
 
@@ -335,7 +372,7 @@ mod tests {
             (part("x.mdf", 10), events(7)),
             (part("broken.raw", 10), Kind::Unclear),
         ];
-        let planned = merging(60, true).merge(complete, &mut naming(&mut Series::default()), Time(0));
+        let planned = merging(60, true).merge(complete, &mut naming(&mut Numbering::default()), Time(0));
         let (concatenated, tar) = (Form::Concatenated, Form::Tar);
         let expected = [
             ("broken.raw", concatenated, vec!["broken.raw"]),
@@ -348,12 +385,13 @@ mod tests {
             ("run7/run000008-00001.raw", concatenated, vec!["run7/d.raw"]),
         ];
         assert_eq!(names(&planned), expected.map(|(name, form, parts)| (name.to_owned(), form, parts)));
-        assert_eq!(planned[6].series, Some(("run7/run000007-{sequence}.raw".to_owned(), 3)));
+        let series = Series { names: "run7/run000007-{sequence}.raw".to_owned(), number: 2 };
+        assert_eq!(planned[6].series, Some(series));
     }
 
     #[test]
     fn what_is_not_full_waits_and_numbers_go_on() {
-        let (mut merging, mut series) = (merging(2000, false), Series::default());
+        let (mut merging, mut series) = (merging(2000, false), Numbering::default());
         series.go_on_with("files-{sequence}.tar".to_owned(), 42);
         let small = || vec![(part("a", 60), Kind::File)];
         let at = |seconds: u64| Time(seconds * 1_000_000_000);
@@ -367,6 +405,34 @@ mod tests {
         let full = vec![(part("b", 60), Kind::File), (part("c", 60), Kind::File)];
         let planned = merging.merge(full, &mut naming(&mut series), at(73));
         assert_eq!(names(&planned), [("files-00044.tar".to_owned(), Form::Tar, vec!["b"])], "c waits, and 43 is taken");
+    }
+
+    #[test]
+    fn who_meets_files_of_others_passes_many_of_them_with_few_questions_and_one_of_them_with_the_next_number() {
+        const THEIRS: u64 = 10_000;
+        let mut numbering = Numbering::default();
+        let name_of = |number: u64| format!("files-{number:05}.tar").parse::<Name>().ok();
+        let mut give = |met: Option<u64>| {
+            let is_taken = |name: &Name| name.as_str() == "files-00003.tar";
+            let given = match met {
+                None => numbering.give("files-{sequence}.tar", name_of, &is_taken),
+                Some(met) => numbering.give_another("files-{sequence}.tar", met, name_of, &is_taken),
+            };
+            given.expect("a name").1
+        };
+        assert_eq!((give(None), give(Some(1)), give(None)), (1, 2, 4), "3 is taken by a file of ours");
+        // Fifty that were planned before any of them was met.
+        let mut planned: Vec<u64> = (0..50).map(|_| give(None)).collect();
+        let mut questions = 0;
+        while planned.iter().any(|number| *number <= THEIRS) {
+            for number in planned.iter_mut().filter(|number| **number <= THEIRS) {
+                (*number, questions) = (give(Some(*number)), questions + 1);
+            }
+        }
+        assert!(questions <= 50 * 14, "{questions} questions");
+        assert!(planned.iter().all(|number| *number < 3 * THEIRS), "{planned:?}");
+        planned.sort_unstable();
+        assert!(planned.windows(2).all(|two| two[0] < two[1]), "no number is given twice");
     }
 
     #[test]
@@ -384,7 +450,7 @@ mod tests {
             let error = template(text).expect_err(text);
             assert!(error.contains(words), "{error}");
         }
-        let mut series = Series::default();
+        let mut series = Numbering::default();
         let mut merging = Merging::new(
             Merge {
                 bytes: 1,

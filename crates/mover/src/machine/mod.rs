@@ -22,7 +22,7 @@ use forebay_client::AcceptedPage;
 use forebay_types::{EventKey, RunId, Time};
 
 use crate::custody::{
-    Answer, Change, Changed, Consignment, ConsignmentId, Delivery, Failure, Policy, SourceAnswer, SourceStep, Stage,
+    Answer, Change, Changed, Consignment, ConsignmentId, Failure, Policy, Series, SourceAnswer, SourceStep, Stage,
     Step, What,
 };
 use crate::events::{Examined, Making, OfRun, Terms};
@@ -34,9 +34,10 @@ use crate::sums::Sums;
 
 pub use events::StreamConfig;
 use flow::{Flow, Key, Place, Weight};
-use merge::Series;
+use merge::Numbering;
 pub use merge::{Merge, Template, TemplateError};
 pub use plan::{Kind, LeftAlone, Scanned, Seen};
+use planning::names_of;
 use route::Beginning;
 pub use survey::{Amount, DestinationSurvey, PlaceSurvey, RouteSurvey, Survey};
 pub use terms::Defined;
@@ -137,14 +138,27 @@ pub enum Record {
         name: Name,
         /// What it is made of, and how.
         recipe: Arc<Recipe>,
-        /// Of which series its name is, and the first number that none of that has.
-        series: Option<(String, u64)>,
+        /// Of which series its name is, if it is of one. No later name of that has a number below.
+        series: Option<Series>,
         /// Stands for the settings of its route that decide about its bytes.
         settings: u64,
         /// Added to that of its route.
         priority: u16,
         /// Its destinations, what goes there, and whether they are required.
         deliveries: Vec<(String, What, bool)>,
+    },
+    /// A consignment has another name of its series. What changes of its deliveries with that is written together with this.
+    Renamed {
+        /// Its number.
+        id: ConsignmentId,
+        /// Of which route.
+        route: RouteIndex,
+        /// Its new name.
+        name: Name,
+        /// The series, with the new number.
+        series: Series,
+        /// Why, in words for people.
+        why: String,
     },
     /// What changed of one.
     Change(Change),
@@ -289,7 +303,7 @@ pub struct Mover {
     consignments: BTreeMap<ConsignmentId, (RouteIndex, Consignment)>,
     /// What has which name at which destination: never two.
     names: BTreeMap<(String, Name), ConsignmentId>,
-    series: Series,
+    numbering: Numbering,
     flow: Flow,
     running: BTreeMap<JobId, Running>,
     records: Vec<Record>,
@@ -307,14 +321,14 @@ impl Mover {
             config,
             consignments: BTreeMap::new(),
             names: BTreeMap::new(),
-            series: Series::default(),
+            numbering: Numbering::default(),
             running: BTreeMap::new(),
             records: Vec::new(),
             next_consignment,
             next_job: 0,
         };
         for (series, next) in series {
-            mover.series.go_on_with(series, next);
+            mover.numbering.go_on_with(series, next);
         }
         for (route, run, events) in events {
             mover.beginnings[route.0].count(run, events);
@@ -427,6 +441,7 @@ impl Mover {
                 let (_, consignment) = self.consignments.get_mut(&key.consignment).expect("it is there");
                 let changes = consignment.delivery_answer(place, &step, token, answer, now, &policy);
                 self.changed(key.consignment, changes, now);
+                self.give_another_name(key.consignment, now);
             }
             (running, done) => panic!("{done:?} is no end of {running:?}"),
         }
@@ -592,12 +607,4 @@ impl Mover {
         self.running.insert(JobId(self.next_job), running);
         JobId(self.next_job)
     }
-}
-
-/// What it has at each destination: the name of its file, and that of its sidecar.
-fn names_of(consignment: &Consignment) -> Vec<(String, Name)> {
-    let at =
-        |delivery: &Delivery| consignment.names().map(|name| (delivery.destination.clone(), name.clone())).collect();
-    let files = consignment.deliveries.iter().filter(|delivery| delivery.what == What::File);
-    files.flat_map(|delivery| -> Vec<(String, Name)> { at(delivery) }).collect()
 }

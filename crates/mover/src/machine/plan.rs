@@ -8,7 +8,7 @@ use forebay_types::{RunId, Time};
 
 use super::merge::{Merge, Merging, Naming};
 use crate::about::Checked;
-use crate::custody::{Part, PartIdentity};
+use crate::custody::{Part, PartIdentity, Series};
 use crate::events::Terms;
 use crate::name::Name;
 use crate::planted::{Planted, planted};
@@ -72,8 +72,8 @@ pub enum Kind {
 pub(super) struct Planned {
     pub(super) name: Name,
     pub(super) recipe: Arc<Recipe>,
-    /// Of which series its name is, and the first number that none of that has.
-    pub(super) series: Option<(String, u64)>,
+    /// Of which series its name is, if it is of one.
+    pub(super) series: Option<Series>,
     /// What was seen of it, where it was looked at.
     pub(super) content: Option<Checked>,
     /// Of events: what they go by.
@@ -119,7 +119,7 @@ pub(super) struct Plan {
     over_meanwhile: BTreeSet<Name>,
     /// Of what the last look found: whose name another consignment has, at one of the destinations.
     pub(super) blocked: BTreeSet<Name>,
-    /// What the first look found and is in no consignment; nothing before it.
+    /// Of one that moves once: what the first look found and is in no consignment; nothing before it.
     wanted: Option<BTreeSet<Name>>,
 }
 
@@ -163,7 +163,7 @@ impl Plan {
             if self.scanning {
                 self.over_meanwhile.insert(part.name.clone());
             }
-            if let Some(wanted) = self.wanted.as_mut().filter(|_| again) {
+            if let Some(wanted) = self.wanted.as_mut().filter(|_| again && self.once) {
                 wanted.insert(part.name.clone());
             }
         }
@@ -194,7 +194,9 @@ impl Plan {
         seen.sort_by(|a, b| (a.identity.modified_ns, &a.name).cmp(&(b.identity.modified_ns, &b.name)));
         let names = || seen.iter().map(|seen| seen.name.clone());
         match &mut self.wanted {
-            None => self.wanted = Some(names().collect()),
+            // What is to be moved anew since this look began is wanted, too.
+            None => self.wanted = Some(if self.once { names().chain(waits).collect() } else { BTreeSet::new() }),
+            Some(wanted) if wanted.is_empty() => {}
             Some(wanted) => {
                 // What was taken away since need not be moved.
                 let there: BTreeSet<Name> = names().chain(waits).collect();
@@ -217,5 +219,34 @@ impl Plan {
             Some(merging) => merging.merge(complete, naming, now),
             None => complete.into_iter().map(|(part, _)| Planned::as_it_is(part)).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::merge::Numbering;
+    use super::*;
+
+    #[test]
+    fn what_is_withdrawn_while_the_first_look_is_under_way_is_moved_by_the_next() {
+        let identity = PartIdentity { bytes: 1, modified_ns: 1, inode: 1 };
+        let part = Part { name: "a".parse().expect("a name"), identity, changed_ns: 1 };
+        let mut plan = Plan::new(Duration::ZERO, None, true);
+        plan.take(std::slice::from_ref(&part));
+        plan.scanning = true;
+        plan.over(std::slice::from_ref(&part), true);
+        let mut numbering = Numbering::default();
+        let mut look = |plan: &mut Plan| {
+            let Part { name, identity, changed_ns } = part.clone();
+            let (untouched, announced, kind) = (Duration::ZERO, true, Kind::File);
+            let files = vec![Seen { name, identity, changed_ns, untouched, announced, kind }];
+            let mut naming = Naming { series: &mut numbering, is_taken: &|_| false };
+            let planned = plan.scanned(Ok(Scanned { files, left_alone: Vec::new() }), &mut naming, Time(0));
+            plan.scanning = false;
+            planned.len()
+        };
+        assert_eq!(look(&mut plan), 0, "what the look found may be what it was before");
+        assert!(!plan.has_all_wanted(), "so there is another one");
+        assert_eq!(look(&mut plan), 1);
     }
 }

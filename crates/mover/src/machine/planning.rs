@@ -10,7 +10,7 @@ use super::merge::Naming;
 use super::plan::{Planned, Scanned};
 use super::route::Beginning;
 use super::{DestinationIndex, Mover, Record, RouteIndex};
-use crate::custody::{Consignment, ConsignmentId, Delivery, SourceAnswer, What};
+use crate::custody::{Change, Consignment, ConsignmentId, Delivery, SourceAnswer, What};
 use crate::name::Name;
 use crate::planted::{Planted, planted};
 use crate::recipe::ZSTD_ENDING;
@@ -49,7 +49,7 @@ impl Mover {
             let sidecar = sidecar::name_of(name).ok().filter(|_| has_sidecar);
             [Some(name), sidecar.as_ref()].into_iter().flatten().any(|name| has_name(&self.names, &destinations, name))
         };
-        let mut naming = Naming { series: &mut self.series, is_taken: &is_taken };
+        let mut naming = Naming { series: &mut self.numbering, is_taken: &is_taken };
         let planned = look(&mut self.beginnings[route.0], &mut naming);
         self.plan(route, planned, &destinations, now);
     }
@@ -82,7 +82,8 @@ impl Mover {
             let deliveries: Vec<(String, What, bool)> =
                 of(What::File).chain(of(What::Sidecar).filter(|_| sidecar)).collect();
             let made = deliveries.iter().map(|(address, what, required)| Delivery::new(address, *what, *required));
-            let mut consignment = Consignment::new(id, name.clone(), Arc::clone(&recipe), settings, made.collect());
+            let (of_name, made) = (Arc::clone(&recipe), made.collect());
+            let mut consignment = Consignment::new(id, name.clone(), of_name, settings, made, series.clone());
             consignment.priority = terms.map_or(0, |terms| terms.priority);
             let priority = consignment.priority;
             // What has one of its names at one of them now is over first: then it is there, and is not ours to replace.
@@ -110,6 +111,46 @@ impl Mover {
         self.beginnings[route.0].block(blocked);
     }
 
+    /// Gives a consignment another name that somebody else's file kept from its own, if nothing of it is anywhere under that.
+    pub(super) fn give_another_name(&mut self, id: ConsignmentId, now: Time) {
+        // It may be over by now.
+        let Some((route, before)) = self.consignments.get(&id).filter(|(_, of)| of.wants_another_name()) else {
+            return;
+        };
+        let (route, before) = (*route, before.clone());
+        let given = before.series().filter(|_| before.may_be_renamed()).and_then(|series| {
+            let is_taken = |name: &Name| {
+                let sidecar = sidecar::name_of(name).ok().filter(|_| before.names().count() > 1);
+                let has = |name: &Name| {
+                    before.deliveries.iter().any(|delivery| {
+                        let holder = self.names.get(&(delivery.destination.clone(), name.clone()));
+                        holder.is_some_and(|holder| *holder != id)
+                    })
+                };
+                [Some(name), sidecar.as_ref()].into_iter().flatten().any(has)
+            };
+            let name_of = |number: u64| series.renumbered(&before.name, number);
+            self.numbering.give_another(&series.names, series.number, name_of, &is_taken)
+        });
+        let (_, consignment) = self.consignments.get_mut(&id).expect("it is there");
+        let changes = match given {
+            None => consignment.keep_name(now, &self.config.routes[route.0].policy),
+            Some((name, number)) => {
+                let changes = consignment.rename(name.clone(), number, now);
+                let series = consignment.series().cloned().expect("it is of one");
+                self.records.push(Record::Renamed { id, route, name, series, why: words_of(&changes) });
+                changes
+            }
+        };
+        let after = consignment.clone();
+        for key in names_of(&before) {
+            self.names.remove(&key);
+        }
+        self.names.extend(names_of(&after).into_iter().map(|key| (key, id)));
+        self.records.extend(changes.into_iter().map(Record::Change));
+        self.settle(id, now);
+    }
+
     /// What the configuration says of it now, rather than when it was planned.
     pub(super) fn configure(&self, route: RouteIndex, consignment: &mut Consignment) {
         let config = &self.config.routes[route.0];
@@ -125,9 +166,22 @@ impl Mover {
     }
 }
 
+/// Why what changed.
+fn words_of(changes: &[Change]) -> String {
+    changes.first().map(|change| change.why.clone()).unwrap_or_default()
+}
+
 /// Whether something that is not over has a name at one of the destinations.
 fn has_name(names: &BTreeMap<(String, Name), ConsignmentId>, destinations: &[(String, bool)], name: &Name) -> bool {
     destinations.iter().any(|(to, _)| names.contains_key(&(to.clone(), name.clone())))
+}
+
+/// What it has at each destination: the name of its file, and that of its sidecar.
+pub(super) fn names_of(consignment: &Consignment) -> Vec<(String, Name)> {
+    let at =
+        |delivery: &Delivery| consignment.names().map(|name| (delivery.destination.clone(), name.clone())).collect();
+    let files = consignment.deliveries.iter().filter(|delivery| delivery.what == What::File);
+    files.flat_map(|delivery| -> Vec<(String, Name)> { at(delivery) }).collect()
 }
 
 #[cfg(test)]

@@ -43,9 +43,9 @@ impl World {
         for to in 0..self.destinations.len() {
             if self.random.per_mille(150) {
                 // One that a file of them is to have.
-                let name = format!("physics/run{:06}-{:05}.mdf", self.random.within(1..3), self.random.within(1..4));
-                let when = self.random.millis(0..until_ms);
-                self.at(when, Event::Foreign(to, name.parse().expect("a name"), false));
+                let (run, numbers) = (self.random.within(1..3), self.foreign_numbers());
+                let name = |number| format!("physics/run{run:06}-{number:05}.mdf").parse().expect("a name");
+                self.plan_foreign_names(to, numbers.map(name).collect(), false, until_ms);
             }
         }
     }
@@ -175,7 +175,7 @@ impl World {
             {
                 self.runs.withdrawn(*consignment);
             }
-            Record::Change(_) => {}
+            Record::Renamed { .. } | Record::Change(_) => {}
         }
     }
 }
