@@ -7,7 +7,6 @@ mod source;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,30 +202,6 @@ impl World {
             vec![name.clone()]
         };
         self.plan_foreign_names(to, names, !of_a_series, until_ms);
-    }
-
-    /// One of a series, or many: all that an earlier mover left.
-    pub(super) fn foreign_numbers(&mut self) -> RangeInclusive<u64> {
-        if self.random.per_mille(300) {
-            return 1..=self.random.within(2..30);
-        }
-        let number = self.random.within(1..4);
-        number..=number
-    }
-
-    pub(super) fn plan_foreign_names(&mut self, to: usize, names: Vec<Name>, may_be_twin: bool, until_ms: u64) {
-        let is_of_sidecars = self.setup.sidecar && self.random.per_mille(400);
-        let twin = self.random.per_mille(300) && may_be_twin && self.setup.zstd.is_none() && !is_of_sidecars;
-        let at = if self.random.per_mille(300) { Duration::ZERO } else { self.random.millis(0..until_ms) };
-        for mut name in names {
-            if self.setup.zstd.is_some() {
-                name = name.with_ending(".zst").expect("it has room");
-            }
-            if is_of_sidecars {
-                name = sidecar::name_of(&name).expect("it has room");
-            }
-            self.at(at, Event::Foreign(to, name, twin));
-        }
     }
 
     /// That no file is quarantined for somebody else's that has its name, where it could have another one.
@@ -536,21 +511,6 @@ impl World {
                 self.mover.add_route(self.setup.route(self.routes_known, &self.runs), &[]);
                 self.routes_known += 1;
             }
-        }
-    }
-
-    fn foreign(&mut self, to: usize, name: Name, twin: bool) {
-        let fault = match twin {
-            true => MoverFault::ForeignTwin,
-            false if name.as_str().ends_with(".json") => MoverFault::SidecarForeign,
-            false => MoverFault::Foreign,
-        };
-        let other = vec![99; self.sources[0].files.get(&name).map_or(5, |file| file.bytes.len())];
-        let bytes = self.sources[0].files.get(&name).filter(|_| twin).map_or(other, |file| file.bytes.clone());
-        if self.destinations[to].is_free(&name) && self.fires(fault, 1000) {
-            self.tell(|| format!("somebody puts {name} at {to}"));
-            self.spoiled.insert((to, name.clone()), fault);
-            self.destinations[to].put(&name, bytes, Owner::Somebody);
         }
     }
 

@@ -1,18 +1,58 @@
 //! What a destination does of what it is asked for, and besides.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use forebay_mover::Name;
 use forebay_mover::custody::{Answer, ConsignmentId, Failure, Step};
 use forebay_mover::machine::DestinationIndex;
 use forebay_mover::recipe::Recipe;
+use forebay_mover::{Name, sidecar};
 use forebay_types::Time;
 
 use super::super::MoverFault;
-use super::super::places::half;
+use super::super::places::{Owner, half};
 use super::{Event, TROUBLE, World};
 
 impl World {
+    /// One of a series, or many: all that an earlier mover left.
+    pub(super) fn foreign_numbers(&mut self) -> RangeInclusive<u64> {
+        if self.random.per_mille(300) {
+            return 1..=self.random.within(2..30);
+        }
+        let number = self.random.within(1..4);
+        number..=number
+    }
+
+    pub(super) fn plan_foreign_names(&mut self, to: usize, names: Vec<Name>, may_be_twin: bool, until_ms: u64) {
+        let is_of_sidecars = self.setup.sidecar && self.random.per_mille(400);
+        let twin = self.random.per_mille(300) && may_be_twin && self.setup.zstd.is_none() && !is_of_sidecars;
+        let at = if self.random.per_mille(300) { Duration::ZERO } else { self.random.millis(0..until_ms) };
+        for mut name in names {
+            if self.setup.zstd.is_some() {
+                name = name.with_ending(".zst").expect("it has room");
+            }
+            if is_of_sidecars {
+                name = sidecar::name_of(&name).expect("it has room");
+            }
+            self.at(at, Event::Foreign(to, name, twin));
+        }
+    }
+
+    pub(super) fn foreign(&mut self, to: usize, name: Name, twin: bool) {
+        let fault = match twin {
+            true => MoverFault::ForeignTwin,
+            false if name.as_str().ends_with(".json") => MoverFault::SidecarForeign,
+            false => MoverFault::Foreign,
+        };
+        let other = vec![99; self.sources[0].files.get(&name).map_or(5, |file| file.bytes.len())];
+        let bytes = self.sources[0].files.get(&name).filter(|_| twin).map_or(other, |file| file.bytes.clone());
+        if self.destinations[to].is_free(&name) && self.fires(fault, 1000) {
+            self.tell(|| format!("somebody puts {name} at {to}"));
+            self.spoiled.insert((to, name.clone()), fault);
+            self.destinations[to].put(&name, bytes, Owner::Somebody);
+        }
+    }
+
     pub(super) fn destination_does(
         &mut self,
         route: usize,
