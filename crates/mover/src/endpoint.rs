@@ -69,6 +69,19 @@ pub trait Source: Send + Sync {
     /// have written what looks as it did. Done twice it is as done once.
     fn release(&self, parts: &[Part], still_whole: &dyn Fn() -> SourceAnswer) -> SourceAnswer;
 
+    /// What whoever wrote a file put beside it to say that it is complete, if there is something.
+    fn said_of(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// How many events a run has, where somebody counted them.
+    ///
+    /// # Errors
+    /// Why that cannot be told now.
+    fn events_of_run(&self, _run: RunId) -> Result<Option<u64>, SourceAnswer> {
+        Ok(None)
+    }
+
     /// Where a file lies on this machine: its file system and its number there. Nothing for what lies elsewhere.
     fn place_of(&self, part: &Part) -> Option<(u64, u64)>;
 }

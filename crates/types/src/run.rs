@@ -146,6 +146,11 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// How many events it has: as its run control counted, or as the store did when a person signed another number off. None before it is stopped.
+    pub fn counted_events(&self) -> Option<u64> {
+        self.expected_events.max(self.counted.map(|counted| counted.events))
+    }
+
     /// Whether nothing of it may be freed now.
     pub fn is_held(&self) -> bool {
         self.hold.as_ref().is_some_and(|hold| hold.ended.is_none())

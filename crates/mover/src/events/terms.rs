@@ -131,8 +131,7 @@ impl Terms {
     pub fn of(OfRun { run, stream }: &OfRun, kind: Option<EventKind>) -> Result<Terms, TermsError> {
         let run = run.as_ref();
         let is_closed = run.is_some_and(|run| run.state == RunState::Closed);
-        let signed_off = run.and_then(|run| run.counted.map(|counted| counted.events));
-        let events = run.and_then(|run| run.expected_events.max(signed_off));
+        let events = run.and_then(RunRecord::counted_events);
         let Some(StreamVersion { name, version, definition, .. }) = stream else {
             let making = Making { kind, ..Making::default() };
             return Ok(Terms { is_closed, events, making, ..Terms::default() });

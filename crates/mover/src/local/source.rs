@@ -30,6 +30,8 @@ const UNFINISHED: [&str; 3] = [".part", ".tmp", ".lock"];
 const FILE_NAME_BYTES_MAX: usize = 255;
 /// Names `X.2.copied` and on are tried when there is an `X.copied` already.
 const COPIED_MAX: u32 = 1000;
+/// So much of a `.json` beside a file is read.
+const SAID_BYTES_MAX: u64 = 1 << 20;
 
 /// What becomes of a file that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,6 +307,20 @@ impl Source for DirectorySource {
     fn open<'a>(&'a self, part: &'a Part) -> Result<Box<dyn Content + 'a>, SourceAnswer> {
         let file = self.open_part(part)?;
         Ok(Box::new(PartContent { source: self, part, file, buffer: vec![0; BLOCK_BYTES], block_bytes: 0 }))
+    }
+
+    fn said_of(&self, name: &Name) -> Option<Vec<u8>> {
+        let text = name.as_str();
+        if text.ends_with(".json") {
+            return None;
+        }
+        let stem = text.rsplit_once('.').filter(|(_, ending)| !ending.contains('/')).map(|(stem, _)| stem);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open = |of: &str| openat(&self.root, format!("{of}.json"), flags, Mode::empty()).ok().map(File::from);
+        let file = open(text).or_else(|| stem.and_then(open))?;
+        let mut said = Vec::new();
+        file.take(SAID_BYTES_MAX).read_to_end(&mut said).ok()?;
+        Some(said)
     }
 
     fn place_of(&self, part: &Part) -> Option<(u64, u64)> {

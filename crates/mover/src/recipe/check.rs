@@ -8,6 +8,7 @@ use forebay_rawdata::{EventReader, Format};
 
 use super::parts::Parts;
 use super::reader::ContentReader;
+use super::said::agree;
 use super::seekable::Seekable;
 use super::{EventFile, Form, Ingredients, Recipe, open_files, uncompressed};
 use crate::about::{About, Checked, Events, Uncompressed};
@@ -93,6 +94,7 @@ fn checked(source: &dyn Source, all: &[Part], recipe: &Recipe, moved: &dyn Moved
         parts: parts.take_about(),
         uncompressed,
     };
+    agree(source, all, &about)?;
     Ok(Checked { sums, about: Arc::new(about) })
 }
 

@@ -5,6 +5,7 @@ mod event_file;
 mod merged;
 mod parts;
 mod reader;
+mod said;
 mod seekable;
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_client::files::{Detail, FileError, FileReader, Files, ListedName, ReadOptions, escape, length_of};
 use forebay_client::{Class, Client, ClientConfig, ClientError};
 use forebay_rawdata::EventReader;
-use forebay_types::{NodeKind, ReadOutcome};
+use forebay_types::{NodeKind, ReadOutcome, RunId};
 
 use crate::custody::{Part, PartIdentity, SourceAnswer};
 use crate::endpoint::{Content, Moved, Source};
@@ -254,15 +254,25 @@ impl Source for StoreSource {
         }
     }
 
+    fn events_of_run(&self, run: RunId) -> Result<Option<u64>, SourceAnswer> {
+        let asked = connect_client(&self.address, false, DEADLINE).and_then(|mut client| client.run(run));
+        let run = asked.map_err(|error| SourceAnswer::NotNow(format!("ask for run {run}: {error}")))?;
+        Ok(run.and_then(|run| run.counted_events()))
+    }
+
     fn place_of(&self, _part: &Part) -> Option<(u64, u64)> {
         None
     }
 }
 
-fn connect(address: &str, must_listen: bool, deadline: Duration) -> Result<Files, ClientError> {
+fn connect_client(address: &str, must_listen: bool, deadline: Duration) -> Result<Client, ClientError> {
     let mut config = ClientConfig::new(address, "forebay move").class(Class::Mover).deadline(Some(deadline));
     config.must_listen = must_listen;
-    Files::new(Client::connect(config)?)
+    Client::connect(config)
+}
+
+fn connect(address: &str, must_listen: bool, deadline: Duration) -> Result<Files, ClientError> {
+    Files::new(connect_client(address, must_listen, deadline)?)
 }
 
 /// What an error says of a file that was found.
