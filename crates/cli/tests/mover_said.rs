@@ -27,6 +27,8 @@ fn a_json_beside_a_file_is_right_or_the_file_stays() {
     place.write("daq/right.json", format!(r#"{{"size":{},"events":5,"run":7}}"#, raw.len()).as_bytes());
     place.write("daq/sum.dat", &other);
     place.write("daq/sum.dat.json", format!(r#"{{"bytes":1000,"adler32":"{:08x}"}}"#, sum.finish()).as_bytes());
+    // Of the raw data, and not of what lies beside them.
+    place.write("daq/right.log", b"a log");
     place.write("daq/mark.dat", b"anything");
     place.write("daq/mark.dat.json", b"done");
     let wrong = [
@@ -46,7 +48,7 @@ fn a_json_beside_a_file_is_right_or_the_file_stays() {
         assert!(place.path(&format!("daq/{name}")).exists(), "{name} is at its source");
         assert_eq!(place.read(&format!("archive/{name}")), None, "{name}");
     }
-    for name in ["right.raw", "right.json", "sum.dat", "mark.dat"] {
+    for name in ["right.raw", "right.json", "right.log", "sum.dat", "mark.dat"] {
         assert!(place.read(&format!("archive/{name}")).is_some(), "{name}");
     }
     // Each `.json` is a file, too, and was moved; a person who tries again answers for what it said.

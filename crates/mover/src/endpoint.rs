@@ -69,8 +69,9 @@ pub trait Source: Send + Sync {
     /// have written what looks as it did. Done twice it is as done once.
     fn release(&self, parts: &[Part], still_whole: &dyn Fn() -> SourceAnswer) -> SourceAnswer;
 
-    /// What whoever wrote a file put beside it to say that it is complete, if there is something.
-    fn said_of(&self, _name: &Name) -> Option<Vec<u8>> {
+    /// What whoever wrote a file put beside it to say that it is complete, if there is something. `by_stem`: also what has its name but for the ending, and may be of another file with
+    /// that.
+    fn said_of(&self, _name: &Name, _by_stem: bool) -> Option<Vec<u8>> {
         None
     }
 

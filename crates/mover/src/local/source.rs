@@ -309,7 +309,7 @@ impl Source for DirectorySource {
         Ok(Box::new(PartContent { source: self, part, file, buffer: vec![0; BLOCK_BYTES], block_bytes: 0 }))
     }
 
-    fn said_of(&self, name: &Name) -> Option<Vec<u8>> {
+    fn said_of(&self, name: &Name, by_stem: bool) -> Option<Vec<u8>> {
         let text = name.as_str();
         if text.ends_with(".json") {
             return None;
@@ -317,7 +317,7 @@ impl Source for DirectorySource {
         let stem = text.rsplit_once('.').filter(|(_, ending)| !ending.contains('/')).map(|(stem, _)| stem);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = |of: &str| openat(&self.root, format!("{of}.json"), flags, Mode::empty()).ok().map(File::from);
-        let file = open(text).or_else(|| stem.and_then(open))?;
+        let file = open(text).or_else(|| stem.filter(|_| by_stem).and_then(open))?;
         let mut said = Vec::new();
         file.take(SAID_BYTES_MAX).read_to_end(&mut said).ok()?;
         Some(said)

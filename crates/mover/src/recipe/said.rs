@@ -52,8 +52,10 @@ impl Said {
 /// What they are not.
 pub(super) fn agree(source: &dyn Source, parts: &[Part], about: &About) -> Result<(), SourceAnswer> {
     let mut all: Option<Said> = None;
+    // Beside raw data there are logs and the like of the same name, and one `.json` for all of them.
+    let by_stem = about.events.is_some();
     for (part, read) in parts.iter().zip(&about.parts) {
-        let said = source.said_of(&part.name).map_or_else(Said::default, |text| Said::parse(&text));
+        let said = source.said_of(&part.name, by_stem).map_or_else(Said::default, |text| Said::parse(&text));
         let differs = |what: &str, said: String, is: String| {
             SourceAnswer::Damaged(format!(
                 "the .json beside {} says that it has {what} {said}, and it has {is}. Nothing of it was sent. Look which of the two is wrong; `retry` sends it once that .json is corrected or gone",
