@@ -14,7 +14,7 @@ use forebay_mover::machine::{
     DestinationConfig, DestinationIndex, Done, Job, JobId, Merge, Mover, MoverConfig, RouteConfig, StreamConfig, Task,
 };
 use forebay_mover::{Name, Sums};
-use forebay_types::{EventKey, StreamName, Time};
+use forebay_types::{DecideOutcome, EventKey, StreamName, Time};
 
 use crate::destination::Destination;
 use crate::faults::{Fault, FaultCounts};
@@ -475,10 +475,16 @@ impl Recorder {
                     self.works.insert(id, Work { job, doing: Doing::Asks(Box::new(call)) });
                     return;
                 }
-                for (key, outcome) in events.iter().zip(telling.outcomes()) {
-                    model.release_answered(*key, stream, outcome);
+                let outcomes = telling.outcomes();
+                for (key, outcome) in events.iter().zip(&outcomes) {
+                    model.release_answered(*key, stream, *outcome);
                 }
-                Done::Source(SourceAnswer::Released)
+                let is_gone =
+                    |outcome: &DecideOutcome| matches!(outcome, DecideOutcome::NotFound | DecideOutcome::Conflict);
+                let kept = outcomes.iter().find(|outcome| !outcome.is_done() && !is_gone(outcome));
+                Done::Source(kept.map_or(SourceAnswer::Released, |outcome| {
+                    SourceAnswer::NotNow(format!("the store does not release events: {outcome}"))
+                }))
             }
         };
         self.done(id, done, now);
