@@ -56,10 +56,8 @@ impl Mistake {
 
     /// Whether it is one with runs: it is looked for with clients that control some.
     pub fn is_of_runs(self) -> bool {
-        use Planted::{
-            ClosedRunTakes, DiscardForgotten, HeldRunFrees, RuleNotAwaited, RulesUntold, RunAnsweredEarly, RunNotKept,
-        };
-        let books = [RulesUntold, RuleNotAwaited, RunAnsweredEarly, RunNotKept];
+        use Planted::{ClosedRunTakes, DiscardForgotten, HeldRunFrees, RulesUntold, RunAnsweredEarly, RunNotKept};
+        let books = [RulesUntold, RunAnsweredEarly, RunNotKept];
         let lanes = [ClosedRunTakes, HeldRunFrees, DiscardForgotten];
         matches!(self, Mistake::Engine(planted) if books.contains(&planted) || lanes.contains(&planted))
     }

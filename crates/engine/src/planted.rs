@@ -115,8 +115,6 @@ forebay_types::planted_mistakes!(
     HeldRunFrees = "held-run-frees",
     /// At a start lanes are not told which runs are closed, discarded or held.
     RulesUntold = "rules-untold",
-    /// A lane says that it goes by a rule while what the rule forbids is still on its way.
-    RuleNotAwaited = "rule-not-awaited",
     /// What is done with a run is answered before it is durable.
     RunAnsweredEarly = "run-answered-early",
     /// A start does not go on with what was left of discarded runs.

@@ -169,7 +169,7 @@ impl Service {
             return;
         }
         for (serial, run) in std::mem::take(&mut self.core.rules.unsaid) {
-            if !planted(Planted::RuleNotAwaited) && self.requests.values().any(|request| is_on_its_way(request, run)) {
+            if self.requests.values().any(|request| is_on_its_way(request, run)) {
                 self.core.rules.unsaid.push((serial, run));
                 continue;
             }
