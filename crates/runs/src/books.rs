@@ -186,7 +186,7 @@ impl Books {
             RunChange::Declare { .. } if counts.events > 0 => {
                 return Err(Refusal::HasEvents { run: request.run, counts });
             }
-            RunChange::Declare { sources } => declared(request.run, sources.clone(), step),
+            RunChange::Declare { sources } => RunRecord::declared(request.run, sources.clone(), step),
             _ => {
                 let streams = self.streams().map(|of| RunStream { name: of.name.clone(), version: of.version });
                 let streams = if matches!(request.what, RunChange::Start) { streams.collect() } else { Vec::new() };
@@ -280,25 +280,6 @@ fn not_held(record: &RunRecord) -> Result<(), Refusal> {
     match record.hold.as_ref().filter(|_| record.is_held()) {
         Some(hold) => Err(Refusal::Held { run: record.run, by: hold.begun.by.clone() }),
         None => Ok(()),
-    }
-}
-
-fn declared(run: RunId, sources: forebay_types::SourceSet, step: RunStep) -> RunRecord {
-    RunRecord {
-        run,
-        state: RunState::Declared,
-        changes: 1,
-        sources,
-        declared: step,
-        started: None,
-        stopped: None,
-        closed: None,
-        discarded: None,
-        hold: None,
-        expected_events: None,
-        expected_fragments: Vec::new(),
-        counted: None,
-        streams: Vec::new(),
     }
 }
 

@@ -26,16 +26,6 @@ pub enum Alarm {
     WritingStopped,
 }
 
-const fn info(
-    code: &'static str,
-    name: &'static str,
-    severity: Severity,
-    effect: Effect,
-    command: &'static str,
-) -> AlarmInfo {
-    AlarmInfo::new(code, name, severity, effect, command)
-}
-
 impl Alarms for Alarm {
     const ALL: &'static [Alarm] = &[
         Alarm::DriveLost,
@@ -56,6 +46,7 @@ impl Alarms for Alarm {
 
     fn info(self) -> AlarmInfo {
         use Severity::{Critical, Warning};
+        let info = AlarmInfo::new;
         match self {
             Alarm::DriveLost => {
                 info("FB-101", "drive-lost", Warning, Effect::LessProtected, "dmesg --level=err,warn | tail -n 50")

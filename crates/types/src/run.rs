@@ -146,6 +146,26 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// One whose number was just taken.
+    pub const fn declared(run: RunId, sources: SourceSet, step: RunStep) -> RunRecord {
+        RunRecord {
+            run,
+            state: RunState::Declared,
+            changes: 1,
+            sources,
+            declared: step,
+            started: None,
+            stopped: None,
+            closed: None,
+            discarded: None,
+            hold: None,
+            expected_events: None,
+            expected_fragments: Vec::new(),
+            counted: None,
+            streams: Vec::new(),
+        }
+    }
+
     /// How many events it has: as its run control counted, or as the store did when a person signed another number off. None before it is stopped.
     pub fn counted_events(&self) -> Option<u64> {
         self.expected_events.max(self.counted.map(|counted| counted.events))

@@ -58,22 +58,9 @@ impl Runs {
         let step = RunStep { at_unix_ns: now.0 as i64, ..RunStep::default() };
         let stream =
             self.versions.last().map(|newest| RunStream { name: newest.name.clone(), version: newest.version });
-        let record = RunRecord {
-            run,
-            state: RunState::Running,
-            changes: 2,
-            sources: SourceSet::default(),
-            declared: step.clone(),
-            started: Some(step),
-            stopped: None,
-            closed: None,
-            discarded: None,
-            hold: None,
-            expected_events: None,
-            expected_fragments: Vec::new(),
-            counted: None,
-            streams: stream.into_iter().collect(),
-        };
+        let declared = RunRecord::declared(run, SourceSet::default(), step.clone());
+        let (state, started, streams) = (RunState::Running, Some(step), stream.into_iter().collect());
+        let record = RunRecord { state, changes: 2, started, streams, ..declared };
         self.records.insert(run, record);
     }
 
