@@ -37,16 +37,6 @@ pub struct AssembledEvent {
     pub bytes: Vec<u8>,
 }
 
-impl Assembled {
-    /// The bytes that are appended to a file; none where there is nothing to append.
-    pub fn into_bytes(self) -> Vec<u8> {
-        match self {
-            Assembled::Event(event) => event.bytes,
-            Assembled::Gone | Assembled::Unavailable => Vec::new(),
-        }
-    }
-}
-
 /// Puts an event together, as it is wanted. It is never skipped: without its frame, or when what was stored is no event
 /// of the wanted format, its fragments are kept as they are ([`EventKind::Parts`]).
 pub fn assemble(event: &FetchedEvent, making: &Making) -> Assembled {

@@ -7,7 +7,7 @@ mod list;
 pub mod parts;
 mod source;
 mod terms;
-pub mod walk;
+pub(crate) mod walk;
 
 use std::sync::Arc;
 

@@ -198,11 +198,6 @@ impl Walk {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// They could not be fetched now.
-    pub fn put_back(&mut self, events: &[AcceptedEvent]) {
-        events.iter().rev().for_each(|event| self.wanted.push_front(*event));
-    }
-
     /// An event of this walk is in a file.
     pub fn took(&mut self) {
         self.took += 1;
