@@ -25,10 +25,10 @@ impl Mistake {
     /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.
     pub fn is_beyond(self) -> bool {
         use Planted::{
-            DamageDiscarded, LossClosedOver, LossUnnamed, LossUnreported, UnreadableFreed, UnreadablePlaceCounts,
-            WalkEndsAtGap,
+            ClosingForgotten, DamageDiscarded, LossClosedOver, LossUnnamed, LossUnreported, UnreadableFreed,
+            UnreadablePlaceCounts, WalkEndsAtGap,
         };
-        let lost = [DamageDiscarded, LossClosedOver, LossUnnamed, LossUnreported, UnreadableFreed];
+        let lost = [ClosingForgotten, DamageDiscarded, LossClosedOver, LossUnnamed, LossUnreported, UnreadableFreed];
         let left = [UnreadablePlaceCounts, WalkEndsAtGap];
         matches!(self, Mistake::Engine(planted) if lost.contains(&planted) || left.contains(&planted))
     }

@@ -57,6 +57,8 @@ forebay_types::planted_mistakes!(
     LossUnreported = "loss-unreported",
     /// A segment that lost an acknowledged flush is closed over it: the next start knows nothing of the loss.
     LossClosedOver = "loss-closed-over",
+    /// Of a segment that misses something the closing flush is not looked for any more, though drives that come back may have it.
+    ClosingForgotten = "closing-forgotten",
     /// A scrub has ended before what it found lost is listed.
     LossUnnamed = "loss-unnamed",
     /// An acknowledged flush that is damaged beyond parity is taken for one that was torn and never acknowledged.

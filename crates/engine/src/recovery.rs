@@ -218,21 +218,24 @@ impl Recovery {
         self.found.findings.walked(walked.fates, walked.without_header);
         self.found.hidden.extend(walked.hidden);
         let misses_below = if planted(Planted::LossClosedOver) { 0 } else { walked.misses_below };
+        // A closing flush that drives had which are away tells more than is left: each start looks for it, until nothing is missing.
+        let may_be_closed = state != SegmentState::Walk && !planted(Planted::ClosingForgotten);
+        let missing_as = if may_be_closed { SegmentState::Closed } else { SegmentState::Walk };
         self.found.flushes_possibly_lost += walked.possibly_lost;
         self.found.flushes_unavailable += walked.unavailable;
         self.found.flushes_lost += walked.lost;
         if walked.flushes.is_empty() && walked.torn.is_empty() {
             let had_some = state == SegmentState::Closed || (state == SegmentState::Walk && flushes > 0);
             if (had_some || misses_below > 0) && !planted(Planted::UnreadableFreed) {
-                let state = if state == SegmentState::Closed { state } else { SegmentState::Walk };
-                self.unreadable(plan, state, misses_below.max(flushes));
+                self.unreadable(plan, missing_as, misses_below.max(flushes));
             }
             return;
         }
         self.found.findings.found(Found::Walked);
         self.found.torn.extend(walked.torn);
         let (spans, tables): (Vec<FlushSpan>, Vec<Vec<u8>>) = walked.flushes.into_iter().unzip();
-        let index = self.add(plan, SegmentState::Walk, spans.clone(), walked.written, misses_below);
+        let state = if misses_below > 0 { missing_as } else { SegmentState::Walk };
+        let index = self.add(plan, state, spans.clone(), walked.written, misses_below);
         let table = tables.concat();
         self.take_records(index, spans.iter(), decode_table(&table));
         if misses_below == 0 {

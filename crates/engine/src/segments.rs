@@ -123,6 +123,11 @@ impl Segment {
         self.flushes.last().map_or(0, |last| last.flush + 1).max(self.misses_below)
     }
 
+    /// Whether its closing flush is known to stand. Of one that misses something nobody could read it when the store started.
+    pub(crate) fn has_closing_flush(&self) -> bool {
+        self.state == SegmentState::Closed && !self.flushes.is_empty() && self.misses_below == 0
+    }
+
     /// Data shards, and the drives that hold shards, ascending.
     fn needs(&self) -> (u8, Vec<DriveNumber>) {
         let mut drives: Vec<DriveNumber> = self.shards.iter().map(|place| place.drive).collect();

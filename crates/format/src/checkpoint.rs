@@ -269,7 +269,8 @@ pub enum SegmentState {
     /// It may have more flushes than the checkpoint knows: recovery looks for its closing flush, else walks it, and
     /// closes it.
     Open = 1,
-    /// A closing flush with its whole table stands at the end of its slots.
+    /// A closing flush with its whole table stands at the end of its slots. One that recovery could not read, and without which something is missing, is
+    /// looked for again at each start: drives that come back may have it.
     Closed = 2,
     /// It has no closing flush and exactly `flushes` flushes, which are found by walking.
     Walk = 3,

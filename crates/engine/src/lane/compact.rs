@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use forebay_format::{
-    FileRecord, RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentState, SegmentTable, TABLE_ENTRY_BYTES, TableEntry,
+    FileRecord, RECORD_INCOMPLETE, RecordKind, SegmentId, SegmentTable, TABLE_ENTRY_BYTES, TableEntry,
 };
 use forebay_types::{EventKey, Time};
 
@@ -296,7 +296,7 @@ impl Lane {
         let Some(segment) = worth else { return false };
         let known = self.segments.get(segment);
         let records: usize = known.flushes.iter().map(|span| span.record_count as usize).sum();
-        let left = match known.state == SegmentState::Closed && records * TABLE_ENTRY_BYTES <= TABLES_BYTES_MAX {
+        let left = match known.has_closing_flush() && records * TABLE_ENTRY_BYTES <= TABLES_BYTES_MAX {
             true => VecDeque::from([ToRead::Table(None)]),
             false => known.flushes.iter().map(|span| ToRead::Table(Some(*span))).collect(),
         };

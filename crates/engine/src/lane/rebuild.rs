@@ -338,7 +338,7 @@ impl Lane {
             header_bytes: span.header_bytes as usize,
         };
         let mut places: Vec<FlushPlace> = segment.flushes.iter().map(place).collect();
-        if segment.state == SegmentState::Closed && !segment.flushes.is_empty() {
+        if segment.has_closing_flush() {
             let offset_bytes = self.config.geometry.slot_bytes - BLOCK_BYTES as u64;
             places.push(FlushPlace { flush: None, offset_bytes, header_bytes: BLOCK_BYTES });
         }

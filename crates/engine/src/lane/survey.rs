@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use forebay_format::{SegmentId, SegmentState, ShardPlace};
+use forebay_format::{SegmentId, ShardPlace};
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{EventKey, FileNumber, SourceId, StreamName};
 
@@ -222,8 +222,11 @@ impl Lane {
         let segment = self.segments.find(handle.index).filter(|segment| segment.id == handle.id)?;
         let Some(number) = flush else {
             let offset_bytes = self.config.geometry.slot_bytes - BLOCK_BYTES as u64;
-            let closed = segment.state == SegmentState::Closed && !segment.flushes.is_empty();
-            return closed.then_some(FlushPlace { flush, offset_bytes, header_bytes: BLOCK_BYTES });
+            return segment.has_closing_flush().then_some(FlushPlace {
+                flush,
+                offset_bytes,
+                header_bytes: BLOCK_BYTES,
+            });
         };
         let at = segment.flushes.binary_search_by_key(&number, |span| span.flush).ok()?;
         let span = &segment.flushes[at];
@@ -253,7 +256,7 @@ fn stored(index: SegmentIndex, segment: &Segment) -> StoredSegment {
         parity_shards: segment.parity_shards,
         shards: segment.shards.clone(),
         flushes: segment.flushes.iter().map(|span| span.flush).collect(),
-        closed: segment.state == SegmentState::Closed && !segment.flushes.is_empty(),
+        closed: segment.has_closing_flush(),
         live_records: segment.live_records,
         live_bytes: segment.live_bytes,
         shard_bytes: segment.shard_bytes(),

@@ -205,6 +205,48 @@ fn one_of_which_nothing_can_be_read_stays_where_it_is_so_that_drives_that_come_b
     assert!(rebuild.is_whole && rebuild.segments_rebuilt > 0, "{rebuild:?}");
 }
 
+#[test]
+fn a_closing_flush_is_looked_for_until_drives_that_come_back_bring_it() {
+    const EVENTS: u64 = 15;
+    // So many in a flush that their table has no room in its header, and so many in all that a segment is full.
+    const SOURCES: u32 = 1000;
+    let mut driven = Driven::new(with_spare);
+    let fragments = || (0..EVENTS).flat_map(|event| (0..SOURCES).map(move |source| (EventKey::new(1, event), source)));
+    for (key, source) in fragments() {
+        driven.begin_put(key, source, SOURCES as u16, 200);
+    }
+    driven.replies_to(fragments().count());
+    let (index, segment) = driven.lane.segments.iter().next().expect("one");
+    assert_eq!(segment.state, SegmentState::Closed);
+    let (span, places) = (segment.flushes[0], segment.shards.clone());
+    let shard_end = span.offset_bytes + segment.flush_shard_bytes(&span);
+    let at_the_beginning = |(key, source): &(EventKey, u32)| {
+        let fragment = driven.lane.index.event(*key).and_then(|event| event.fragment(SourceId(*source)));
+        fragment.is_some_and(|fragment| fragment.segment == index && fragment.position < span.positions() / 2)
+    };
+    let told_by_closing: Vec<_> = fragments().filter(at_the_beginning).take(20).collect();
+    assert_eq!(told_by_closing.len(), 20);
+    // The end of the flush's own table is gone for good, and of the closing flush one shard of three.
+    let slots: Vec<_> = places.iter().map(|place| (place.drive, driven.lane.slot_offset(*place))).collect();
+    for (drive, slot) in &slots[..2] {
+        driven.drives.corrupt(*drive, slot + shard_end - 1..slot + shard_end, 1);
+    }
+    let slot_bytes = driven.lane.config.geometry.slot_bytes;
+    let (drive, slot) = slots[0];
+    driven.drives.corrupt(drive, slot + slot_bytes - 2 * BLOCK_BYTES as u64..slot + slot_bytes, 1);
+    let away = slots[1].0;
+    driven.reopen_with(|drive| drive != away);
+    let status = driven.lane.status();
+    assert!(status.flushes_lost + status.flushes_unavailable > 0, "{status:?}");
+    let (key, source) = told_by_closing[0];
+    assert_ne!(driven.read(key, source).0, ReadOutcome::Found, "nothing that is there tells of it");
+    driven.rebuild();
+    driven.reopen_with(|_| true);
+    for (key, source) in told_by_closing {
+        assert_eq!(driven.read(key, source), (ReadOutcome::Found, vec![source as u8; 200]), "{key} {source}");
+    }
+}
+
 /// A lane of 2+2 on six drives whose checkpoints can be kept on their way.
 fn with_two_parities(config: &mut LaneConfig) {
     with_spare(config);
