@@ -19,6 +19,8 @@ const ADLER32: &str = "xrootd.chksum max 2 adler32";
 const NO_CHECKSUM: &str = "";
 /// One that takes what is asked for, and would tell something else.
 const OTHERS: &str = "xrootd.chksum chkcgi max 2 md5 crc32c";
+/// One whose program for checksums fails.
+const PROGRAM_FAILS: &str = "xrootd.chksum max 2 adler32 /bin/false";
 
 /// Told how far a job is; it may go on so often while nothing moves.
 #[derive(Default)]
@@ -433,6 +435,15 @@ fn what_changes_there_is_told() {
         fs::write(&at, &bytes[..50_000]).expect("written");
         assert!(matches!(remote.ask(".a.1"), Answer::Told(Some(Told { bytes: 50_000, .. }))));
     }
+}
+
+#[test]
+fn a_server_that_comes_to_no_checksum_is_read_back() {
+    let Some(server) = XRootDServer::start_with(PROGRAM_FAILS) else { return };
+    let remote = Remote::open(&server.address("run7"));
+    let bytes = noise(23, 5_000_000);
+    assert_eq!(remote.send(".t", &bytes), Answer::Sent(sums(&bytes)));
+    remote.holds(".t", &bytes);
 }
 
 #[test]

@@ -56,6 +56,7 @@ unsafe extern "C" {
         seconds: u16,
         status: *mut c_char,
     );
+    fn forebay_xrdcl_sum_pages(file: *mut RawFile);
     fn forebay_xrdcl_sync(file: *mut RawFile, seconds: u16, status: *mut c_char);
     fn forebay_xrdcl_read(
         file: *mut RawFile,
@@ -169,6 +170,12 @@ impl File {
         // SAFETY: as of `stat`.
         let file = call(|status| unsafe { forebay_xrdcl_open(url.as_ptr(), writes.into(), seconds, status) })?;
         NonNull::new(file).map(File).ok_or_else(|| Error("no file was opened".to_owned()))
+    }
+
+    /// From now on each page of 4 KiB is written with its CRC32C, which the server (of version 5 and later) compares.
+    pub fn sum_pages(&mut self) {
+        // SAFETY: the file is open until it is dropped.
+        unsafe { forebay_xrdcl_sum_pages(self.0.as_ptr()) }
     }
 
     /// Waits a moment; whether another block may be written now.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -41,6 +42,15 @@ struct Shared {
 struct File {
     XrdCl::File file;
     std::shared_ptr<Shared> shared = std::make_shared<Shared>();
+    // Whether each page of 4 KiB goes with its CRC32C, which the server compares.
+    bool page_sums = false;
+
+    XrdCl::XRootDStatus write(uint64_t offset, uint32_t length, const void *bytes, XrdCl::ResponseHandler *handler,
+                              uint16_t seconds) {
+        if (!page_sums) return file.Write(offset, length, bytes, handler, seconds);
+        std::vector<uint32_t> sums; // It computes them.
+        return file.PgWrite(offset, length, bytes, sums, handler, seconds);
+    }
 };
 
 class Written final : public XrdCl::ResponseHandler {
@@ -138,7 +148,7 @@ void forebay_xrdcl_write(File *file, uint64_t offset, const void *bytes, uint32_
         std::lock_guard<std::mutex> lock(file->shared->mutex);
         file->shared->writes += 1;
     }
-    const XrdCl::XRootDStatus sent = file->file.Write(offset, length, handler->bytes(), handler.get(), seconds);
+    const XrdCl::XRootDStatus sent = file->write(offset, length, handler->bytes(), handler.get(), seconds);
     if (sent.IsOK()) {
         handler.release();
     } else {
@@ -147,6 +157,8 @@ void forebay_xrdcl_write(File *file, uint64_t offset, const void *bytes, uint32_
     }
     tell(sent, status);
 }
+
+void forebay_xrdcl_sum_pages(File *file) noexcept { file->page_sums = true; }
 
 void forebay_xrdcl_sync(File *file, uint16_t seconds, char *status) noexcept { tell(file->file.Sync(seconds), status); }
 

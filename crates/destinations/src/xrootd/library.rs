@@ -45,6 +45,7 @@ pub(super) struct Library {
     scheme: String,
     host: String,
     connections: Connections,
+    sums_pages: bool,
 }
 
 /// Connections of their own for files that are written. The library does not close a file of which a write failed: its server has it open, and its space taken, until the connection ends.
@@ -80,7 +81,10 @@ impl Library {
             set(name, value);
         }
         let (scheme, host) = (address.scheme_name().to_owned(), address.host().to_owned());
-        Library { server: format!("{scheme}://{host}"), scheme, host, connections: Connections::default() }
+        // As `xrdcp` takes it, which sums pages if it is not told; here all is compared when it has arrived.
+        let sums_pages = std::env::var_os("XRD_CPUSEPGWRTRD").is_some_and(|value| value == "1");
+        let server = format!("{scheme}://{host}");
+        Library { server, scheme, host, connections: Connections::default(), sums_pages }
     }
 
     fn fill(&self, file: &mut File, content: &mut dyn Content, moved: &dyn Moved) -> Result<Sums, Cut> {
@@ -136,6 +140,9 @@ impl Way for Library {
         // What is before the host tells connections apart; who writes is told by a login.
         let url = format!("{}://f{number:x}@{}/{path}?oss.asize={bytes}", self.scheme, self.host);
         let mut file = File::create(&url, REQUEST_SECONDS)?;
+        if self.sums_pages {
+            file.sum_pages();
+        }
         match self.fill(&mut file, content, moved) {
             Ok(sums) => {
                 file.close(REQUEST_SECONDS)?;

@@ -1,7 +1,7 @@
 //! XRootD: what the mover asks for, in the requests that a server understands.
 //!
 //! Nothing is resumed or tried again here: the mover repeats whole attempts under names of their own. What is there is asked for by `stat` and by the checksum that
-//! the server computes; where it tells none that is known here, all of it is read back.
+//! the server computes; where it tells none that is known here, or comes to none, all of it is read back.
 
 mod answer;
 #[cfg(feature = "xrootd")]
@@ -29,9 +29,12 @@ const CONNECTION_SECONDS: u16 = 20;
 /// So fast a server computes a checksum, at least.
 const CHECKSUM_BYTES_PER_S: u64 = 32 << 20;
 
-/// Checksums that are asked for at once. A stock server computes two at a time (`xrootd.chksum max`), lets some wait, and sends whoever comes when eight are asked for
-/// away for 30 s.
+/// Checksums that are asked for at once. A stock server computes so many at a time as it is told (`xrootd.chksum max`, 4 by default), lets twice as many wait, and sends whoever
+/// comes then away for 30 s.
 const CHECKSUMS_AT_ONCE: usize = 4;
+
+/// What to do where a server comes to no checksums.
+const CHECKSUMS_STUCK: &str = "Where this goes on, see the server's log: the program of xrootd.chksum may fail, or its jobs be stuck, which a restart ends";
 
 /// So long a server may compute a checksum.
 fn checksum_seconds(bytes: u64) -> u64 {
@@ -137,7 +140,16 @@ impl<W: Way> XRootD<W> {
             stat => stat.map_err(failed("stat"))?,
         };
         self.check_kind(path, &stat)?;
-        match self.checksum(path, stat.bytes, moved).map_err(failed("ask for the checksum of"))? {
+        let told = match self.checksum(path, stat.bytes, moved) {
+            // It may be long before it tells one, and what it has may be right.
+            Err(trouble) if trouble.is_no_checksum() && !stat.is_offline => {
+                let failure = self.failure("ask for the checksum of", path, &trouble);
+                tracing::warn!("{}. All of it is read back instead. {CHECKSUMS_STUCK}", failure.words());
+                None
+            }
+            told => told.map_err(failed("ask for the checksum of"))?,
+        };
+        match told {
             Some(checksum) => Ok(Some(checksum.of(stat.bytes))),
             None if stat.is_offline => Err(Failure::Refused(format!(
                 "{path} is not on disk there, and the server tells no checksum of it that is known here. Let it compute adler32 or crc32c (xrootd.chksum), then retry"

@@ -17,6 +17,7 @@ const UNSUPPORTED: u32 = 3013;
 const NOT_FILE: u32 = 3015;
 const IS_DIRECTORY: u32 = 3016;
 const EXISTS: u32 = 3018;
+const NO_CHECKSUM: u32 = 3019;
 const OVER_QUOTA: u32 = 3021;
 const READ_ONLY: u32 = 3025;
 const TLS_REQUIRED: u32 = 3028;
@@ -89,6 +90,20 @@ impl Trouble {
         }
     }
 
+    /// The server came to no checksum, or told none in time; the file may be right all the same. A stock server forgets jobs whose clients went away
+    /// only after a quarter of an hour, and computes nothing meanwhile (5.5.3).
+    pub(super) fn is_no_checksum(&self) -> bool {
+        match self {
+            // A program that ends with 1 is told of as a lack of rights.
+            Trouble::Server { code, words } => {
+                matches!(*code, FILE_SYSTEM | SERVER_ERROR | NO_CHECKSUM) || words.contains("Program failed")
+            }
+            Trouble::Client(words) => words.contains("Operation expired"),
+            Trouble::Hung => true,
+            Trouble::Stopped => false,
+        }
+    }
+
     /// What it means for a delivery: what was to be done, why not, what to do now.
     pub(super) fn failure(&self, what: &str) -> Failure {
         match self {
@@ -158,7 +173,8 @@ fn client_advice(words: &str) -> &'static str {
 
 /// Words of others on one line, without what a terminal would act on.
 fn plain(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let of_a_line = |line| str::trim_matches(line, |character: char| character.is_whitespace() || character == '\0');
+    let lines: Vec<&str> = text.lines().map(of_a_line).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");
     let line = line.trim_end_matches('.');
     let cut = line.chars().count() > WORDS_MAX;
@@ -203,6 +219,18 @@ mod tests {
         for words in ["Run: [FATAL] Socket timeout:  (destination)", "[ERROR] Operation expired"] {
             assert!(matches!(failure(words), Failure::Unknown(_)), "{words}");
         }
+    }
+
+    #[test]
+    fn that_no_checksum_comes_is_told_from_that_nobody_answers() {
+        let of_a_program = "[ERROR] Server responded with an error: [3010] Program failed.\0";
+        for words in [of_a_program, "[ERROR] Operation expired"] {
+            assert!(Trouble::parse(words).is_no_checksum(), "{words}");
+        }
+        for words in ["[FATAL] Connection error", "[ERROR] Server responded with an error: [3011] No such file"] {
+            assert!(!Trouble::parse(words).is_no_checksum(), "{words}");
+        }
+        assert!(Trouble::Hung.is_no_checksum() && !Trouble::Stopped.is_no_checksum());
     }
 
     #[test]
