@@ -137,7 +137,7 @@ fn one(directory: &Path, name: &str, files: impl Files, options: Backlog) -> Val
         from: files.from(),
         to: server.address("raw"),
         options: files.options().into_iter().chain(more).collect(),
-        page_mode: true,
+        environment: Vec::new(),
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {

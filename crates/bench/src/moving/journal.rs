@@ -107,7 +107,7 @@ fn small_files(directory: &Path, journal: &Path, pairs: usize, files: usize) -> 
             from: from.display().to_string(),
             to: to.display().to_string(),
             options: vec!["--streams".to_owned(), "8".to_owned()],
-            page_mode: true,
+            environment: Vec::new(),
         };
         let ran = mover.once();
         fs::remove_dir_all(&to).expect("removed");

@@ -38,7 +38,7 @@ pub fn small(directory: &Path, pairs: usize, files: usize) -> Value {
                 from: from.display().to_string(),
                 to: to.display().to_string(),
                 options: options.iter().map(|word| (*word).to_owned()).collect(),
-                page_mode: true,
+                environment: Vec::new(),
             };
             let ran = mover.once();
             take_back(&from);
@@ -119,7 +119,7 @@ pub fn large_source(directory: &Path, pairs: usize, files: usize) -> Value {
             from: from.display().to_string(),
             to: at.path().join("archive").display().to_string(),
             options: ["--settle", settle, "--recheck-after", "0"].map(str::to_owned).to_vec(),
-            page_mode: true,
+            environment: Vec::new(),
         };
         let mut child = mover.start();
         let (begin, mut peak) = (Instant::now(), 0);

@@ -115,7 +115,8 @@ fn measure(at: &Path, kind: Kind, server: Option<&XRootDServer>, pairs: usize, b
 fn run(at: &Path, from: &str, server: Option<&XRootDServer>) -> Ran {
     let to = server.map_or_else(|| at.join("archive").display().to_string(), |server| server.address("archive"));
     let options = if from == "many" { vec!["--merge".to_owned(), ALL.to_owned()] } else { Vec::new() };
-    let mover = Mover { directory: at, from: at.join(from).display().to_string(), to, options, page_mode: true };
+    let mover =
+        Mover { directory: at, from: at.join(from).display().to_string(), to, options, environment: Vec::new() };
     let ran = mover.once();
     let kept = server.map_or_else(|| at.join("archive"), |server| server.path("archive"));
     let names = fs::read_dir(&kept).expect("listed").map(|entry| entry.expect("listed").file_name());

@@ -13,6 +13,20 @@ use crate::process::{binary, resident_bytes_of};
 /// XRootD's client sums each page of 4 KiB on its way unless this is 0.
 const PAGE_MODE: &str = "XRD_CPUSEPGWRTRD";
 
+/// Whether it does.
+pub fn page_mode(is_on: bool) -> (&'static str, &'static str) {
+    (PAGE_MODE, if is_on { "1" } else { "0" })
+}
+
+/// Where it is told anything of this kind, the mover goes by XRootD's programs, also if it has the library.
+pub const BY_PROGRAMS: (&str, &str) = ("XRD_REQUESTTIMEOUT", "35");
+
+/// Whether the mover has XRootD's library.
+pub fn has_library() -> bool {
+    let program = fs::read(binary()).expect("`cargo build --release -p forebay` makes it");
+    program.windows(11).any(|bytes| bytes == b"libXrdCl.so")
+}
+
 /// What one run came to.
 pub struct Ran {
     /// Wall time of the whole command.
@@ -37,8 +51,8 @@ pub struct Mover<'a> {
     pub to: String,
     /// Further options.
     pub options: Vec<String>,
-    /// Whether XRootD's client sums pages.
-    pub page_mode: bool,
+    /// What XRootD's client is told.
+    pub environment: Vec<(&'static str, &'static str)>,
 }
 
 impl Mover<'_> {
@@ -49,9 +63,15 @@ impl Mover<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(binary());
         command.args(["move", "--from", &self.from, "--to", &self.to, "--journal"]).arg(self.journal());
-        command.args(&self.options).env(PAGE_MODE, if self.page_mode { "1" } else { "0" });
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(&self.options).envs(self.environment.iter().copied());
+        let words = fs::File::create(self.words()).expect("beside its journal");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
         command
+    }
+
+    /// What it says.
+    fn words(&self) -> PathBuf {
+        self.directory.join("mover.log")
     }
 
     /// Moves what is there, with a new journal.
@@ -75,7 +95,8 @@ impl Mover<'_> {
             }
         };
         let (seconds, cpu_seconds) = (begin.elapsed().as_secs_f64(), children_cpu_seconds() - cpu);
-        assert!(status.success(), "the mover ended with {status}; its journal is {}", self.journal().display());
+        let words = || fs::read_to_string(self.words()).unwrap_or_default();
+        assert!(status.success(), "the mover ended with {status}, and said: {}", words());
         let log = audit(&self.journal());
         let at = |state: &str| {
             let of = move |line: &&Value| line["after"] == state && !line["destination"].is_null();
@@ -111,10 +132,10 @@ fn forget(journal: &Path) {
 }
 
 /// Copies a file by `xrdcp`, with options before it.
-pub fn xrdcp(from: &Path, to: &str, options: &[&str], page_mode: bool) -> Child {
+pub fn xrdcp(from: &Path, to: &str, options: &[&str], sums_pages: bool) -> Child {
     let mut command = Command::new("xrdcp");
     command.args(["--nopbar", "--silent"]).args(options).arg(from).arg(to);
-    command.env(PAGE_MODE, if page_mode { "1" } else { "0" });
+    command.envs([page_mode(sums_pages)]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
     command.spawn().expect("needs xrootd-client: `make deps` installs it")
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::program::{Mover, Ran, take_back, xrdcp};
+use super::program::{BY_PROGRAMS, Mover, Ran, has_library, page_mode, take_back, xrdcp};
 use super::xrootd::XRootDServer;
 use crate::measure::{children_cpu_seconds, median};
 use crate::process::cpu_seconds_of;
@@ -26,6 +26,8 @@ struct Setting<'a> {
     at: &'a Path,
     files: &'a [PathBuf],
     page_mode: bool,
+    /// By XRootD's programs, or by its library.
+    by_programs: bool,
 }
 
 impl Setting<'_> {
@@ -54,7 +56,10 @@ impl Setting<'_> {
             from: self.at.join("daq").display().to_string(),
             to: self.server.address("moved"),
             options: vec!["--streams".to_owned(), self.files.len().to_string()],
-            page_mode: self.page_mode,
+            environment: [page_mode(self.page_mode)]
+                .into_iter()
+                .chain(self.by_programs.then_some(BY_PROGRAMS))
+                .collect(),
         };
         let server = cpu_seconds_of(self.server.process());
         let ran = mover.once();
@@ -65,17 +70,18 @@ impl Setting<'_> {
     }
 }
 
-/// So many bytes in one file and in eight, with sums of pages and without.
+/// So many bytes in one file and in eight, with sums of pages and without, by XRootD's programs and, where the mover has it, by its library.
 pub fn throughput(directory: &Path, pairs: usize, payload_bytes: u64) -> Value {
     let server = XRootDServer::start().expect("needs xrootd-server: `make deps` installs it");
-    let mut rows = Vec::new();
+    let (mut rows, has_library) = (Vec::new(), has_library());
     for streams in [1, 8] {
         let at = tempfile::TempDir::new_in(directory).expect("a directory can be made");
         let files = make_files(at.path(), streams, payload_bytes);
-        for page_mode in [true, false] {
-            let setting = Setting { server: &server, at: at.path(), files: &files, page_mode };
+        let ways = [true, false].into_iter().filter(|by_programs| *by_programs || has_library);
+        for (by_programs, page_mode) in ways.flat_map(|by_programs| [(by_programs, true), (by_programs, false)]) {
+            let setting = Setting { server: &server, at: at.path(), files: &files, page_mode, by_programs };
             let row = measure(&setting, pairs, payload_bytes);
-            eprintln!("{streams} streams, page mode {page_mode}: {row}");
+            eprintln!("{row}");
             rows.push(row);
         }
     }
@@ -119,6 +125,7 @@ fn measure(setting: &Setting<'_>, pairs: usize, payload_bytes: u64) -> Value {
     let values = |at: usize| all.iter().map(|run| run[at]).collect::<Vec<f64>>();
     let of = |at: usize| median(values(at));
     json!({
+        "by": if setting.by_programs { "programs" } else { "library" },
         "streams": setting.files.len(),
         "page_mode": setting.page_mode,
         "payload_bytes": payload_bytes,
