@@ -1,7 +1,7 @@
 //! kill -9 of the mover at random moments: nothing is let go by its source before it is whole at every destination, and in the end everything is there once,
 //! and nothing besides.
 //!
-//! What is judged is what lies in the directories, and nothing that the mover says. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
+//! What lies in the directories is judged, by a program that shares nothing with the mover (`tools/judge-custody.py`), and nothing that it says itself. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
 //! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files, 10 of merged ones and 10 of those with sidecars that are registered, `FOREBAY_KILL_ROUNDS` another number. Where 40 and more of single files are wanted, it goes on until each
 //! state of a file was met by at least 10 of them, and fails when five times as many do not come to that.
 
@@ -12,14 +12,14 @@ mod stand_in;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::judge::{self, Judge};
 use common::load::{Random, from_environment, long_form};
 use common::scratch;
 use serde_json::Value;
@@ -33,8 +33,9 @@ const STATES: [&str; 6] = ["found", "sending", "arrived", "verified", "proven", 
 
 struct Place {
     directory: tempfile::TempDir,
-    /// Everything that was ever put into the source, by name.
-    originals: BTreeMap<String, Vec<u8>>,
+    judge: Judge,
+    /// Files that were ever put into the source.
+    files: u64,
     /// Whether files are merged into archives.
     merged: bool,
     /// Where files are registered; with it they have sidecars.
@@ -65,20 +66,30 @@ impl Registry {
         Registry { server, taken }
     }
 
-    /// What is registered, by the names of files.
-    fn names(&self) -> BTreeMap<String, Value> {
+    /// What is registered, a line for each.
+    fn lines(&self) -> Vec<u8> {
         let taken = self.taken.lock().expect("no panic");
-        let mut names = BTreeMap::new();
-        for body in taken.values() {
-            let said: Value = serde_json::from_slice(body).expect("JSON");
-            let name = said["name"].as_str().expect("a name").to_owned();
-            assert!(names.insert(name.clone(), said).is_none(), "{name} is registered twice");
-        }
-        names
+        taken
+            .values()
+            .flat_map(|body| {
+                serde_json::from_slice::<Value>(body).map(|said| format!("{said}\n")).expect("JSON").into_bytes()
+            })
+            .collect()
     }
 }
 
 impl Place {
+    fn new(merged: bool, registry: Option<Registry>) -> Place {
+        let directory = scratch();
+        let path = |name: &str| directory.path().join(name);
+        let judge = Judge::of_files(path("put"), &path("daq"), &[path("first"), path("second")]);
+        let judge = if merged { judge.with(&["--archives"]) } else { judge };
+        let registered = path("registered").display().to_string();
+        let judge = if registry.is_some() { judge.with(&["--sidecars", "--registered", &registered]) } else { judge };
+        fs::create_dir(path("daq")).expect("made");
+        Place { directory, judge, files: 0, merged, registry }
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -86,14 +97,15 @@ impl Place {
     /// More files, in directories of runs.
     fn fill(&mut self, random: &mut Random) {
         for _ in 0..FILES {
-            let number = self.originals.len();
+            let number = self.files;
             let name = format!("run{}/file{number:05}.dat", number / 7);
             let count = if random.percent(20) { 0 } else { random.below(900_000) as usize };
             let bytes = random.bytes(count);
             let path = self.path("daq").join(&name);
             fs::create_dir_all(path.parent().expect("it has one")).expect("made");
             fs::write(&path, &bytes).expect("written");
-            self.originals.insert(name, bytes);
+            self.judge.note(&name, &bytes);
+            self.files += 1;
         }
     }
 
@@ -125,51 +137,12 @@ impl Place {
         !killed
     }
 
-    /// What the source has let go is whole at both destinations; how many that are.
-    fn judge(&self) -> usize {
-        let mut released = 0;
-        let registered = self.registry.as_ref().map(Registry::names);
-        let copies = ["first", "second"].map(|destination| (destination, self.copies(destination)));
-        for (name, bytes) in &self.originals {
-            let there = self.path("daq").join(name);
-            if fs::read(&there).is_ok_and(|now| now == *bytes) {
-                continue;
-            }
-            assert!(!there.exists(), "{name} changed");
-            assert_eq!(&fs::read(self.path("daq").join(format!("{name}.copied"))).expect("renamed"), bytes, "{name}");
-            for (destination, copies) in &copies {
-                assert!(copies.get(name) == Some(&sum(bytes)), "{name} was let go and is not whole at {destination}");
-                if let Some(registered) = &registered {
-                    let sidecar = fs::read(self.path(destination).join(format!("{name}.json"))).expect("a sidecar");
-                    let said: Value = serde_json::from_slice(&sidecar).expect("JSON");
-                    assert_eq!(registered.get(name), Some(&said), "{name} was let go and is not registered");
-                    assert_eq!(said["crc32c"], format!("{:08x}", forebay_types::crc32c(bytes)), "{name}");
-                }
-            }
-            released += 1;
+    /// Judges what is there; how many files the source has let go.
+    fn judge(&self, all: bool) -> u64 {
+        if let Some(registry) = &self.registry {
+            fs::write(self.path("registered"), registry.lines()).expect("written");
         }
-        released
-    }
-
-    /// What is at a destination under names that last, by length and sum: nothing is there twice.
-    fn copies(&self, destination: &str) -> BTreeMap<String, (usize, u32)> {
-        let root = self.path(destination);
-        let mut copies = BTreeMap::new();
-        for name in if root.exists() { files_below(&root) } else { BTreeSet::new() } {
-            let bytes = || fs::read(root.join(&name)).expect("it can be read");
-            let is_sidecar = self.registry.is_some() && name.ends_with(".json");
-            if is_sidecar || name.rsplit('/').next().is_some_and(|last| last.starts_with('.')) {
-                continue;
-            }
-            if self.merged {
-                for (part, bytes) in parts_of(&bytes()) {
-                    assert!(copies.insert(part.clone(), sum(&bytes)).is_none(), "{part} is at {destination} twice");
-                }
-            } else {
-                copies.insert(name.clone(), sum(&bytes()));
-            }
-        }
-        copies
+        self.judge.judge(all)["let_go"].as_u64().expect("a number")
     }
 
     /// The states that deliveries, and files as a whole, are in.
@@ -195,37 +168,6 @@ impl Place {
     }
 }
 
-fn sum(bytes: &[u8]) -> (usize, u32) {
-    (bytes.len(), forebay_types::crc32c(bytes))
-}
-
-fn parts_of(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let mut archive = tar::Archive::new(archive);
-    let part = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
-        let mut entry = entry.expect("an archive");
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).expect("whole");
-        (entry.path().expect("a name").display().to_string(), bytes)
-    };
-    archive.entries().expect("an archive").map(part).collect()
-}
-
-fn files_below(directory: &Path) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut left = vec![directory.to_owned()];
-    while let Some(at) = left.pop() {
-        for entry in fs::read_dir(at).expect("it can be listed") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                left.push(path);
-            } else {
-                found.insert(path.strip_prefix(directory).expect("it is below").display().to_string());
-            }
-        }
-    }
-    found
-}
-
 #[test]
 fn everything_is_moved_once_and_let_go_late_whenever_the_mover_dies() {
     kill_again_and_again(false, None);
@@ -242,11 +184,13 @@ fn everything_has_its_sidecar_and_is_registered_once_whenever_the_mover_dies() {
 }
 
 fn kill_again_and_again(merged: bool, registry: Option<Registry>) {
+    if !judge::is_here() {
+        return;
+    }
     let (long, is_plain) = (long_form(), !merged && registry.is_none());
     let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(if long && is_plain { 40 } else { 10 });
     let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
-    let mut place = Place { directory: scratch(), originals: BTreeMap::new(), merged, registry };
-    fs::create_dir(place.path("daq")).expect("made");
+    let mut place = Place::new(merged, registry);
     place.fill(&mut random);
     // Few files are made of many: they are less often in each state.
     let often = if kills_wanted >= 40 && is_plain { 10 } else { 0 };
@@ -264,21 +208,9 @@ fn kill_again_and_again(merged: bool, registry: Option<Registry>) {
                 *met.entry(state).or_default() += 1;
             }
         }
-        place.judge();
+        place.judge(false);
     }
     assert!(place.run(None), "nobody kills it");
-    assert_eq!(place.judge(), place.originals.len(), "everything is let go");
-    let names: BTreeSet<String> = place.originals.keys().cloned().collect();
-    for destination in ["first", "second"] {
-        let there: BTreeSet<String> = place.copies(destination).into_keys().collect();
-        assert_eq!(there, names, "what is at {destination}, and nothing besides");
-        let hidden: Vec<String> =
-            files_below(&place.path(destination)).into_iter().filter(|name| name.contains("/.")).collect();
-        assert!(hidden.is_empty(), "{hidden:?} lie about at {destination}");
-    }
-    if let Some(registry) = &place.registry {
-        let registered: BTreeSet<String> = registry.names().into_keys().collect();
-        assert_eq!(registered, names, "what is registered, and nothing besides");
-    }
-    println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", names.len());
+    assert_eq!(place.judge(true), place.files, "everything is let go");
+    println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", place.files);
 }

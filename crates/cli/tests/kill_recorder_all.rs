@@ -1,5 +1,5 @@
 //! kill -9 of the recorder at random moments: in the end each accepted event stands in exactly one file of each of its streams, byte for
-//! byte, and the store has released it.
+//! byte, and the store has released it. That is judged here and by a program that shares nothing with the recorder (`tools/judge-custody.py`).
 //!
 //! The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has 6 kills, the long one (`FOREBAY_TEST_ALL`) 50.
 
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::judge::{self, Judge};
 use common::{Drives, Server};
 use forebay_client::{Client, ClientConfig, Decision};
 use forebay_emulators::{EventHash, HashLedger, check_files};
@@ -24,8 +25,8 @@ fn stream(name: &str) -> StreamName {
 }
 
 /// Every event goes into `physics`, every third into `calibration` too.
-fn accept_events(client: &mut Client, generator: &mut Generator, ledger: &HashLedger) -> Vec<EventKey> {
-    let mut keys = Vec::new();
+fn accept_events(client: &mut Client, generator: &mut Generator, ledger: &HashLedger, judge: &Judge) -> Vec<EventKey> {
+    let (mut keys, mut calibration, mut physics) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..BATCH {
         let event = generator.next_event();
         ledger.insert(event.key, EventHash::of(&event.bytes));
@@ -35,7 +36,13 @@ fn accept_events(client: &mut Client, generator: &mut Generator, ledger: &HashLe
             client.put(id, pieces.len() as u16, &piece.bytes).expect("taken");
         }
         keys.push(event.key);
+        if event.key.event.0.is_multiple_of(3) {
+            calibration.extend_from_slice(&event.bytes);
+        }
+        physics.extend(event.bytes);
     }
+    judge.note(&format!("physics/from-{}.raw", keys[0].event), &physics);
+    judge.note(&format!("calibration/from-{}.raw", keys[0].event), &calibration);
     client.flush().expect("all is answered");
     let decision = |key: &EventKey| {
         let mut streams = vec![stream("physics")];
@@ -85,6 +92,9 @@ fn record(server: &Server, directory: &Path, kill_after: Option<Duration>) -> bo
 
 #[test]
 fn each_accepted_event_is_recorded_once_whenever_the_recorder_dies() {
+    if !judge::is_here() {
+        return;
+    }
     let kills_wanted = if std::env::var_os("FOREBAY_TEST_ALL").is_some() { 50 } else { 6 };
     let mut state: u64 = std::env::var("FOREBAY_KILL_SEED").map_or(1, |seed| seed.parse().expect("a seed"));
     let drives = Drives::five();
@@ -93,19 +103,22 @@ fn each_accepted_event_is_recorded_once_whenever_the_recorder_dies() {
     let mut client = Client::connect(ClientConfig::new(server.address.clone(), "test")).expect("the server answers");
     let mut generator = Generator::new(Format::Faser, 7, RunId(1920));
     let ledger = HashLedger::default();
-    let mut accepted = accept_events(&mut client, &mut generator, &ledger);
+    let judge = Judge::of_events(drives.directory.path().join("put"), &server.address, std::slice::from_ref(&out));
+    let mut accepted = accept_events(&mut client, &mut generator, &ledger, &judge);
     let (mut kills, mut endings) = (0, 0);
     while kills < kills_wanted {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let after = Duration::from_micros(10_000 + (state >> 33) % 1_500_000);
         if record(&server, &out, Some(after)) {
             endings += 1;
-            accepted.extend(accept_events(&mut client, &mut generator, &ledger));
+            accepted.extend(accept_events(&mut client, &mut generator, &ledger, &judge));
         } else {
             kills += 1;
         }
+        judge.judge(false);
     }
     record(&server, &out, None);
+    judge.judge(true);
     let report = check_files(&out, &ledger).expect("the files can be read");
     assert!(report.is_good(), "{:?} {:?}", report.total(), report.reports);
     let calibration = accepted.iter().filter(|key| key.event.0.is_multiple_of(3)).count() as u64;

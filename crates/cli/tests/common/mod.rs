@@ -4,6 +4,7 @@
 pub mod between;
 pub mod buffer;
 pub mod hanging;
+pub mod judge;
 pub mod load;
 pub mod mounted;
 pub mod place;
