@@ -84,8 +84,6 @@ pub(super) struct Run {
     discard_asked: bool,
     close_asked: bool,
     pub(super) events: BTreeMap<u64, Event>,
-    /// Events that were acknowledged when its closing was asked.
-    durable_at_close: u64,
 }
 
 impl Run {
@@ -148,7 +146,7 @@ impl Run {
         self.on_its_way = Some(what.clone());
         match what {
             RunChange::Discard => self.discard_asked = true,
-            RunChange::Close { .. } => (self.close_asked, self.durable_at_close) = (true, self.durable()),
+            RunChange::Close { .. } => self.close_asked = true,
             RunChange::EndHold => {
                 // What was refused as it was held may come once more.
                 self.events.values_mut().for_each(|event| event.free_asked |= event.free_tried);
@@ -195,7 +193,8 @@ impl Run {
             let agree = record.expected_events == Some(counts.events) && counts.undecided == 0;
             assert!(agree || *accept_difference, "it was closed over a difference: {record:?}");
             let all = self.events.values().filter(|event| !event.is_refused).count() as u64;
-            let least = self.durable_at_close;
+            // What was taken while it was being closed is counted, too.
+            let least = self.durable();
             assert!((least..=all).contains(&counts.events), "{least} to {all} events, closed with {counts:?}");
         }
         self.on_its_way = None;
@@ -251,6 +250,9 @@ impl Run {
             PutOutcome::Durable => {
                 assert!(!was_closed, "{id} was taken after its run was closed");
                 event.is_durable = true;
+                // It was on its way while the run was closed: then it was waited for, and counted.
+                let (durable, counted) = (self.durable(), self.counted());
+                assert!(counted.is_none_or(|counted| durable <= counted), "{id} is not counted: {durable} of {counted:?}");
             }
             PutOutcome::RunClosed => {
                 assert!(may_be_closed && !event.is_durable, "{id}: nobody closed its run, or it was there");
