@@ -252,7 +252,10 @@ impl Run {
                 event.is_durable = true;
                 // It was on its way while the run was closed: then it was waited for, and counted.
                 let (durable, counted) = (self.durable(), self.counted());
-                assert!(counted.is_none_or(|counted| durable <= counted), "{id} is not counted: {durable} of {counted:?}");
+                assert!(
+                    counted.is_none_or(|counted| durable <= counted),
+                    "{id} is not counted: {durable} of {counted:?}"
+                );
             }
             PutOutcome::RunClosed => {
                 assert!(may_be_closed && !event.is_durable, "{id}: nobody closed its run, or it was there");

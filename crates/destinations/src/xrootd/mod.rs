@@ -11,6 +11,7 @@ mod trouble;
 mod turns;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use forebay_mover::custody::{Answer, Failure};
 use forebay_mover::endpoint::{Content, Destination, Fetching, Moved, Sending};
@@ -32,9 +33,6 @@ const CHECKSUM_BYTES_PER_S: u64 = 32 << 20;
 /// Checksums that are asked for at once. A stock server computes so many at a time as it is told (`xrootd.chksum max`, 4 by default), lets twice as many wait, and sends whoever
 /// comes then away for 30 s.
 const CHECKSUMS_AT_ONCE: usize = 4;
-
-/// What to do where a server comes to no checksums.
-const CHECKSUMS_STUCK: &str = "Where this goes on, see the server's log: the program of xrootd.chksum may fail, or its jobs be stuck, which a restart ends";
 
 /// So long a server may compute a checksum.
 fn checksum_seconds(bytes: u64) -> u64 {
@@ -106,11 +104,19 @@ struct XRootD<W> {
     /// Who lets the server fetch a file.
     copier: Option<Programs>,
     checksums: Turns,
+    /// It came to no checksum when it was asked last.
+    tells_none: AtomicBool,
 }
 
 impl<W> XRootD<W> {
     fn new(address: &Address, way: W, copier: Option<Programs>) -> XRootD<W> {
-        XRootD { address: address.clone(), way, copier, checksums: Turns::new(CHECKSUMS_AT_ONCE) }
+        XRootD {
+            address: address.clone(),
+            way,
+            copier,
+            checksums: Turns::new(CHECKSUMS_AT_ONCE),
+            tells_none: AtomicBool::new(false),
+        }
     }
 }
 
@@ -143,8 +149,7 @@ impl<W: Way> XRootD<W> {
         let told = match self.checksum(path, stat.bytes, moved) {
             // It may be long before it tells one, and what it has may be right.
             Err(trouble) if trouble.is_no_checksum() && !stat.is_offline => {
-                let failure = self.failure("ask for the checksum of", path, &trouble);
-                tracing::warn!("{}. All of it is read back instead. {CHECKSUMS_STUCK}", failure.words());
+                self.has_no_checksum(path, &trouble);
                 None
             }
             told => told.map_err(failed("ask for the checksum of"))?,
@@ -156,6 +161,19 @@ impl<W: Way> XRootD<W> {
             ))),
             None => self.read_back(path, moved).map(|sums| Some(sums.into())).map_err(failed("read back")),
         }
+    }
+
+    /// Said once, and again when it had told some in between.
+    fn has_no_checksum(&self, path: &str, trouble: &Trouble) {
+        let words = trouble.words();
+        if self.tells_none.swap(true, Relaxed) {
+            return tracing::debug!("{}: no checksum of {path}: {words}. It is read back", self.address);
+        }
+        tracing::warn!(
+            "{}: the server comes to no checksum of {path}: {words}. This and all others of which it comes to none are read back instead, which takes their time once more. \
+             See the server's log: the program of xrootd.chksum may fail, or its jobs be stuck, which a restart ends",
+            self.address
+        );
     }
 
     fn check_kind(&self, path: &str, stat: &Stat) -> Result<(), Failure> {
@@ -178,7 +196,10 @@ impl<W: Way> XRootD<W> {
             match self.way.checksum(path, algorithm, bytes, moved) {
                 Err(trouble) if trouble.is_unsupported() => {}
                 Err(trouble) => return Err(trouble),
-                Ok(told) => return Checksum::parse(&told),
+                Ok(told) => {
+                    self.tells_none.store(false, Relaxed);
+                    return Checksum::parse(&told);
+                }
             }
         }
         Ok(None)

@@ -104,6 +104,15 @@ impl Trouble {
         }
     }
 
+    /// What was said of it, alone.
+    pub(super) fn words(&self) -> &str {
+        match self {
+            Trouble::Server { words, .. } | Trouble::Client(words) => words,
+            Trouble::Hung => "no answer in time",
+            Trouble::Stopped => "the mover ends, or waits no longer",
+        }
+    }
+
     /// What it means for a delivery: what was to be done, why not, what to do now.
     pub(super) fn failure(&self, what: &str) -> Failure {
         match self {
@@ -123,8 +132,8 @@ impl Trouble {
                 Failure::Unknown(format!("{what}: {words}"))
             }
             Trouble::Client(words) => Failure::NotNow(format!("{what}: {words}{}", client_advice(words))),
-            Trouble::Hung => Failure::Unknown(format!("{what}: no answer in time")),
-            Trouble::Stopped => Failure::NotNow(format!("{what}: the mover ends, or waits no longer")),
+            Trouble::Hung => Failure::Unknown(format!("{what}: {}", self.words())),
+            Trouble::Stopped => Failure::NotNow(format!("{what}: {}", self.words())),
         }
     }
 }
