@@ -1,10 +1,11 @@
-//! The mover: beside `xrdcp`, merging, its journal, very many small files; and a destination that was away.
+//! The mover: beside `xrdcp`, merging, its journal, very many small files, events of a stream; and a destination that was away.
 
 pub mod backlog;
 mod journal;
 mod many;
 mod merging;
 mod program;
+mod stream;
 mod throughput;
 #[path = "../../destinations/tests/common/xrootd.rs"]
 mod xrootd;
@@ -46,6 +47,7 @@ pub fn moving(directory: &Path, pairs: usize, options: Moving<'_>) -> Value {
     part("sums", &|| merging::sums(directory, pairs, payload_bytes));
     part("journal", &|| journal::journal(directory, disk, pairs.min(5), small_files / 5));
     part("small_files", &|| many::small(directory, pairs.min(5), small_files));
+    part("stream", &|| stream::stream(directory, pairs.min(5), small_files * 5));
     part("large_source", &|| many::large_source(directory, pairs.min(5), source_files));
     result["load_average_after"] = load_average().into();
     result
