@@ -172,24 +172,30 @@ fn what_could_not_be_made_as_a_drive_read_wrong_for_a_while_is_made_later() {
     assert!(rebuild.is_whole && rebuild.segments_rebuilt > 0, "{rebuild:?}");
 }
 
-#[test]
-fn one_of_which_nothing_can_be_read_stays_where_it_is_so_that_drives_that_come_back_help() {
+/// With so many fragments in a flush that their table has no room in its header, and so many in all that a segment is full: events and sources, 200 bytes each.
+fn with_long_tables() -> (Driven, Vec<(EventKey, u32)>) {
     const EVENTS: u64 = 15;
-    // So many in a flush that their table has no room in its header, and so many in all that a segment is full.
     const SOURCES: u32 = 1000;
     let mut driven = Driven::new(with_spare);
-    let fragments = || (0..EVENTS).flat_map(|event| (0..SOURCES).map(move |source| (EventKey::new(1, event), source)));
-    for (key, source) in fragments() {
-        driven.begin_put(key, source, SOURCES as u16, 200);
+    let of_event = |event| (0..SOURCES).map(move |source| (EventKey::new(1, event), source));
+    let fragments: Vec<(EventKey, u32)> = (0..EVENTS).flat_map(of_event).collect();
+    for (key, source) in &fragments {
+        driven.begin_put(*key, *source, SOURCES as u16, 200);
     }
-    driven.replies_to(fragments().count());
+    driven.replies_to(fragments.len());
+    (driven, fragments)
+}
+
+#[test]
+fn one_of_which_nothing_can_be_read_stays_where_it_is_so_that_drives_that_come_back_help() {
+    let (mut driven, fragments) = with_long_tables();
     let (first, _) = driven.lane.segments.iter().next().expect("one");
     let in_first = |(key, source): &(EventKey, u32)| {
         let event = driven.lane.index.event(*key).expect("it is stored");
         event.fragment(SourceId(*source)).is_some_and(|fragment| fragment.segment == first)
     };
     // But for its last flush, which was perhaps never acknowledged for all that a start without two drives can know.
-    let in_first: Vec<_> = fragments().filter(in_first).step_by(100).take(60).collect();
+    let in_first: Vec<_> = fragments.into_iter().filter(in_first).step_by(100).take(60).collect();
     let away = driven.drives_of_first()[..2].to_vec();
     driven.reopen_with(|drive| !away.contains(&drive));
     assert!(driven.lane.status().segments_unreadable > 0, "{:?}", driven.lane.status());
@@ -207,15 +213,7 @@ fn one_of_which_nothing_can_be_read_stays_where_it_is_so_that_drives_that_come_b
 
 #[test]
 fn a_closing_flush_is_looked_for_until_drives_that_come_back_bring_it() {
-    const EVENTS: u64 = 15;
-    // So many in a flush that their table has no room in its header, and so many in all that a segment is full.
-    const SOURCES: u32 = 1000;
-    let mut driven = Driven::new(with_spare);
-    let fragments = || (0..EVENTS).flat_map(|event| (0..SOURCES).map(move |source| (EventKey::new(1, event), source)));
-    for (key, source) in fragments() {
-        driven.begin_put(key, source, SOURCES as u16, 200);
-    }
-    driven.replies_to(fragments().count());
+    let (mut driven, fragments) = with_long_tables();
     let (index, segment) = driven.lane.segments.iter().next().expect("one");
     assert_eq!(segment.state, SegmentState::Closed);
     let (span, places) = (segment.flushes[0], segment.shards.clone());
@@ -224,7 +222,7 @@ fn a_closing_flush_is_looked_for_until_drives_that_come_back_bring_it() {
         let fragment = driven.lane.index.event(*key).and_then(|event| event.fragment(SourceId(*source)));
         fragment.is_some_and(|fragment| fragment.segment == index && fragment.position < span.positions() / 2)
     };
-    let told_by_closing: Vec<_> = fragments().filter(at_the_beginning).take(20).collect();
+    let told_by_closing: Vec<_> = fragments.into_iter().filter(at_the_beginning).take(20).collect();
     assert_eq!(told_by_closing.len(), 20);
     // The end of the flush's own table is gone for good, and of the closing flush one shard of three.
     let slots: Vec<_> = places.iter().map(|place| (place.drive, driven.lane.slot_offset(*place))).collect();
