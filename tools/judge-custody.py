@@ -4,7 +4,7 @@
     judge-custody.py files  --put DIR --source DIR --destination DIR [--destination DIR ...] [--archives] [--sidecars] [--registered FILE] [--memory FILE] [--all]
     judge-custody.py events --put DIR --server ADDRESS --forebay PROGRAM --destination DIR [--destination DIR ...] [--all]
 
-It shares no code with what it judges: files are compared byte by byte, archives are read by Python, events by the layout of FASER's raw format.
+It shares no code with what it judges: files are compared by length and SHA-256, archives are read by Python, events by the layout of FASER's raw format and compared byte by byte.
 
 `--put` has a copy of everything that was ever put into the source. Of files: under the same names. Of events: in files below a directory for each
 stream that they were accepted into.
