@@ -150,6 +150,8 @@ impl<W: Way> XRootD<W> {
             // It may be long before it tells one, and what it has may be right.
             Err(trouble) if trouble.is_no_checksum() && !stat.is_offline => {
                 self.has_no_checksum(path, &trouble);
+                // Reading it is something else, and hangs by itself or not.
+                moved.moved(0);
                 None
             }
             told => told.map_err(failed("ask for the checksum of"))?,
