@@ -110,6 +110,8 @@ enum Asked {
     List,
     Open(FileNumber, u32),
     Close(FileNumber),
+    /// A file that has no name any more is closed, by its newest opening.
+    LetGo(FileNumber, u32),
     /// Under its number in [`Known::writes`].
     Write(FileNumber, u64, Range<usize>, u8),
     Cut(FileNumber, usize),
@@ -158,6 +160,8 @@ struct FileClient {
     is_naming: bool,
     is_fenced: bool,
     files: BTreeMap<FileNumber, Known>,
+    /// Files without a name that it opened and has not closed, with their newest opening: the store keeps them until then.
+    unnamed: Vec<(FileNumber, u32)>,
     asked: BTreeMap<(usize, u64), Asked>,
     ends: bool,
     operations: u64,
@@ -185,6 +189,7 @@ impl FileClient {
             is_naming: false,
             is_fenced: false,
             files: BTreeMap::new(),
+            unnamed: Vec::new(),
             asked: BTreeMap::new(),
             ends: false,
             operations: 0,
@@ -395,6 +400,13 @@ impl FileClient {
         self.ask_file(now, file, Request::FileClose(FileClose { file, by }), Asked::Close(file));
     }
 
+    /// Closes a file that has no name any more.
+    fn let_go(&mut self, now: Time) {
+        let Some((file, opening)) = self.unnamed.pop() else { return };
+        let by = Opener { client: self.client, opening };
+        self.ask_file(now, file, Request::FileClose(FileClose { file, by }), Asked::LetGo(file, opening));
+    }
+
     fn read(&mut self, now: Time, file: FileNumber) {
         let known = self.files.get_mut(&file).expect("it is known");
         known.waits = true;
@@ -420,7 +432,12 @@ impl UsesFiles for FileClient {
     }
 
     fn is_done(&self) -> bool {
-        self.ends && self.names.is_empty() && self.doubt.is_none() && self.asked.is_empty()
+        self.ends
+            && self.names.is_empty()
+            && self.doubt.is_none()
+            && self.unnamed.is_empty()
+            && self.files.keys().all(|file| Some(*file) == self.shared)
+            && self.asked.is_empty()
     }
 
     fn act(&mut self, now: Time) {
@@ -441,10 +458,15 @@ impl UsesFiles for FileClient {
             return if self.is_fenced { self.list(now) } else { self.fence(now) };
         }
         if self.ends {
+            self.forget_unnamed();
+            self.let_go(now);
             if let Some(name) = self.names.keys().next().cloned() {
                 self.remove(now, name);
             }
             return;
+        }
+        if self.random.per_mille(100) {
+            self.let_go(now);
         }
         match self.random.below(100) {
             0..10 => self.make(now),

@@ -36,6 +36,7 @@ impl FileClient {
                 self.is_naming = false;
                 self.is_doubtful(self.after(&asked));
             }
+            Asked::LetGo(file, opening) => self.unnamed.push((file, opening)),
             Asked::Write(file, change, ..) => {
                 let known = self.files.get_mut(&file).expect("it is known");
                 known.is_answered(change);
@@ -92,6 +93,7 @@ impl FileClient {
             (Asked::Read(file, start, wanted), Answer::FileBytes(outcome, bytes)) => {
                 self.take_read(file, start, wanted, outcome, &bytes);
             }
+            (Asked::LetGo(..), Answer::File(_)) => {}
             (Asked::Stat(file), Answer::FileInfos(infos)) => self.take_info(file, infos[0]),
             (asked, Answer::File(reply)) => self.take_file(asked, reply.outcome),
             (asked, answer) => panic!("{answer:?} answers {asked:?}"),
@@ -143,13 +145,15 @@ impl FileClient {
         self.forget_unnamed();
     }
 
-    /// What has no name any more is not looked at again.
-    fn forget_unnamed(&mut self) {
+    /// What has no name any more is not looked at again, and is to be closed.
+    pub(super) fn forget_unnamed(&mut self) {
         let (names, shared) = (&self.names, self.shared);
         let waits: Vec<FileNumber> = self.asked.values().filter_map(Asked::file).collect();
-        self.files.retain(|file, _| {
-            Some(*file) == shared || waits.contains(file) || names.values().any(|known| known == file)
-        });
+        let is_forgotten = |file: &FileNumber, _: &mut Known| {
+            Some(*file) != shared && !waits.contains(file) && names.values().all(|known| known != file)
+        };
+        let forgotten = self.files.extract_if(.., is_forgotten);
+        self.unnamed.extend(forgotten.map(|(file, known)| (file, known.opening)).filter(|(_, opening)| *opening > 0));
     }
 
     fn take_list(&mut self, reply: ListReply) {
