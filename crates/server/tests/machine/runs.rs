@@ -129,6 +129,25 @@ fn a_closing_waits_for_what_is_on_its_way_and_holds_from_its_answer_on() {
 }
 
 #[test]
+fn a_hold_waits_for_what_frees_and_holds_from_its_answer_on() {
+    let mut asker = Asker::stopped(World::new(config()));
+    let stream: StreamName = "physics".parse().expect("a name");
+    let release = Release { stream, events: vec![EventKey::new(RUN.0, 1)] };
+    asker.world.ask(asker.id, 6, &release);
+    asker.world.turn(true);
+    assert_eq!(asker.world.lane.decided.len(), 1);
+    asker.ask(3, RunChange::Hold);
+    for _ in 0..5 {
+        asker.world.turn(true);
+    }
+    assert!(asker.world.lane.rules[&RUN].1, "the lane frees nothing more");
+    assert_eq!(asker.world.take(asker.id).len(), 0, "what frees is on its way, and nobody is told that it is held");
+    asker.settle();
+    let kinds: Vec<Kind> = asker.world.take(asker.id).iter().map(|frame| frame.kind).collect();
+    assert_eq!(kinds, [Kind::DecideReply, Kind::StatusReply]);
+}
+
+#[test]
 fn a_closing_that_is_refused_leaves_the_run_as_it_was() {
     let mut asker = Asker::new(World::new(config()));
     let sources = "0-15".parse().expect("sources");
