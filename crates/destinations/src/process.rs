@@ -53,7 +53,19 @@ impl<'a> Running<'a> {
     /// # Errors
     /// What the operating system says.
     pub(crate) fn start(command: &mut Command, goes_on: &'a dyn Fn() -> bool) -> io::Result<Running<'a>> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start_with(command, Stdio::piped(), goes_on)
+    }
+
+    /// The same, and what it is told is given by somebody else.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn start_with(
+        command: &mut Command,
+        stdin: Stdio,
+        goes_on: &'a dyn Fn() -> bool,
+    ) -> io::Result<Running<'a>> {
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         // What is typed at the mover's terminal is for the mover.
         command.process_group(0);
         // SAFETY: between fork and exec it makes one system call, and touches no memory but its own stack.
@@ -77,6 +89,11 @@ impl<'a> Running<'a> {
             let _ = fcntl_setpipe_size(pipe, PIPE_BYTES);
         }
         Ok(())
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Gives it all these bytes.

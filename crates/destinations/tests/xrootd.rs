@@ -3,7 +3,9 @@
 #[path = "common/xrootd.rs"]
 mod server;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -63,6 +65,40 @@ impl Content for Blocks<'_> {
     }
 }
 
+/// A file of this machine.
+struct OneFile {
+    file: File,
+    block: Vec<u8>,
+    /// What it is found to be behind its bytes.
+    behind: Result<(), SourceAnswer>,
+}
+
+impl Content for OneFile {
+    fn refill(&mut self) -> Result<bool, SourceAnswer> {
+        self.block.resize(BLOCK_BYTES, 0);
+        let read = self.file.read(&mut self.block).expect("read");
+        self.block.truncate(read);
+        if read == 0 { self.behind.clone().map(|()| false) } else { Ok(true) }
+    }
+
+    fn block(&self) -> &[u8] {
+        &self.block
+    }
+
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, SourceAnswer> {
+        Ok(Some(self.file.as_fd()))
+    }
+
+    fn compare_file(&self) -> Result<(), SourceAnswer> {
+        self.behind.clone()
+    }
+}
+
+/// What comes of a file that is sent: by the programs its bytes are not seen.
+fn sent(bytes: &[u8]) -> Answer {
+    if cfg!(feature = "xrootd") { Answer::Sent(sums(bytes)) } else { Answer::Pulled }
+}
+
 struct Remote {
     destination: Arc<dyn Destination>,
     watcher: Watcher,
@@ -91,6 +127,15 @@ impl Remote {
         let (temporary, last) = (name(temporary), name("last"));
         let sending = Sending { temporary: &temporary, last: &last, bytes: bytes.len() as u64 };
         self.destination.send(&sending, &mut Blocks { bytes, begin: 0, given: 0, before }, &self.watcher)
+    }
+
+    fn send_file(&self, temporary: &str, bytes: &[u8], behind: Result<(), SourceAnswer>) -> Answer {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(bytes).expect("written");
+        file.rewind().expect("rewound");
+        let (temporary, last) = (name(temporary), name("last"));
+        let sending = Sending { temporary: &temporary, last: &last, bytes: bytes.len() as u64 };
+        self.destination.send(&sending, &mut OneFile { file, block: Vec::new(), behind }, &self.watcher)
     }
 
     fn rename(&self, from: &str, to: &str) -> Answer {
@@ -346,6 +391,56 @@ fn what_is_cut_off_here_does_not_look_whole_there() {
         assert_eq!(remote.remove(cut), Answer::Done);
     }
     assert!(server.files().is_empty());
+}
+
+#[test]
+fn a_file_is_read_where_it_lies() {
+    let Some(server) = XRootDServer::start() else { return };
+    let remote = Remote::open(&server.address("run7"));
+    let bytes = noise(7, (20 << 20) + 1);
+    for (to, bytes) in [(".a.1", &bytes[..]), ("b/.none.1", b"")] {
+        assert_eq!(remote.send_file(to, bytes, Ok(())), sent(bytes));
+        remote.holds(to, bytes);
+    }
+    assert_eq!(remote.watcher.bytes.load(Relaxed), bytes.len() as u64, "all of it was told of");
+    // What somebody wrote meanwhile is for the source to say.
+    let changed = SourceAnswer::Changed("somebody wrote it".to_owned());
+    assert_eq!(remote.send_file(".a.2", &bytes, Err(changed.clone())), Answer::Source(changed));
+    let mode = Command::new("chmod").arg("0555").arg(server.path("run7/b")).status().expect("chmod runs");
+    assert!(mode.success());
+    refused(remote.send_file("b/.c.1", &bytes, Ok(())));
+}
+
+#[test]
+fn a_file_is_cut_off_when_nobody_waits_or_the_server_is_killed() {
+    let Some(mut server) = XRootDServer::start() else { return };
+    let remote = Remote::open(&server.address("run7"));
+    let bytes = noise(8, 64 << 20);
+    server.freeze();
+    let answer = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            remote.watcher.stops.store(true, Relaxed);
+        });
+        remote.send_file(".a.1", &bytes, Ok(()))
+    });
+    not_refused(answer);
+    remote.watcher.stops.store(false, Relaxed);
+    let answer = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            server.kill();
+        });
+        remote.send_file(".a.2", &bytes, Ok(()))
+    });
+    not_refused(answer);
+    server.begin();
+    for cut in [".a.1", ".a.2"] {
+        assert!(!proves(&remote.ask(cut), &bytes), "{cut}");
+        assert_eq!(remote.remove(cut), Answer::Done);
+    }
+    assert_eq!(remote.send_file(".a.3", &bytes, Ok(())), sent(&bytes));
+    remote.holds(".a.3", &bytes);
 }
 
 #[test]

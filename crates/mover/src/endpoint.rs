@@ -1,5 +1,6 @@
 //! What a source and a destination must be able to do. They decide nothing: each answer is what happened, in their own words.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use forebay_client::AcceptedPage;
@@ -29,6 +30,23 @@ pub trait Content {
     fn next_block(&mut self) -> Result<Option<&[u8]>, SourceAnswer> {
         if self.refill()? { Ok(Some((*self).block())) } else { Ok(None) }
     }
+
+    /// The file of this machine that all of this is, where it is one and nothing of it was read yet: for whoever lets somebody else read it. Then
+    /// [`Content::compare_file`] tells whether it stayed what it was.
+    ///
+    /// # Errors
+    /// Why the source does not give it.
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, SourceAnswer> {
+        Ok(None)
+    }
+
+    /// That what was given as a file is still what was found.
+    ///
+    /// # Errors
+    /// What it is instead.
+    fn compare_file(&self) -> Result<(), SourceAnswer> {
+        Ok(())
+    }
 }
 
 impl<C: Content + ?Sized> Content for Box<C> {
@@ -39,6 +57,14 @@ impl<C: Content + ?Sized> Content for Box<C> {
     fn block(&self) -> &[u8] {
         (**self).block()
     }
+
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, SourceAnswer> {
+        (**self).file()
+    }
+
+    fn compare_file(&self) -> Result<(), SourceAnswer> {
+        (**self).compare_file()
+    }
 }
 
 impl<C: Content + ?Sized> Content for &mut C {
@@ -48,6 +74,14 @@ impl<C: Content + ?Sized> Content for &mut C {
 
     fn block(&self) -> &[u8] {
         (**self).block()
+    }
+
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, SourceAnswer> {
+        (**self).file()
+    }
+
+    fn compare_file(&self) -> Result<(), SourceAnswer> {
+        (**self).compare_file()
     }
 }
 

@@ -135,7 +135,7 @@ impl Way for Library {
         Ok(checksum(&self.server, &format!("{path}?cks.type={algorithm}"), seconds)?)
     }
 
-    fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Sums, Cut> {
+    fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Option<Sums>, Cut> {
         let number = self.connections.take();
         // What is before the host tells connections apart; who writes is told by a login.
         let url = format!("{}://f{number:x}@{}/{path}?oss.asize={bytes}", self.scheme, self.host);
@@ -147,7 +147,7 @@ impl Way for Library {
             Ok(sums) => {
                 file.close(REQUEST_SECONDS)?;
                 self.connections.give_back(number);
-                Ok(sums)
+                Ok(Some(sums))
             }
             Err(cut) => {
                 // Closed or not, half of it is there: it is taken away at once.

@@ -47,8 +47,8 @@ trait Way: Send + Sync {
     /// A checksum as the server tells it, of a file of so many bytes.
     fn checksum(&self, path: &str, algorithm: &str, bytes: u64, moved: &dyn Moved) -> Result<String, Trouble>;
 
-    /// Streams a file there, under a path that nothing has; its directories are made.
-    fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Sums, Cut>;
+    /// Streams a file there, under a path that nothing has; its directories are made. What its bytes came to, if they came by here.
+    fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Option<Sums>, Cut>;
 
     /// Reads all of a file.
     fn read(&self, path: &str, summer: &mut Summer, moved: &dyn Moved) -> Result<(), Trouble>;
@@ -255,7 +255,8 @@ impl<W: Way> Destination for XRootD<W> {
             Err(failure) => return Answer::Failed(failure),
         };
         match self.way.write(&path, sending.bytes, content, moved) {
-            Ok(sums) => Answer::Sent(sums),
+            Ok(Some(sums)) => Answer::Sent(sums),
+            Ok(None) => Answer::Pulled,
             Err(Cut::Source(answer)) => Answer::Source(answer),
             Err(Cut::Trouble(trouble)) => Answer::Failed(self.failure("write", &path, &trouble)),
         }

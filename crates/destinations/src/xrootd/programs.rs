@@ -1,5 +1,7 @@
 //! The way by XRootD's own programs, `xrdcp` and `xrdfs`.
 
+use std::cell::Cell;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -103,8 +105,7 @@ impl Programs {
         let mut running = Running::start(&mut command, &goes_on).map_err(|error| not_started(&error))?;
         running.close_stdin();
         read_answer(&mut running).map_err(|ended| trouble(&ended))?;
-        let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
-        if status.success() { Ok(()) } else { Err(failed(status, &said)) }
+        ended(running)
     }
 
     /// What changes names is waited for by nobody: it has an end of its own.
@@ -144,6 +145,67 @@ fn failed(status: std::process::ExitStatus, said: &str) -> Trouble {
     }
 }
 
+/// How a program opens what it is told as the file that it is.
+const STDIN: &str = "/dev/stdin";
+/// Where a process is asked for how much it has read.
+const PROCESSES: &str = "/proc";
+
+/// Whether a program on this machine can open the file that it is given, and it can be seen how far it is.
+fn can_read_by_itself() -> bool {
+    Path::new(STDIN).exists() && bytes_read_by("self").is_some()
+}
+
+/// How much a process has read until now, if that can be told.
+fn bytes_read_by(process: &str) -> Option<u64> {
+    let counters = std::fs::read_to_string(format!("{PROCESSES}/{process}/io")).ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("rchar:"))?.trim().parse().ok()
+}
+
+/// Lets a program read the file by itself: no byte of it comes by here.
+fn copy(command: &mut Command, file: BorrowedFd<'_>, bytes: u64, moved: &dyn Moved) -> Result<(), Trouble> {
+    let (process, told) = (Cell::new(None), Cell::new(0));
+    let goes_on = || {
+        let read: Option<u64> = process.get().and_then(|id: u32| bytes_read_by(&id.to_string()));
+        // It reads other files, too, when it starts.
+        let more = read.map_or(0, |read| read.min(bytes).saturating_sub(told.get()));
+        told.set(told.get() + more);
+        if more > 0 { moved.moved(more) } else { moved.goes_on() }
+    };
+    let stdin = file.try_clone_to_owned().map_err(|error| not_started(&error))?;
+    let running = Running::start_with(command, stdin.into(), &goes_on).map_err(|error| not_started(&error))?;
+    process.set(Some(running.id()));
+    ended(running)?;
+    moved.moved(bytes - told.get());
+    Ok(())
+}
+
+/// Gives a program the bytes one after the other; what they came to.
+fn pipe(command: &mut Command, content: &mut dyn Content, moved: &dyn Moved) -> Result<Sums, Cut> {
+    let goes_on = || moved.goes_on();
+    let mut running = Running::start(command, &goes_on).map_err(|error| not_started(&error))?;
+    let mut summer = Summer::default();
+    while let Some(block) = content.next_block().map_err(Cut::Source)? {
+        summer.update(block);
+        match running.write(block) {
+            Ok(()) if moved.moved(block.len() as u64) => {}
+            Ok(()) => return Err(Trouble::Stopped.into()),
+            Err(Ended::Closed) => {
+                let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
+                return Err(failed(status, &said).into());
+            }
+            Err(ended) => return Err(trouble(&ended).into()),
+        }
+    }
+    ended(running)?;
+    Ok(summer.sums())
+}
+
+/// Waits for the end of a program that is told no more.
+fn ended(running: Running<'_>) -> Result<(), Trouble> {
+    let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
+    if status.success() { Ok(()) } else { Err(failed(status, &said)) }
+}
+
 impl Way for Programs {
     fn stat(&self, path: &str, moved: &dyn Moved) -> Result<Stat, Trouble> {
         Stat::parse(&self.ask(&["stat", path], REQUEST_SECONDS.into(), &|| moved.goes_on())?)
@@ -158,31 +220,17 @@ impl Way for Programs {
         self.ask(&["query", "checksum", &asked], u64::from(REQUEST_SECONDS) + computing.as_secs(), &goes_on)
     }
 
-    fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Sums, Cut> {
-        let goes_on = || moved.goes_on();
-        let mut command = self.command("xrdcp", REQUEST_SECONDS.into());
+    fn write(&self, path: &str, bytes: u64, content: &mut dyn Content, moved: &dyn Moved) -> Result<Option<Sums>, Cut> {
         // How long it will be, so that the server may look for a place, as xrdcp says it of files.
         let url = format!("{}/{path}?oss.asize={bytes}", self.server);
-        command.args(["--posc", "--nopbar", "--silent", "-", &url]);
-        let mut running = Running::start(&mut command, &goes_on).map_err(|error| not_started(&error))?;
-        let mut summer = Summer::default();
-        while let Some(block) = content.next_block().map_err(Cut::Source)? {
-            summer.update(block);
-            match running.write(block) {
-                Ok(()) if moved.moved(block.len() as u64) => {}
-                Ok(()) => return Err(Trouble::Stopped.into()),
-                Err(Ended::Closed) => {
-                    let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
-                    return Err(failed(status, &said).into());
-                }
-                Err(ended) => return Err(trouble(&ended).into()),
-            }
+        let mut command = self.command("xrdcp", REQUEST_SECONDS.into());
+        command.args(["--posc", "--nopbar", "--silent"]);
+        if let Some(file) = content.file().map_err(Cut::Source)?.filter(|_| can_read_by_itself()) {
+            copy(command.args([STDIN, &url]), file, bytes, moved)?;
+            content.compare_file().map_err(Cut::Source)?;
+            return Ok(None);
         }
-        let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
-        match status.success() {
-            true => Ok(summer.sums()),
-            false => Err(failed(status, &said).into()),
-        }
+        pipe(command.args(["-", &url]), content, moved).map(Some)
     }
 
     fn read(&self, path: &str, summer: &mut Summer, moved: &dyn Moved) -> Result<(), Trouble> {
@@ -202,11 +250,7 @@ impl Way for Programs {
                 return Err(Trouble::Stopped);
             }
         }
-        let (status, said) = running.finish().map_err(|ended| trouble(&ended))?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(failed(status, &said)),
-        }
+        ended(running)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), Trouble> {

@@ -62,7 +62,7 @@ pub enum Answer {
     OnTape(bool),
     /// To [`Step::Send`]: what the bytes that were sent came to.
     Sent(Sums),
-    /// To [`Step::Pull`]: it says that it has it.
+    /// To [`Step::Pull`], and to [`Step::Send`] where somebody else read what was sent: it says that it has it.
     Pulled,
     /// To [`Step::Rename`], [`Step::Replace`] and [`Step::Remove`]: it is done.
     Done,

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -416,5 +417,13 @@ impl Content for PartContent<'_> {
 
     fn block(&self) -> &[u8] {
         &self.buffer[..self.block_bytes]
+    }
+
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, SourceAnswer> {
+        Ok(Some(self.file.as_fd()))
+    }
+
+    fn compare_file(&self) -> Result<(), SourceAnswer> {
+        self.source.compare(self.part, &self.file)
     }
 }

@@ -1,5 +1,7 @@
 //! The bytes of a consignment, streamed from its parts: no second copy, and no more memory than a block.
 
+use std::os::fd::BorrowedFd;
+
 use super::Form;
 use crate::custody::{Part, SourceAnswer};
 use crate::endpoint::{Content, Source};
@@ -96,6 +98,21 @@ impl Content for Merged<'_> {
             Some(part) if self.around.is_empty() => part.block(),
             _ => &self.around,
         }
+    }
+
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, SourceAnswer> {
+        let is_one = self.form == Form::Concatenated && self.parts.len() == 1;
+        if is_one && matches!(self.next, Next::Before(0)) {
+            self.begin(0)?;
+        }
+        match &mut self.part {
+            Some(part) if is_one && self.given_bytes == 0 => part.file(),
+            _ => Ok(None),
+        }
+    }
+
+    fn compare_file(&self) -> Result<(), SourceAnswer> {
+        self.part.as_ref().map_or(Ok(()), |part| part.compare_file())
     }
 }
 
