@@ -23,6 +23,8 @@ use crate::name::Name;
 use crate::recipe::{DETECTED_BYTES, Form, format_of};
 
 const BLOCK_BYTES: usize = 1 << 20;
+/// More streams than that are read at once by few.
+const SPARE_BLOCKS_MAX: usize = 16;
 /// What a name ends in when its file was moved.
 const COPIED: &str = ".copied";
 /// What a name ends in that its writer has not given yet.
@@ -51,6 +53,25 @@ pub struct DirectorySource {
     disposal: Disposal,
     /// Where files are merged: what is in each that was seen last, so that it is looked at once.
     kinds: Option<Mutex<BTreeMap<Name, (PartIdentity, Kind)>>>,
+    blocks: Blocks,
+}
+
+/// Blocks that nothing is read into now: of many small files the memory for each would take as long as the file.
+#[derive(Debug, Default)]
+struct Blocks(Mutex<Vec<Vec<u8>>>);
+
+impl Blocks {
+    fn take(&self) -> Vec<u8> {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_else(|| vec![0; BLOCK_BYTES])
+    }
+
+    fn give_back(&self, block: Vec<u8>) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_BLOCKS_MAX {
+            spare.push(block);
+        }
+    }
 }
 
 impl DirectorySource {
@@ -60,7 +81,7 @@ impl DirectorySource {
     /// What the operating system says; `WouldBlock` when another mover has it.
     pub fn open(path: &Path, disposal: Disposal, locks: &mut Locks) -> io::Result<DirectorySource> {
         let root = locks.lock(path)?;
-        Ok(DirectorySource { path: path.to_owned(), root, disposal, kinds: None })
+        Ok(DirectorySource { path: path.to_owned(), root, disposal, kinds: None, blocks: Blocks::default() })
     }
 
     /// Looks into files, too, for what they may be merged with.
@@ -307,7 +328,7 @@ impl Source for DirectorySource {
 
     fn open<'a>(&'a self, part: &'a Part) -> Result<Box<dyn Content + 'a>, SourceAnswer> {
         let file = self.open_part(part)?;
-        Ok(Box::new(PartContent { source: self, part, file, buffer: vec![0; BLOCK_BYTES], block_bytes: 0 }))
+        Ok(Box::new(PartContent { source: self, part, file, buffer: self.blocks.take(), block_bytes: 0 }))
     }
 
     fn said_of(&self, name: &Name, by_stem: bool) -> Option<Vec<u8>> {
@@ -397,6 +418,12 @@ struct PartContent<'a> {
     file: File,
     buffer: Vec<u8>,
     block_bytes: usize,
+}
+
+impl Drop for PartContent<'_> {
+    fn drop(&mut self) {
+        self.source.blocks.give_back(std::mem::take(&mut self.buffer));
+    }
 }
 
 impl Content for PartContent<'_> {
