@@ -106,3 +106,27 @@ pub extern "C" fn forebay_last_errno() -> i32 {
 pub extern "C" fn forebay_last_is_retryable() -> bool {
     last(false, |last| last.failure.is_retryable)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::FOREBAY_INTERNAL;
+
+    #[test]
+    fn a_mistake_of_ours_is_a_code_and_nothing_unwinds() {
+        assert_eq!(run(|| panic!("planted, {}", 7)), FOREBAY_INTERNAL);
+        // SAFETY: it ends with a zero, and no call fails meanwhile.
+        let words = unsafe { CStr::from_ptr(forebay_last_error()) }.to_string_lossy().into_owned();
+        assert!(words.contains("planted, 7") && words.contains("may or may not be stored"), "{words}");
+        assert_eq!((forebay_last_code(), forebay_last_errno()), (FOREBAY_INTERNAL, libc::EIO));
+        struct Bad;
+        impl Drop for Bad {
+            fn drop(&mut self) {
+                panic!("planted");
+            }
+        }
+        free(Some(Box::new(Bad)));
+        assert_eq!(look(Some(&7), 3, |_| panic!("planted")), 3);
+        assert_eq!(run(|| Ok(())), FOREBAY_DONE);
+    }
+}

@@ -21,7 +21,7 @@ impl Abi {
                 if let Some((name, value)) = constant.split_once(' ') {
                     items.insert(name.to_owned(), value.to_owned());
                 }
-            } else if !line.starts_with('#') && line != "extern \"C\" {" && !line.starts_with("} //") {
+            } else if !line.starts_with('#') && line != "extern \"C\" {" && !line.ends_with("// extern \"C\"") {
                 text.push_str(line);
                 text.push(' ');
             }
