@@ -1,6 +1,6 @@
 // The client of a Forebay server for C++17, over forebay.h: handles that free themselves, and exceptions. docs/c.md says how to use it.
 //
-// - What fails throws forebay::Error. No destructor throws or waits for the server.
+// - What fails throws forebay::Error. No destructor throws, and none waits for an answer of its own.
 // - Handles move and are not copied. Any thread may use one, but a Config.
 // - A Writer that is destroyed without close() leaves its file as it is: not sealed, with what was acknowledged and perhaps more. abandon() is for one that is to go.
 // - What a Fragment or an Event shows lives as long as the Fragments or Events that it is from.

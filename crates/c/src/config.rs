@@ -68,10 +68,7 @@ pub extern "C" fn forebay_config_free(config: Option<Box<forebay_config>>) {
     free(config);
 }
 
-fn change(
-    config: Option<&mut forebay_config>,
-    change: impl FnOnce(&mut forebay_config) -> Result<(), Failure>,
-) -> i32 {
+fn change(config: Option<&mut forebay_config>, change: impl FnOnce(&mut forebay_config) -> Result<(), Failure>) -> i32 {
     run(|| change(given(config, "the config")?))
 }
 

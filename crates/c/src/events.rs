@@ -138,7 +138,8 @@ pub unsafe extern "C" fn forebay_client_decide(
         // SAFETY: the caller keeps to the rule of `raw`.
         let decisions = unsafe { items(decisions, count, "the list of decisions") }?;
         // SAFETY: as above; of each of the decisions the caller says the same.
-        let told: Result<Vec<Decision>, Failure> = decisions.iter().map(|decision| unsafe { decision_of(decision) }).collect();
+        let told: Result<Vec<Decision>, Failure> =
+            decisions.iter().map(|decision| unsafe { decision_of(decision) }).collect();
         let told = told?;
         // SAFETY: as above.
         let room = unsafe { room(outcomes, count, "the place for outcomes") }?;
@@ -189,7 +190,12 @@ pub unsafe extern "C" fn forebay_client_accepted(
         });
         let (floor, count) = (page.undecided_floor, fill(room, listed));
         let undecided_floor = floor.unwrap_or_default().into();
-        accepted.write(forebay_accepted { count, more: page.more, has_undecided_floor: floor.is_some(), undecided_floor });
+        accepted.write(forebay_accepted {
+            count,
+            more: page.more,
+            has_undecided_floor: floor.is_some(),
+            undecided_floor,
+        });
         Ok(())
     })
 }

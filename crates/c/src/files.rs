@@ -58,7 +58,11 @@ fn mode_of(mode: u32) -> Result<u16, Failure> {
 
 /// Refuses flags that mean nothing here.
 pub(crate) fn checked_flags(flags: u32, known: u32) -> Result<u32, Failure> {
-    if flags & !known == 0 { Ok(flags) } else { Err(Failure::invalid(format!("{flags:#x} has flags that mean nothing here"))) }
+    if flags & !known == 0 {
+        Ok(flags)
+    } else {
+        Err(Failure::invalid(format!("{flags:#x} has flags that mean nothing here")))
+    }
 }
 
 /// Connects and greets, trying again until the deadline.
@@ -230,9 +234,9 @@ pub unsafe extern "C" fn forebay_files_read_link(
         give_text(target, || {
             let node = with(files, |files| Ok(files.lookup_link(path)?))?;
             let is_link = node.view.kind == NodeKind::Link;
-            is_link.then_some(node.view.target).ok_or_else(|| {
-                Failure::invalid(format!("{} is no symbolic link", escape(path)))
-            })
+            is_link
+                .then_some(node.view.target)
+                .ok_or_else(|| Failure::invalid(format!("{} is no symbolic link", escape(path))))
         })
     })
 }
@@ -376,7 +380,8 @@ pub extern "C" fn forebay_files_room(
     free_bytes: Option<&mut MaybeUninit<u64>>,
 ) -> i32 {
     run(|| {
-        let (capacity, free) = (given(capacity_bytes, "the place for bytes")?, given(free_bytes, "the place for bytes")?);
+        let (capacity, free) =
+            (given(capacity_bytes, "the place for bytes")?, given(free_bytes, "the place for bytes")?);
         let json = with(files, |files| Ok(files.with_client(|client| client.status())?))?;
         let status: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
         let bytes = |name: &str| status["totals"][name].as_u64();

@@ -11,7 +11,10 @@
 //! # What it does not do
 //! It decides nothing: whatever it says and does is said and done by `forebay-client`.
 #![expect(non_camel_case_types, reason = "the names are those of C")]
-#![expect(clippy::missing_safety_doc, reason = "the rules for pointers are said once, in `raw`, and for C in the header")]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the rules for pointers are said once, in `raw`, and for C in the header"
+)]
 
 mod call;
 mod client;

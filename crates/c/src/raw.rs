@@ -72,7 +72,11 @@ pub(crate) unsafe fn items<'a, T>(pointer: *const T, count: usize, what: &str) -
 ///
 /// # Safety
 /// That of the module, and nobody reads them while the call runs.
-pub(crate) unsafe fn room<'a, T>(pointer: *mut T, count: usize, what: &str) -> Result<&'a mut [MaybeUninit<T>], Failure> {
+pub(crate) unsafe fn room<'a, T>(
+    pointer: *mut T,
+    count: usize,
+    what: &str,
+) -> Result<&'a mut [MaybeUninit<T>], Failure> {
     checked::<T>(pointer.is_null(), count, what)?;
     if count == 0 {
         return Ok(&mut []);

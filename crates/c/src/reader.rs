@@ -28,10 +28,7 @@ pub(crate) fn closed() -> Failure {
     Failure::of_path(FOREBAY_CLOSED, libc::EBADF, false, message)
 }
 
-fn with<T>(
-    reader: Option<&forebay_reader>,
-    call: impl FnOnce(&mut Open) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+fn with<T>(reader: Option<&forebay_reader>, call: impl FnOnce(&mut Open) -> Result<T, Failure>) -> Result<T, Failure> {
     call(lock(&given(reader, "the reader")?.0)?.as_mut().ok_or_else(closed)?)
 }
 

@@ -32,10 +32,7 @@ struct Open {
     seat: Seat,
 }
 
-fn with<T>(
-    writer: Option<&forebay_writer>,
-    call: impl FnOnce(&mut Open) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+fn with<T>(writer: Option<&forebay_writer>, call: impl FnOnce(&mut Open) -> Result<T, Failure>) -> Result<T, Failure> {
     call(lock(&given(writer, "the writer")?.0)?.as_mut().ok_or_else(closed)?)
 }
 

@@ -16,7 +16,10 @@ fn null_pointers_and_bad_lengths_are_refused() {
     // SAFETY: what is wrong with these pointers is what is to be refused.
     unsafe {
         invalid(not_made(|place| forebay_config_new(null(), null(), place)), "the address is null");
-        invalid(forebay_config_new(c"host:1".as_ptr(), c"\xff".as_ptr(), Some(&mut MaybeUninit::uninit())), "not UTF-8");
+        invalid(
+            forebay_config_new(c"host:1".as_ptr(), c"\xff".as_ptr(), Some(&mut MaybeUninit::uninit())),
+            "not UTF-8",
+        );
         invalid(forebay_config_new(c"host:1".as_ptr(), null(), None), "the place for a handle is null");
         invalid(forebay_files_remove(None, c"/a".as_ptr(), 2), "the files is null");
         invalid(forebay_files_remove(Some(&files), null(), 2), "the path is null");
@@ -40,10 +43,16 @@ fn null_pointers_and_bad_lengths_are_refused() {
             incomplete: false,
         };
         let mut outcome = 0;
-        invalid(forebay_client_decide(Some(&client), &decision(null(), 1), 1, &mut outcome), "the list of streams is null");
+        invalid(
+            forebay_client_decide(Some(&client), &decision(null(), 1), 1, &mut outcome),
+            "the list of streams is null",
+        );
         invalid(forebay_client_decide(Some(&client), &decision(null(), 65), 1, &mut outcome), "more than 64");
         let (no_name, dot) = (null(), c".x".as_ptr());
-        invalid(forebay_client_decide(Some(&client), &decision(&no_name, 1), 1, &mut outcome), "the name of a stream is null");
+        invalid(
+            forebay_client_decide(Some(&client), &decision(&no_name, 1), 1, &mut outcome),
+            "the name of a stream is null",
+        );
         invalid(forebay_client_decide(Some(&client), &decision(&dot, 1), 1, &mut outcome), "cannot name a stream");
         let writer = create(&files, b"/file", 0);
         invalid(forebay_writer_pwrite(Some(&writer), u64::MAX - 1, c"abc".as_ptr().cast(), 3), "beyond any file");

@@ -100,9 +100,16 @@ fn the_examples_do_what_they_say_by_pkg_config() {
     let files = world.files();
     assert!(stat(&files, b"/raw.dat").is_ok_and(|stat| stat.is_sealed));
     // What has the name is not replaced, and nothing is left beside it.
-    let again = Command::new(&copy).env("LD_LIBRARY_PATH", installed.prefix().join("lib")).args(words).output().expect("it runs");
+    let again = Command::new(&copy)
+        .env("LD_LIBRARY_PATH", installed.prefix().join("lib"))
+        .args(words)
+        .output()
+        .expect("it runs");
     let said = String::from_utf8_lossy(&again.stderr);
-    assert!(again.status.code() == Some(1) && said.contains("FOREBAY_EXISTS") && said.contains("the name is taken"), "{said}");
+    assert!(
+        again.status.code() == Some(1) && said.contains("FOREBAY_EXISTS") && said.contains("the name is taken"),
+        "{said}"
+    );
     assert_eq!(stat(&files, b"/raw.dat.part").err(), Some(FOREBAY_NOT_FOUND));
 
     put_events(&world, 100);

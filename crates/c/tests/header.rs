@@ -13,7 +13,19 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// In the order in which a reader wants them.
 const SOURCES: [&str; 13] = [
-    "call", "code", "config", "text", "fetched", "client", "events", "subscription", "stat", "files", "listing", "reader", "writer",
+    "call",
+    "code",
+    "config",
+    "text",
+    "fetched",
+    "client",
+    "events",
+    "subscription",
+    "stat",
+    "files",
+    "listing",
+    "reader",
+    "writer",
 ];
 
 const HEAD: &str = "\
@@ -105,9 +117,24 @@ fn the_library_exports_what_the_header_says_and_nothing_else() {
 fn c11_and_cpp17_take_the_headers_without_a_warning() {
     let place = tempfile::tempdir().expect("a directory");
     let sources = [
-        ("cc", "c11", "c.c", "#include <forebay.h>\nint main(void) { return forebay_abi_version() != FOREBAY_ABI_VERSION; }\n"),
-        ("c++", "c++17", "c.cc", "#include <forebay.h>\nint main() { return forebay_abi_version() != FOREBAY_ABI_VERSION; }\n"),
-        ("c++", "c++17", "cpp.cc", "#include <forebay.hpp>\n#include <forebay.hpp>\nint main() { forebay::Config config(\"host:1\"); }\n"),
+        (
+            "cc",
+            "c11",
+            "c.c",
+            "#include <forebay.h>\nint main(void) { return forebay_abi_version() != FOREBAY_ABI_VERSION; }\n",
+        ),
+        (
+            "c++",
+            "c++17",
+            "c.cc",
+            "#include <forebay.h>\nint main() { return forebay_abi_version() != FOREBAY_ABI_VERSION; }\n",
+        ),
+        (
+            "c++",
+            "c++17",
+            "cpp.cc",
+            "#include <forebay.hpp>\n#include <forebay.hpp>\nint main() { forebay::Config config(\"host:1\"); }\n",
+        ),
         ("c++", "c++20", "cpp20.cc", "#include <forebay.hpp>\nint main() {}\n"),
     ];
     for (compiler, standard, name, text) in sources {

@@ -56,7 +56,9 @@ fn each_put_has_one_result_and_reads_give_what_was_put() {
     assert_eq!(told.len(), 7);
     told.extend(results(&client, ALL, 100));
     assert_eq!(told.len(), 20);
-    assert!(told.iter().all(|result| result.outcome == FOREBAY_PUT_DURABLE && result.answered && result.latency_ns > 0));
+    assert!(
+        told.iter().all(|result| result.outcome == FOREBAY_PUT_DURABLE && result.answered && result.latency_ns > 0)
+    );
     assert!(results(&client, 0, 100).is_empty());
 
     let found = made(|place| forebay_client_get(Some(&client), id(4, 2), place));
@@ -64,7 +66,12 @@ fn each_put_has_one_result_and_reads_give_what_was_put() {
     assert_eq!((fragment.id, fragment.outcome), (id(4, 2), FOREBAY_READ_FOUND));
     assert!(bytes_of(&fragment) == content(104, 2000));
     let mut place = MaybeUninit::uninit();
-    fails(forebay_fragments_at(Some(&found), 1, Some(&mut place)), FOREBAY_INVALID, libc::EINVAL, "no fragment 1 among 1");
+    fails(
+        forebay_fragments_at(Some(&found), 1, Some(&mut place)),
+        FOREBAY_INVALID,
+        libc::EINVAL,
+        "no fragment 1 among 1",
+    );
     let code = not_made(|place| forebay_client_get(Some(&client), id(77, 2), place));
     fails(code, FOREBAY_NOT_FOUND, libc::ENOENT, "3/77/2");
 
@@ -104,7 +111,8 @@ fn a_filter_leases_reads_and_decides_and_a_mover_releases() {
     let client = world.client();
     let stream = c"physics";
     // SAFETY: the name is there.
-    let look = made(|place| unsafe { forebay_client_subscribe(Some(&client), None, std::ptr::null(), 1_000_000, place) });
+    let look =
+        made(|place| unsafe { forebay_client_subscribe(Some(&client), None, std::ptr::null(), 1_000_000, place) });
     put_events(&client);
 
     let mut leased = Vec::with_capacity(20);
@@ -117,7 +125,11 @@ fn a_filter_leases_reads_and_decides_and_a_mover_releases() {
         (none, lease)
     };
     assert_eq!((none.count, lease.count, lease.undecided), (0, 10, 10));
-    assert!(leased.iter().all(|event: &forebay_listed_event| event.fragments == 2 && event.bytes == 3000 && !event.incomplete));
+    assert!(
+        leased
+            .iter()
+            .all(|event: &forebay_listed_event| event.fragments == 2 && event.bytes == 3000 && !event.incomplete)
+    );
     let keys: Vec<forebay_event_key> = leased.iter().map(|event| event.key).collect();
     // SAFETY: the keys and the source are there.
     let (whole, part) = unsafe {
@@ -273,7 +285,10 @@ fn a_file_is_cut_appended_to_and_read_by_who_writes_it() {
     good(forebay_writer_truncate(Some(&writer), 5));
     assert_eq!(read(&writer), b"one\0\0");
     good(pwrite(&writer, 3, b", 2"));
-    assert_eq!((read(&writer), given(|place| forebay_writer_stat(Some(&writer), place)).length), (b"one, 2".to_vec(), 6));
+    assert_eq!(
+        (read(&writer), given(|place| forebay_writer_stat(Some(&writer), place)).length),
+        (b"one, 2".to_vec(), 6)
+    );
     let mut unanswered = MaybeUninit::new(9);
     let acknowledged = given(|place| forebay_writer_progress(Some(&writer), place, Some(&mut unanswered)));
     // SAFETY: it had a value from the beginning.
@@ -281,7 +296,8 @@ fn a_file_is_cut_appended_to_and_read_by_who_writes_it() {
     good(forebay_writer_close(Some(&writer)));
     let (name, bytes) = path(b"/log");
     // SAFETY: the path is there.
-    let writer = made(|place| unsafe { forebay_files_open_write(Some(&files), name, bytes, FOREBAY_WRITE_APPEND, place) });
+    let writer =
+        made(|place| unsafe { forebay_files_open_write(Some(&files), name, bytes, FOREBAY_WRITE_APPEND, place) });
     good(write(&writer, b", 3"));
     assert_eq!(read(&writer), b"one, 2, 3");
     good(forebay_writer_close(Some(&writer)));
@@ -328,7 +344,12 @@ fn names_are_made_listed_changed_and_removed() {
     let sizes = list(FOREBAY_LIST_SIZES);
     let names: Vec<&str> = sizes.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["file0", "file1", "file2", "file3", "file4"]);
-    assert!(sizes.iter().zip(0..).all(|((_, stat), number)| stat.length == 100 * number && stat.is_sealed && stat.mode == 0));
+    assert!(
+        sizes
+            .iter()
+            .zip(0..)
+            .all(|((_, stat), number)| stat.length == 100 * number && stat.is_sealed && stat.mode == 0)
+    );
     assert!(list(FOREBAY_LIST_ALL).iter().all(|(_, stat)| stat.mode == 0o644 && stat.links == 1));
     assert!(list(FOREBAY_LIST_NAMES).iter().all(|(_, stat)| stat.kind == FOREBAY_KIND_FILE && stat.number > 0));
 
@@ -342,7 +363,12 @@ fn names_are_made_listed_changed_and_removed() {
         good(forebay_files_link(Some(&files), to.0, to.1, from.0, from.1));
         good(forebay_files_set_mode(Some(&files), to.0, to.1, 0o640));
         good(forebay_files_set_owner(Some(&files), to.0, to.1, 7, 8));
-        fails(forebay_files_remove_directory(Some(&files), short.0, short.1), FOREBAY_NOT_EMPTY, libc::ENOTEMPTY, "not empty");
+        fails(
+            forebay_files_remove_directory(Some(&files), short.0, short.1),
+            FOREBAY_NOT_EMPTY,
+            libc::ENOTEMPTY,
+            "not empty",
+        );
         let link = path(b"/run17/link");
         let known = given(|place| forebay_files_stat_link(Some(&files), link.0, link.1, place));
         assert_eq!((known.kind, known.length), (FOREBAY_KIND_LINK, 3));

@@ -77,7 +77,10 @@ fn statements(text: &str) -> Vec<String> {
 
 impl fmt::Display for Abi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# What programs were compiled against in the last release, ABI version 0: nothing of it may go or change")?;
+        writeln!(
+            f,
+            "# What programs were compiled against in the last release, ABI version 0: nothing of it may go or change"
+        )?;
         writeln!(f, "# (`cargo test -p forebay-c --test header`). At a release, FOREBAY_ABI=1 writes what was added.")?;
         self.items.iter().try_for_each(|(name, item)| writeln!(f, "{name}: {item}"))
     }

@@ -161,9 +161,8 @@ pub fn pwrite(writer: &forebay_writer, offset: u64, data: &[u8]) -> i32 {
 pub fn pread(reader: &forebay_reader, offset: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     // SAFETY: there is room for so many.
-    let read = given(|place| unsafe {
-        forebay_reader_pread(Some(reader), offset, bytes.as_mut_ptr().cast(), count, place)
-    });
+    let read =
+        given(|place| unsafe { forebay_reader_pread(Some(reader), offset, bytes.as_mut_ptr().cast(), count, place) });
     bytes.truncate(read);
     bytes
 }
