@@ -83,7 +83,7 @@ pub extern "C" fn forebay_listing_next(
 fn of_listed(listed: &ListedName) -> forebay_stat {
     let (number, kind) = (listed.number.0, i32::from(listed.kind.code()));
     match (&listed.node, &listed.info) {
-        (Some(node), info) => stat_of(&FileStatus { node: node.clone(), info: info.clone() }),
+        (Some(node), info) => stat_of(&FileStatus { node: node.clone(), info: *info }),
         (None, Some(info)) => {
             let length = forebay_client::files::length_of(info);
             let (crc32c, adler32) = info.sums.unwrap_or_default();

@@ -41,7 +41,7 @@ pub struct forebay_stat {
 }
 
 pub(crate) fn stat_of(status: &FileStatus) -> forebay_stat {
-    let (view, length) = (&status.node.view, status.length());
+    let length = status.length();
     let mut stat = forebay_stat {
         number: status.node.number.0,
         length: length.unwrap_or(0),
@@ -50,7 +50,6 @@ pub(crate) fn stat_of(status: &FileStatus) -> forebay_stat {
         is_sealed: status.is_sealed(),
         ..of_node(&status.node)
     };
-    stat.kind = i32::from(view.kind.code());
     if let Some(info) = &status.info {
         stat.is_written = info.is_written;
         (stat.crc32c, stat.adler32) = info.sums.unwrap_or_default();
@@ -62,6 +61,7 @@ pub(crate) fn stat_of(status: &FileStatus) -> forebay_stat {
 fn of_node(node: &Node) -> forebay_stat {
     let attributes = &node.view.attributes;
     forebay_stat {
+        kind: i32::from(node.view.kind.code()),
         changed_unix_ns: attributes.changed_unix_ns,
         accessed_unix_ns: attributes.accessed_unix_ns,
         mode: u32::from(attributes.mode),

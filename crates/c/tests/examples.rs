@@ -3,6 +3,7 @@
 mod common;
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -115,6 +116,36 @@ fn the_examples_do_what_they_say_by_pkg_config() {
     put_events(&world, 100);
     let events = installed.compile("c++", "c++17", "events.cpp");
     assert!(installed.start(&events, &[address.as_str(), "100"]).contains("100 events decided, 50 accepted"));
+}
+
+#[test]
+fn a_program_that_is_killed_while_it_writes_leaves_no_wrong_file() {
+    if !["c++", "pkg-config", "mkfifo"].into_iter().all(needs) {
+        return;
+    }
+    let (installed, world) = (Installed::new(), World::new());
+    let (files, pipe) = (world.files(), installed.place.path().join("pipe"));
+    run(Command::new("mkfifo").arg(&pipe));
+    let mut command = Command::new(installed.compile("c++", "c++17", "copy.cpp"));
+    command.env("LD_LIBRARY_PATH", installed.prefix().join("lib"));
+    command.args([world.address().as_ref(), pipe.as_os_str(), OsStr::new("/raw.dat"), OsStr::new("back")]);
+    let mut program = command.spawn().expect("it runs");
+    let mut source = std::fs::OpenOptions::new().write(true).open(&pipe).expect("it reads");
+    let bytes = content(12, 6_000_000);
+    source.write_all(&bytes).expect("it reads");
+    let acknowledged = loop {
+        match stat(&files, b"/raw.dat.part") {
+            Ok(known) if known.length > 0 => break known.length,
+            _ => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    };
+    program.kill().expect("ours to end");
+    program.wait().expect("it ends");
+    assert_eq!(stat(&files, b"/raw.dat").err(), Some(FOREBAY_NOT_FOUND));
+    assert!(!stat(&files, b"/raw.dat.part").expect("there").is_sealed);
+    let read = pread(&open_read(&files, b"/raw.dat.part"), 0, bytes.len());
+    assert!(read.len() as u64 >= acknowledged && bytes.starts_with(&read), "what was acknowledged is there");
+    good(remove(&files, b"/raw.dat.part"));
 }
 
 #[test]

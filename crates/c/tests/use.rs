@@ -151,8 +151,8 @@ fn a_filter_leases_reads_and_decides_and_a_mover_releases() {
     let names = [stream.as_ptr()];
     let decide = |key: &forebay_event_key| forebay_decision {
         key: *key,
-        streams: if key.event % 2 == 0 { names.as_ptr() } else { std::ptr::null() },
-        streams_count: usize::from(key.event % 2 == 0),
+        streams: if key.event.is_multiple_of(2) { names.as_ptr() } else { std::ptr::null() },
+        streams_count: usize::from(key.event.is_multiple_of(2)),
         incomplete: false,
     };
     let decisions: Vec<forebay_decision> = keys.iter().map(decide).collect();
