@@ -17,6 +17,7 @@ packages=(
     rsync           # a tool that the mount must be good for
     dbench          # what office programs do to a file server, on the mount
     xrootd-server   # a destination of the mover
+    libxrootd-server-dev # the store behind such a server
     xrootd-client   # how the mover reaches it
     iproute2        # what the benchmarks say of the network
     xrootd-server-plugins # its HTTP door

@@ -7,63 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::installed::{Installed, ROOT, run};
+use common::needs;
 use common::world::*;
-use common::{libraries, needs};
 use forebay::*;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-
-/// Where it is installed.
-struct Installed {
-    place: tempfile::TempDir,
-}
-
-/// What a program printed, once it has ended well.
-#[track_caller]
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("it runs");
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{stdout}{stderr}", output.status);
-    stdout.into_owned()
-}
-
-impl Installed {
-    fn new() -> Installed {
-        let place = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new(Path::new(ROOT).join("../../tools/install-c.sh"));
-        let prefix = place.path().join("usr");
-        command.env("PREFIX", &prefix).env_remove("DESTDIR").env("FOREBAY_C_LIBRARIES", libraries());
-        assert!(run(&mut command).contains("libforebay 0."));
-        Installed { place }
-    }
-
-    fn prefix(&self) -> PathBuf {
-        self.place.path().join("usr")
-    }
-
-    fn pkg_config(&self, wanted: &[&str]) -> Vec<String> {
-        let mut command = Command::new("pkg-config");
-        command.env("PKG_CONFIG_PATH", self.prefix().join("lib/pkgconfig")).args(wanted).arg("forebay");
-        run(&mut command).split_whitespace().map(str::to_owned).collect()
-    }
-
-    /// Compiles an example; the program.
-    fn compile(&self, compiler: &str, standard: &str, source: &str) -> PathBuf {
-        let program = self.place.path().join(source.replace('.', "-"));
-        let mut command = Command::new(compiler);
-        command.arg(format!("-std={standard}")).args(STRICT).arg("-o").arg(&program);
-        command.arg(Path::new(ROOT).join("examples").join(source)).args(self.pkg_config(&["--cflags", "--libs"]));
-        run(&mut command);
-        program
-    }
-
-    /// Runs a program that finds the library where it is installed.
-    #[track_caller]
-    fn start<S: AsRef<OsStr>>(&self, program: &Path, words: &[S]) -> String {
-        run(Command::new(program).env("LD_LIBRARY_PATH", self.prefix().join("lib")).args(words))
-    }
-}
 
 /// Events of two fragments, of which every other one is large.
 fn put_events(world: &World, count: u64) {
@@ -89,7 +36,7 @@ fn the_examples_do_what_they_say_by_pkg_config() {
     let told = installed.start(&put_get, &[&address]);
     assert!(told.contains("3 fragments are durable") && told.contains("those that were put"), "{told}");
 
-    let (local, back) = (installed.place.path().join("local"), installed.place.path().join("back"));
+    let (local, back) = (installed.place().join("local"), installed.place().join("back"));
     let bytes = content(11, 5_000_000);
     std::fs::write(&local, &bytes).expect("written");
     let copy = installed.compile("c++", "c++17", "copy.cpp");
@@ -124,7 +71,7 @@ fn a_program_that_is_killed_while_it_writes_leaves_no_wrong_file() {
         return;
     }
     let (installed, world) = (Installed::new(), World::new());
-    let (files, pipe) = (world.files(), installed.place.path().join("pipe"));
+    let (files, pipe) = (world.files(), installed.place().join("pipe"));
     run(Command::new("mkfifo").arg(&pipe));
     let mut command = Command::new(installed.compile("c++", "c++17", "copy.cpp"));
     command.env("LD_LIBRARY_PATH", installed.prefix().join("lib"));
@@ -154,7 +101,7 @@ fn a_program_with_the_library_in_it_needs_no_library() {
         return;
     }
     let (installed, world) = (Installed::new(), World::new());
-    let program = installed.place.path().join("static");
+    let program = installed.place().join("static");
     let mut command = Command::new("cc");
     command.args(["-std=c11", "-I"]).arg(installed.prefix().join("include")).arg("-o").arg(&program);
     command.arg(Path::new(ROOT).join("examples/put_get.c")).arg(installed.prefix().join("lib/libforebay.a"));
@@ -168,7 +115,7 @@ fn cmake_finds_the_library_and_builds_the_examples() {
         return;
     }
     let (installed, world) = (Installed::new(), World::new());
-    let build = installed.place.path().join("build");
+    let build = installed.place().join("build");
     let mut prefix = std::ffi::OsString::from("-DCMAKE_PREFIX_PATH=");
     prefix.push(installed.prefix());
     run(Command::new("cmake").arg("-S").arg(Path::new(ROOT).join("examples")).arg("-B").arg(&build).arg(prefix));

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod abi;
+pub mod door;
+pub mod installed;
 pub mod world;
 
 use std::path::PathBuf;
