@@ -112,7 +112,10 @@ fn several_servers_stand_before_one_store() {
     assert_eq!(good_client(&other.xrdfs(&["stat", "/file"])).matches("3000000").count(), 1);
     let told = good_client(&other.xrdfs(&["query", "checksum", "/file"]));
     assert!(told.contains(&adler32(&bytes)), "{told}");
-    good_client(&other.xrdcp(&[&one.url("/area/file"), &other.url("/copied")]));
+    // The second server fetches it from the first one by itself.
+    good_client(&one.xrdcp(&["--tpc", "only", "--cksum", "adler32", &one.url("/area/file"), &other.url("/copied")]));
+    failed_client(&one.xrdcp(&["--tpc", "only", &one.url("/area/nothing"), &other.url("/nothing")]));
+    until(|| stat(&world.files(), b"/area/nothing").is_err());
     let reader = open_read(&world.files(), b"/area/copied");
     assert!(pread(&reader, 0, 4_000_000) == bytes);
     good_client(&other.xrdfs(&["mv", "/copied", "/deeper/still/copied"]));

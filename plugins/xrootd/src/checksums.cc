@@ -76,16 +76,17 @@ int Checksums::Get(const char *path, XrdCksData &sum) {
     if (files == nullptr) {
         return refuse(store != nullptr ? store->failed("reach the store for the checksum of", path) : -ENODEV);
     }
-    const std::string there = store->path(path);
     uint32_t sums[2] = {0, 0};
     const unsigned long longest_ms = store->settings().checksum_ms;
-    const int code = forebay_files_checksums(files, there.data(), there.size(), longest_ms, &sums[1], &sums[0]);
+    const size_t path_bytes = std::strlen(path);
+    // The server has made it a path of the store.
+    const int code = forebay_files_checksums(files, path, path_bytes, longest_ms, &sums[1], &sums[0]);
     if (code == FOREBAY_NOT_SEALED || code == FOREBAY_NOT_READY) {
         // "In progress", as XRootD says it to its clients.
         return refuse(-ETXTBSY);
     }
     forebay_stat known;
-    if (code != FOREBAY_DONE || forebay_files_stat(files, there.data(), there.size(), &known) != FOREBAY_DONE) {
+    if (code != FOREBAY_DONE || forebay_files_stat(files, path, path_bytes, &known) != FOREBAY_DONE) {
         return refuse(store->failed("ask for the checksum of", path));
     }
     const uint32_t value = sums[which];

@@ -44,6 +44,8 @@ public:
     int StatVS(XrdOssVSInfo *into, const char *space, int) override;
     int Truncate(const char *path, unsigned long long length, XrdOucEnv *) override;
     int Unlink(const char *path, int, XrdOucEnv *) override;
+    int Lfn2Pfn(const char *path, char *into, int bytes) override;
+    const char *Lfn2Pfn(const char *path, char *into, int bytes, int &error) override;
 
 private:
     int create(forebay_files *files, const std::string &path, mode_t mode);
@@ -205,6 +207,21 @@ int Storage::Unlink(const char *path, int, XrdOucEnv *) {
     return with("remove", path, [&](forebay_files *files, const std::string &there) {
         return forebay_files_remove(files, there.data(), there.size());
     });
+}
+
+/// Those of the server's other parts that know the store by themselves (checksums, what fetches) are told its own paths.
+int Storage::Lfn2Pfn(const char *path, char *into, int bytes) {
+    const std::string there = store_.path(path);
+    if (there.size() >= static_cast<size_t>(bytes)) {
+        return -ENAMETOOLONG;
+    }
+    std::memcpy(into, there.c_str(), there.size() + 1);
+    return 0;
+}
+
+const char *Storage::Lfn2Pfn(const char *path, char *into, int bytes, int &error) {
+    error = Lfn2Pfn(path, into, bytes);
+    return error == 0 ? into : nullptr;
 }
 
 }  // namespace

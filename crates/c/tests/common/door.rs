@@ -35,7 +35,8 @@ impl Door {
         run(Command::new("cmake").arg("--build").arg(&build));
         run(Command::new("cmake").arg("--install").arg(&build));
         // The server is no user of this directory's owner.
-        for directory in [installed.place(), &installed.prefix(), &installed.prefix().join("lib")] {
+        let prefix = installed.prefix();
+        for directory in [installed.place(), &prefix, &prefix.join("lib"), &prefix.join("bin")] {
             fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("set");
         }
         Some(Door { installed })
@@ -59,7 +60,7 @@ impl Door {
     /// Starts it with ports of its own, and waits until it answers; what it says where it ends instead.
     fn begin(&self, gate: &mut Gate, store: &str, options: &str) -> Option<String> {
         (gate.port, gate.http) = (free_port(), free_port());
-        gate.configure(store, options);
+        gate.configure(&self.installed.prefix().join("bin"), store, options);
         gate.begin(&self.installed.prefix().join("lib"))
     }
 }
@@ -98,7 +99,7 @@ impl Gate {
     }
 
     /// The configuration that is shipped, with the places of this test.
-    fn configure(&self, store: &str, options: &str) {
+    fn configure(&self, bin: &Path, store: &str, options: &str) {
         let here = self.place.path().display().to_string();
         let mut text = fs::read_to_string(Path::new(SOURCES).join("forebay.cfg")).expect("it is shipped");
         let places = [
@@ -107,6 +108,7 @@ impl Gate {
             ("/var/spool/xrootd", format!("{here}/admin")),
             ("/run/xrootd", format!("{here}/run")),
             ("xrd.port 1094", format!("xrd.port {}\nxrd.network nodnr", self.port)),
+            ("/usr/local/bin", bin.display().to_string()),
             ("http:8094", format!("http:{}", self.http)),
         ];
         for (shipped, own) in places {
