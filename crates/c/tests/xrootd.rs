@@ -59,6 +59,7 @@ fn files_go_in_and_out_with_the_checksums_that_the_store_keeps() {
         local(&here, &format!("many{number}"), &content(number, 700_000));
     }
     let many: Vec<String> = (0..8).map(|number| format!("{}/many{number}", here.path().display())).collect();
+    good_client(&gate.xrdfs(&["mkdir", "/many"]));
     let url = gate.url("/many/");
     let mut words: Vec<&str> = vec!["--parallel", "8", "--streams", "4"];
     words.extend(many.iter().map(String::as_str));
