@@ -3,13 +3,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz soak deps bench lint doc fmt golden compat clean rust
+.PHONY: help demo test test-all fuzz soak deps bench lint doc fmt golden compat install-c clean rust
 
 # In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
 LOCKED := $(if $(filter true,$(CI)),--locked)
 
 # Tests that have a long form, by their file names (CONTRIBUTING.md, "Long tests").
 LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs))))
+
+PREFIX ?= /usr/local
 
 # Where `make soak` keeps what its runs came to.
 SOAK_FILE ?= scratch/soak.json
@@ -68,6 +70,9 @@ golden: rust ## write the golden files of format and protocol again (only with a
 
 compat: rust ## keep images of stores of the present format version in testdata/compat (once for each version, before its release)
 	FOREBAY_COMPAT=write cargo test -p forebay --test compat images_of_the_present_version_can_be_made
+
+install-c: rust ## install the library for C and C++ below PREFIX=/usr/local (DESTDIR is put before it)
+	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install-c.sh
 
 clean: ## remove what was built
 	cargo clean

@@ -2,7 +2,7 @@
 """Keeps the dependencies between the crates of the workspace going one way.
 
     types <- format <- erasure, media <- engine <- store <- server
-    types <- protocol <- client <- mount, cli, bench
+    types <- protocol <- client <- c, mount, cli, bench
     types <- rawdata, client <- mover <- emulators, destinations <- cli
     xrdcl <- destinations
     types <- names, runs <- server, cli
@@ -34,6 +34,7 @@ ALLOWED = {
     "runs": ["types"],
     "telemetry": ["types"],
     "mount": ["client", "protocol", "types"],
+    "c": ["client", "types"],
     "mover": ["client", "rawdata", "telemetry", "types"],
     "destinations": ["mover", "xrdcl"],
     "xrdcl": [],
@@ -47,6 +48,7 @@ ALLOWED = {
 # What its tests may use besides ([dev-dependencies]).
 ALLOWED_IN_TESTS = {
     "server": ["client"],
+    "c": ["server", "store"],
     "cli": ["format"],
 }
 

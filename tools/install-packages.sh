@@ -5,6 +5,9 @@ set -euo pipefail
 packages=(
     build-essential # the linker of Rust
     git             # tools/check-texts.py asks it for the project's files
+    g++             # programs in C++ over our library
+    cmake           # how such programs find it
+    pkg-config      # the other way in which they do
     python3         # the checks of `make lint`, the judge of kills
     libisal2        # the erasure coder that ours is compared with
     e2fsprogs       # mkfs.ext2, for drives that hold a file system
@@ -14,6 +17,7 @@ packages=(
     rsync           # a tool that the mount must be good for
     dbench          # what office programs do to a file server, on the mount
     xrootd-server   # a destination of the mover
+    libxrootd-server-dev # the store behind such a server
     xrootd-client   # how the mover reaches it
     iproute2        # what the benchmarks say of the network
     xrootd-server-plugins # its HTTP door

@@ -49,14 +49,18 @@ impl Files {
     /// [`FileError::NotFound`], and other reasons why it cannot be read.
     pub fn open_read(&self, path: impl AsRef<[u8]>, options: &ReadOptions) -> Result<FileReader, FileError> {
         let path = path.as_ref();
-        let mut core = self.lock();
-        let node = core.walk(path, true)?;
-        let path = escape(path);
+        let node = self.lock().walk(path, true)?;
+        self.reader(escape(path), node, options)
+    }
+
+    /// A reader of what was found.
+    pub(super) fn reader(&self, path: String, node: Node, options: &ReadOptions) -> Result<FileReader, FileError> {
         match node.view.kind {
             NodeKind::File => {}
             NodeKind::Directory => return Err(FileError::IsDirectory { path }),
             _ => return Err(FileError::NotFile { path }),
         }
+        let mut core = self.lock();
         let epoch = core.client.info().epoch;
         let (file, opener) = (node.number, core.openings.open(node.number));
         let known = core.open_to_read(&path, &node, opener).and_then(|()| core.infos(&path, &[file]));

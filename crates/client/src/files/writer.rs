@@ -9,6 +9,7 @@ use forebay_types::NodeKind;
 use forebay_types::limits::PIECE_BYTES_MAX;
 
 use super::look::length_of;
+use super::reader::{FileReader, ReadOptions};
 use super::write::{WriteBehind, WriteConfig, WriteFailure};
 use super::{Core, FileError, Files, escape};
 use crate::client::{Client, unexpected};
@@ -171,6 +172,14 @@ impl FileWriter {
     /// The file's number, and what was kept beside its name when it was opened.
     pub fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// Opens the file for reading, whatever became of its name: of what this writer wrote, what is durable is read.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn open_read(&self, options: &ReadOptions) -> Result<FileReader, FileError> {
+        self.files.reader(self.path.clone(), self.node.clone(), options)
     }
 
     /// Where [`FileWriter::write`] goes on, bytes: at first where the file ended when it was opened. Of what is appended by the server's choice it means nothing.

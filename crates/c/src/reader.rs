@@ -1,0 +1,108 @@
+//! Files that are read.
+
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+
+use forebay_client::files::FileReader;
+
+use crate::call::{free, run};
+use crate::code::FOREBAY_CLOSED;
+use crate::failure::Failure;
+use crate::files::forebay_files;
+use crate::pool::Seat;
+use crate::raw::{buffer, give, give_handle, given, lock, path as path_of};
+use crate::stat::{forebay_stat, stat_of, status_of};
+
+/// A file that is open for reading. Any thread may use it, and each call waits for the one before. While it is open the file stays, whatever becomes of its name.
+pub struct forebay_reader(Mutex<Option<Open>>);
+
+struct Open {
+    reader: FileReader,
+    seat: Seat,
+}
+
+/// A call of a handle that was closed.
+pub(crate) fn closed() -> Failure {
+    let message = "the file was closed by this handle; nothing was done. Open it again".to_owned();
+    Failure::of_path(FOREBAY_CLOSED, libc::EBADF, false, message)
+}
+
+fn with<T>(reader: Option<&forebay_reader>, call: impl FnOnce(&mut Open) -> Result<T, Failure>) -> Result<T, Failure> {
+    call(lock(&given(reader, "the reader")?.0)?.as_mut().ok_or_else(closed)?)
+}
+
+/// Opens a file for reading; symbolic links are followed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_files_open_read(
+    files: Option<&forebay_files>,
+    path: *const c_char,
+    path_bytes: usize,
+    reader: Option<&mut MaybeUninit<*mut forebay_reader>>,
+) -> i32 {
+    run(|| {
+        give_handle(reader, || {
+            // SAFETY: the caller keeps to the rule of `raw`.
+            let path = unsafe { path_of(path, path_bytes) }?;
+            let pool = &given(files, "the files")?.0;
+            let seat = pool.seat()?;
+            let reader = seat.files.open_read(path, &pool.config().read)?;
+            Ok(forebay_reader(Mutex::new(Some(Open { reader, seat }))))
+        })
+    })
+}
+
+/// Reads from `offset` on as many bytes as there is room for; fewer before the present end of the file, or before what cannot be read, which the call that begins there says. What was
+/// read is checked, and holds zeros where nothing was written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_reader_pread(
+    reader: Option<&forebay_reader>,
+    offset: u64,
+    into: *mut c_void,
+    into_bytes: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> i32 {
+    run(|| {
+        let count = given(count, "the place for the count")?;
+        // SAFETY: the caller keeps to the rule of `raw`.
+        let into = unsafe { buffer(into, into_bytes) }?;
+        checked_range(offset, into.len())?;
+        count.write(with(reader, |open| Ok(open.reader.read_at(offset, into)?))?);
+        Ok(())
+    })
+}
+
+/// Refuses places that no number can name.
+pub(crate) fn checked_range(offset: u64, bytes: usize) -> Result<(), Failure> {
+    let end = offset.checked_add(bytes as u64);
+    end.map(drop).ok_or_else(|| Failure::invalid(format!("{bytes} bytes from {offset} on end beyond any file")))
+}
+
+/// What is known of the file now, whatever became of its name.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_reader_stat(
+    reader: Option<&forebay_reader>,
+    stat: Option<&mut MaybeUninit<forebay_stat>>,
+) -> i32 {
+    run(|| {
+        let status = with(reader, |open| Ok(status_of(&open.seat.files, open.reader.path(), open.reader.node())?))?;
+        give(stat, stat_of(&status))
+    })
+}
+
+/// Says that this reader is done, and waits for the answer: a file that has no name any more ends at once then, if nobody else has it open. The handle has to be freed all the
+/// same; closing it again is no failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_reader_close(reader: Option<&forebay_reader>) -> i32 {
+    run(|| {
+        let open = lock(&given(reader, "the reader")?.0)?.take();
+        // The connection is in use until it is closed.
+        open.map_or(Ok(()), |Open { reader, seat: _seat }| Ok(reader.close()?))
+    })
+}
+
+/// Frees it; null is nothing to free. Of a reader that was not closed the server is told with what is asked next.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_reader_free(reader: Option<Box<forebay_reader>>) {
+    free(reader);
+}

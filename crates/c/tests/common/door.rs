@@ -1,0 +1,196 @@
+//! The plug-in of XRootD, compiled as `docs/xrootd.md` says, and stock servers with the configuration that is shipped.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use super::installed::{Installed, run};
+use super::needs;
+
+const NOBODY: u32 = 65534;
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plugins/xrootd");
+
+/// The plug-in, beside the library that it uses.
+pub struct Door {
+    installed: Installed,
+}
+
+impl Door {
+    /// Compiles it; none where something for that is missing, which is said.
+    pub fn new() -> Option<Door> {
+        if !["c++", "cmake", "xrdcp", "curl"].into_iter().all(needs) || !has_headers() {
+            return None;
+        }
+        let installed = Installed::new();
+        let build = installed.prefix().join("build");
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(SOURCES).arg("-B").arg(&build).arg("-DCMAKE_INSTALL_LIBDIR=lib");
+        for name in ["CMAKE_PREFIX_PATH", "CMAKE_INSTALL_PREFIX"] {
+            configure.arg(format!("-D{name}={}", installed.prefix().display()));
+        }
+        run(&mut configure);
+        run(Command::new("cmake").arg("--build").arg(&build));
+        run(Command::new("cmake").arg("--install").arg(&build));
+        // The server is no user of this directory's owner.
+        let prefix = installed.prefix();
+        for directory in [installed.place(), &prefix, &prefix.join("lib"), &prefix.join("bin")] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("set");
+        }
+        Some(Door { installed })
+    }
+
+    /// A server before a store, with options behind its address.
+    pub fn serve(&self, store: &str, options: &str) -> Gate {
+        let mut gate = Gate::new();
+        while gate.child.is_none() {
+            let refused = self.begin(&mut gate, store, options);
+            assert!(refused.is_none_or(|said| said.contains("address already in use")), "{}", gate.said());
+        }
+        gate
+    }
+
+    /// What a server says that does not start.
+    pub fn refused(&self, store: &str, options: &str) -> String {
+        self.begin(&mut Gate::new(), store, options).expect("it does not start")
+    }
+
+    /// Starts it with ports of its own, and waits until it answers; what it says where it ends instead.
+    fn begin(&self, gate: &mut Gate, store: &str, options: &str) -> Option<String> {
+        (gate.port, gate.http) = (free_port(), free_port());
+        gate.configure(&self.installed.prefix().join("bin"), store, options);
+        gate.begin(&self.installed.prefix().join("lib"))
+    }
+}
+
+fn has_headers() -> bool {
+    let is_there = Path::new("/usr/include/xrootd/XrdVersion.hh").exists();
+    if !is_there {
+        println!("skipped: needs libxrootd-server-dev");
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have libxrootd-server-dev");
+    }
+    is_there
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A stock XRootD server.
+pub struct Gate {
+    place: tempfile::TempDir,
+    port: u16,
+    http: u16,
+    child: Option<Child>,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        let gate = Gate { place: tempfile::tempdir().expect("a directory"), port: 0, http: 0, child: None };
+        fs::set_permissions(gate.place.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        for name in ["admin", "run"] {
+            fs::create_dir(gate.place.path().join(name)).expect("made");
+            chown(gate.place.path().join(name), Some(NOBODY), Some(NOBODY)).expect("given: these tests need root");
+        }
+        gate
+    }
+
+    /// The configuration that is shipped, with the places of this test.
+    fn configure(&self, bin: &Path, store: &str, options: &str) {
+        let here = self.place.path().display().to_string();
+        let mut text = fs::read_to_string(Path::new(SOURCES).join("forebay.cfg")).expect("it is shipped");
+        let places = [
+            ("127.0.0.1:7420", store.to_owned()),
+            ("libXrdForebay.so $store\nofs.ckslib", format!("libXrdForebay.so $store{options}\nofs.ckslib")),
+            ("/var/spool/xrootd", format!("{here}/admin")),
+            ("/run/xrootd", format!("{here}/run")),
+            ("xrd.port 1094", format!("xrd.port {}\nxrd.network nodnr", self.port)),
+            ("/usr/local/bin", bin.display().to_string()),
+            ("http:8094", format!("http:{}", self.http)),
+        ];
+        for (shipped, own) in places {
+            assert!(text.contains(shipped), "{shipped} is in what is shipped");
+            text = text.replace(shipped, &own);
+        }
+        fs::write(self.place.path().join("xrootd.cfg"), text).expect("written");
+    }
+
+    fn begin(&mut self, libraries: &Path) -> Option<String> {
+        let log = File::create(self.log()).expect("a log");
+        let mut command = Command::new("xrootd");
+        command.args(["-R", "nobody", "-I", "v4", "-c"]).arg(self.place.path().join("xrootd.cfg"));
+        command.env("LD_LIBRARY_PATH", libraries).env("RES_OPTIONS", "timeout:1 attempts:1").stdin(Stdio::null());
+        command.current_dir(self.place.path().join("run")).stdout(log.try_clone().expect("a log")).stderr(log);
+        let mut child = command.spawn().expect("it starts");
+        while [self.port, self.http].iter().any(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_err()) {
+            if child.try_wait().expect("it can be asked").is_some() {
+                return Some(self.said());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child = Some(child);
+        None
+    }
+
+    fn log(&self) -> PathBuf {
+        self.place.path().join("log")
+    }
+
+    /// What it has said until now.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).into_owned()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("root://127.0.0.1:{}/{path}", self.port)
+    }
+
+    pub fn http(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.http)
+    }
+
+    /// `xrdcp` with these words.
+    pub fn xrdcp(&self, words: &[&str]) -> Output {
+        client("xrdcp").arg("--nopbar").args(words).output().expect("it runs")
+    }
+
+    /// `xrdfs` with these words.
+    pub fn xrdfs(&self, words: &[&str]) -> Output {
+        client("xrdfs").arg(format!("root://127.0.0.1:{}", self.port)).args(words).output().expect("it runs")
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A client of the field that asks no name server for long.
+pub fn client(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("RES_OPTIONS", "timeout:1 attempts:1").stdin(Stdio::null());
+    command
+}
+
+/// What a client said, when it went well.
+#[track_caller]
+pub fn good_client(output: &Output) -> String {
+    let (said, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {said}{words}", output.status);
+    said.into_owned()
+}
+
+/// What a client said, when it did not.
+#[track_caller]
+pub fn failed_client(output: &Output) -> String {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!output.status.success(), "it should not go well: {said}");
+    said
+}

@@ -1,0 +1,26 @@
+//! What the tests of the library share.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub mod abi;
+pub mod door;
+pub mod installed;
+pub mod world;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Where the libraries lie that were built with this test.
+pub fn libraries() -> PathBuf {
+    std::env::current_exe().expect("this test").parent().expect("a directory").to_owned()
+}
+
+/// Whether a program is there; says so when it is not.
+pub fn needs(program: &str) -> bool {
+    let ran = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if ran.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    println!("skipped: needs {program}");
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have {program}");
+    false
+}

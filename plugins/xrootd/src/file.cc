@@ -1,0 +1,160 @@
+#include "file.hh"
+
+#include <cerrno>
+#include <fcntl.h>
+
+#include <XrdSfs/XrdSfsAio.hh>
+#include <XrdSfs/XrdSfsFlags.hh>
+
+namespace forebay_xrootd {
+
+File::~File() { let_go(); }
+
+void File::let_go() {
+    if (writer_ != nullptr) {
+        // What was not closed stays as it is, and is not sealed; where it was, this does nothing.
+        forebay_writer_abandon(writer_, 0);
+    }
+    forebay_reader_free(reader_);
+    forebay_writer_free(writer_);
+    reader_ = nullptr;
+    writer_ = nullptr;
+}
+
+int File::Open(const char *path, int flags, mode_t, XrdOucEnv &) {
+    if (reader_ != nullptr || writer_ != nullptr) {
+        return -EBADF;
+    }
+    path_ = store_.path(path);
+    forebay_files *files = store_.files();
+    if (files == nullptr) {
+        return failed("reach the store for");
+    }
+    if ((flags & O_ACCMODE) != O_RDONLY) {
+        return open_for_writing(files, (flags & O_TRUNC) != 0);
+    }
+    const int code = forebay_files_open_read(files, path_.data(), path_.size(), &reader_);
+    return code == FOREBAY_DONE ? 0 : failed("open");
+}
+
+int File::open_for_writing(forebay_files *files, bool cut) {
+    int code = forebay_files_open_write(files, path_.data(), path_.size(), FOREBAY_WRITE_SEAL, &writer_);
+    if (code != FOREBAY_DONE) {
+        return failed("open for writing");
+    }
+    if (cut) {
+        code = forebay_writer_truncate(writer_, 0);
+    }
+    if (code == FOREBAY_DONE) {
+        return 0;
+    }
+    const int error = failed("empty");
+    let_go();
+    return error;
+}
+
+int File::Close(long long *bytes) {
+    if (bytes != nullptr) {
+        struct stat known;
+        const int error = Fstat(&known);
+        *bytes = error == 0 ? known.st_size : 0;
+    }
+    int error = 0;
+    if (reader_ != nullptr && forebay_reader_close(reader_) != FOREBAY_DONE) {
+        error = failed("close");
+    }
+    // What XRootD takes away itself nobody may take for whole until then, and not what a write of was refused.
+    if (writer_ != nullptr && !is_pending_ && refused_ == 0 && forebay_writer_close(writer_) != FOREBAY_DONE) {
+        error = failed("close");
+    }
+    let_go();
+    return error != 0 ? error : refused_.load();
+}
+
+ssize_t File::Read(void *into, off_t offset, size_t bytes) {
+    if (offset < 0) {
+        return -EINVAL;
+    }
+    const auto place = static_cast<uint64_t>(offset);
+    size_t all = 0;
+    // Fewer bytes than were asked for are the end of the file; or what cannot be read, which the next call tells.
+    while (all < bytes) {
+        size_t count = 0;
+        char *rest = static_cast<char *>(into) + all;
+        const int code = reader_ != nullptr ? forebay_reader_pread(reader_, place + all, rest, bytes - all, &count)
+                                            : forebay_writer_pread(writer_, place + all, rest, bytes - all, &count);
+        if (code != FOREBAY_DONE) {
+            return failed("read");
+        }
+        if (count == 0) {
+            break;
+        }
+        all += count;
+    }
+    return static_cast<ssize_t>(all);
+}
+
+ssize_t File::Write(const void *from, off_t offset, size_t bytes) {
+    if (writer_ == nullptr) {
+        return -EBADF;
+    }
+    if (offset < 0) {
+        return -EINVAL;
+    }
+    // A client has many writes on their way. What one of them waited for in vain, the others do not wait for again.
+    if (refused_ == 0 && forebay_writer_pwrite(writer_, static_cast<uint64_t>(offset), from, bytes) != FOREBAY_DONE) {
+        refused_ = failed("write");
+    }
+    return refused_ == 0 ? static_cast<ssize_t>(bytes) : refused_.load();
+}
+
+int File::Read(XrdSfsAio *request) {
+    request->Result = Read(const_cast<void *>(request->sfsAio.aio_buf), request->sfsAio.aio_offset, request->sfsAio.aio_nbytes);
+    request->doneRead();
+    return 0;
+}
+
+int File::Write(XrdSfsAio *request) {
+    request->Result = Write(const_cast<const void *>(request->sfsAio.aio_buf), request->sfsAio.aio_offset, request->sfsAio.aio_nbytes);
+    request->doneWrite();
+    return 0;
+}
+
+int File::Fsync() {
+    if (writer_ == nullptr) {
+        return reader_ != nullptr ? 0 : -EBADF;
+    }
+    return forebay_writer_sync(writer_) == FOREBAY_DONE ? 0 : failed("make durable");
+}
+
+int File::Fsync(XrdSfsAio *request) {
+    request->Result = Fsync();
+    request->doneWrite();
+    return 0;
+}
+
+int File::Ftruncate(unsigned long long length) {
+    if (writer_ == nullptr) {
+        return -EBADF;
+    }
+    return forebay_writer_truncate(writer_, length) == FOREBAY_DONE ? 0 : failed("cut");
+}
+
+int File::Fstat(struct stat *into) {
+    forebay_stat known;
+    const int code = reader_ != nullptr ? forebay_reader_stat(reader_, &known) : forebay_writer_stat(writer_, &known);
+    if (code != FOREBAY_DONE) {
+        return failed("look at");
+    }
+    fill(*into, known);
+    return 0;
+}
+
+int File::Fchmod(mode_t mode) {
+    is_pending_ = (mode & XRDSFS_POSCPEND) != 0;
+    forebay_files *files = store_.files();
+    const int code = forebay_files_set_mode(files, path_.data(), path_.size(), mode & 07777);
+    return code == FOREBAY_DONE ? 0 : failed("set the mode of");
+}
+
+}  // namespace forebay_xrootd

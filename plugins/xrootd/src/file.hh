@@ -1,0 +1,54 @@
+// A file of the store that a client has open.
+
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include <XrdOss/XrdOss.hh>
+
+#include "store.hh"
+
+namespace forebay_xrootd {
+
+/// A file that is open for reading, or for writing and reading. XRootD gives all clients that have the same path open the same one.
+///
+/// What is closed is sealed: it never changes again, and its checksums are kept. A file that was to persist on a successful close alone, and whose client went away, is not.
+class File : public XrdOssDF {
+public:
+    File(Store &store, const char *client) : XrdOssDF(client, DF_isFile), store_(store) {}
+    ~File() override;
+
+    int Open(const char *path, int flags, mode_t mode, XrdOucEnv &environment) override;
+    int Close(long long *bytes = nullptr) override;
+
+    ssize_t Read(off_t, size_t) override { return 0; }
+    ssize_t Read(void *into, off_t offset, size_t bytes) override;
+    int Read(XrdSfsAio *request) override;
+    ssize_t ReadRaw(void *into, off_t offset, size_t bytes) override { return Read(into, offset, bytes); }
+    ssize_t Write(const void *from, off_t offset, size_t bytes) override;
+    int Write(XrdSfsAio *request) override;
+
+    int Fsync() override;
+    int Fsync(XrdSfsAio *request) override;
+    int Ftruncate(unsigned long long length) override;
+    int Fstat(struct stat *into) override;
+    int Fchmod(mode_t mode) override;
+
+private:
+    /// Is done with the handles.
+    void let_go();
+    int open_for_writing(forebay_files *files, bool cut);
+    int failed(const char *action) { return store_.failed(action, path_.c_str()); }
+
+    Store &store_;
+    std::string path_;
+    forebay_reader *reader_ = nullptr;
+    forebay_writer *writer_ = nullptr;
+    /// It persists only when its client closes it, which has not happened.
+    bool is_pending_ = false;
+    /// What the first write came to that failed; 0 when none has.
+    std::atomic<int> refused_{0};
+};
+
+}  // namespace forebay_xrootd

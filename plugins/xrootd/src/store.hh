@@ -1,0 +1,62 @@
+// The store behind a server: how it is reached, how its paths are made, and how its failures are told.
+
+#pragma once
+
+#include <string>
+
+#include <forebay.h>
+#include <sys/stat.h>
+
+class XrdSysError;
+
+namespace forebay_xrootd {
+
+/// What the configuration says behind the library's name: `HOST:PORT [OPTION...]`.
+struct Settings {
+    std::string address;
+    /// A directory of the store that is the root of the server's paths; empty, or with a slash before and none behind.
+    std::string prefix;
+    unsigned connections = 8;
+    /// So long writing tries again what the store refuses for now, before the client is told.
+    long patience_ms = 10'000;
+    /// So long a request waits for a server that does not answer.
+    long deadline_ms = 30'000;
+    /// So much of a file that is read in order is asked for ahead of what is read.
+    size_t ahead_bytes = 8 << 20;
+    /// So long whoever asks for a checksum waits for one that is being computed.
+    unsigned long checksum_ms = 60'000;
+
+    /// Reads the settings; what is wrong with them, or nothing.
+    std::string parse(const char *text);
+};
+
+/// A store. It is reached when it is first needed, so that a server starts, and goes on, whatever becomes of the store meanwhile.
+class Store {
+public:
+    Store(Settings settings, XrdSysError &log) : settings_(std::move(settings)), log_(log) {}
+    Store(const Store &) = delete;
+    Store &operator=(const Store &) = delete;
+
+    /// The files of the store; null when it cannot be reached, which `failed` tells.
+    forebay_files *files();
+
+    /// The path in the store of what has a path here.
+    std::string path(const char *path) const;
+
+    const Settings &settings() const { return settings_; }
+
+    /// What the last call of this thread came to, as XRootD wants it: a negative error number. What an operator should know is said in the log, in the store's own words.
+    int failed(const char *action, const char *path);
+
+private:
+    const Settings settings_;
+    XrdSysError &log_;
+};
+
+/// The store of this process, which the first of the plug-ins makes; null where the settings are wrong, which is said.
+Store *the_store(const char *settings, XrdSysError &log);
+
+/// What is known of something, as the operating system says it.
+void fill(struct stat &into, const forebay_stat &known);
+
+}  // namespace forebay_xrootd
