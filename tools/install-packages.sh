@@ -6,6 +6,7 @@ packages=(
     build-essential # the linker of Rust
     git             # tools/check-texts.py asks it for the project's files
     python3         # the checks of `make lint`, the judge of kills
+    python3-venv    # the environment of `make python-test`
     libisal2        # the erasure coder that ours is compared with
     e2fsprogs       # mkfs.ext2, for drives that hold a file system
     util-linux      # fsfreeze, for drives that hang

@@ -7,9 +7,12 @@ import os
 import pickle
 import threading
 
+import awkward
 import fsspec
 import numpy
+import pandas
 import pytest
+from pyarrow import parquet
 
 import forebay
 from forebay.fs import ForebayFileSystem
@@ -246,8 +249,6 @@ def test_it_goes_to_other_processes_and_threads(fs, directory):
 
 
 def test_pandas_and_pyarrow_read_what_they_wrote(server, directory):
-    pandas = pytest.importorskip("pandas")
-    parquet = pytest.importorskip("pyarrow.parquet")
     table = pandas.DataFrame({"mass": numpy.linspace(5050, 5500, 20_000), "is_muon": numpy.arange(20_000) % 7 == 0})
     url = f"{server.url}{directory}"
     table.to_csv(f"{url}/table.csv", index=False)
@@ -262,7 +263,6 @@ def test_pandas_and_pyarrow_read_what_they_wrote(server, directory):
 
 
 def test_awkward_reads_what_it_wrote(server, directory):
-    awkward = pytest.importorskip("awkward")
     array = awkward.Array([{"muons": [1.5, 2.5]}, {"muons": []}, {"muons": [3.5]}] * 1000)
     url = f"{server.url}{directory}/array.parquet"
     awkward.to_parquet(array, url)

@@ -7,17 +7,16 @@ import pathlib
 
 import numpy
 import pytest
+import uproot
 
-from conftest import ROOT, skip
-
-uproot = pytest.importorskip("uproot")
+from servers import ROOT
 
 
 def recorded(name: str) -> pathlib.Path:
     """A recorded file, where there are any."""
     directory = pathlib.Path(os.environ.get("FOREBAY_TESTDATA", ROOT.parent / "shared" / "data"))
     if not (directory / name).exists():
-        skip("recorded detector files (FOREBAY_TESTDATA)")
+        pytest.skip("needs recorded detector files (FOREBAY_TESTDATA)")
     return directory / name
 
 
