@@ -191,19 +191,21 @@ def test_wrong_names_are_refused_as_by_a_local_file_system(files, directory, cal
     assert (type(again), again.code, str(again)) == (type(error), error.code, str(error))
 
 
-def _use_in_a_fork(files, answers):
+def _use_in_a_fork(files, fs, answers):
     try:
         files.exists("/")
         answers.put("it worked")
     except forebay.Error as error:
         answers.put(error.code)
+    answers.put(fs.cat_file("/forked"))
 
 
-def test_a_fork_does_not_use_the_connections_of_its_parent(files):
+def test_a_fork_does_not_use_the_connections_of_its_parent(files, fs):
+    fs.pipe_file("/forked", b"by a connection of its own")
     fork = multiprocessing.get_context("fork")
     answers = fork.Queue()
-    child = fork.Process(target=_use_in_a_fork, args=(files, answers))
+    child = fork.Process(target=_use_in_a_fork, args=(files, fs, answers))
     child.start()
-    assert answers.get() == "forked"
+    assert (answers.get(), answers.get()) == ("forked", b"by a connection of its own")
     child.join()
-    assert files.exists("/")
+    assert child.exitcode == 0 and files.exists("/")
