@@ -1,4 +1,5 @@
 //! Reads a file of a store in order, in requests of a MiB, and prints what that took: `read_file HOST:PORT PATH`. What others are compared with.
+#![expect(clippy::disallowed_methods, reason = "a program that measures: clock and files")]
 
 use std::time::Instant;
 
