@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz soak deps bench lint doc fmt golden compat install-c clean rust
+.PHONY: help demo test test-all python-test python-bench fuzz soak deps bench lint doc fmt golden compat install-c clean rust
 
 # In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
 LOCKED := $(if $(filter true,$(CI)),--locked)
@@ -13,11 +13,15 @@ LONG_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*_all.rs))))
 
 PREFIX ?= /usr/local
 
+# Where things are built, and where `make python-test` installs the module and what its tests use.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PYTHON := $(abspath $(TARGET))/python/bin/python
+
 # Where `make soak` keeps what its runs came to.
 SOAK_FILE ?= scratch/soak.json
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: rust ## the whole path on this machine in about 20 s, one drive destroyed half way (DEMO="..." adds options)
 	cargo run $(LOCKED) --release -p forebay -- demo $(DEMO)
@@ -31,6 +35,20 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
 	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 || failed=1; \
 	test -z "$$failed"
+
+python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
+	cargo clippy $(LOCKED) --manifest-path python/Cargo.toml --all-targets -- -D warnings
+	cargo build $(LOCKED) -p forebay
+	MATURIN_PEP517_ARGS=$(LOCKED) $(PYTHON) -m pip install --quiet --disable-pip-version-check './python[test]'
+	FOREBAY_BINARY=$(abspath $(TARGET))/debug/forebay $(PYTHON) -B -m pytest -q -p no:cacheprovider python/tests
+
+python-bench: $(PYTHON) ## reads of 1 MiB by Python beside the Rust client; the result goes to bench/python-reads.json
+	cargo build $(LOCKED) --release -p forebay -p forebay-client --bin forebay --example read_file
+	MATURIN_PEP517_ARGS=$(LOCKED) $(PYTHON) -m pip install --quiet --disable-pip-version-check './python[test]'
+	FOREBAY_BINARY=$(abspath $(TARGET))/release/forebay $(PYTHON) -B python/bench/reads.py --native $(TARGET)/release/examples/read_file --out bench/python-reads.json
+
+$(PYTHON): | rust
+	python3 -m venv $(abspath $(TARGET))/python
 
 fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server mdf" for some of them)
 	tools/fuzz.sh
@@ -51,7 +69,9 @@ bench: rust ## measure against fio and iperf3 (after `make deps`); results go to
 lint: rust ## formatting, clippy, documentation, direction of dependencies, texts
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path python/Cargo.toml --check
 	cargo metadata $(LOCKED) --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # its lock file knows what the crates use
+	cargo metadata $(LOCKED) --manifest-path python/Cargo.toml --format-version 1 >/dev/null
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cargo clippy $(LOCKED) -- -D warnings # the product as it is built, without the simulator's mistakes
 	RUSTDOCFLAGS="-D warnings" cargo doc $(LOCKED) --workspace --no-deps --quiet
@@ -64,6 +84,7 @@ doc: rust ## the documentation of the crates, as HTML
 fmt: rust ## format the code
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --manifest-path python/Cargo.toml
 
 golden: rust ## write the golden files of format and protocol again (only with a new version of either)
 	FOREBAY_GOLDEN=write FOREBAY_BLESS=1 cargo test -p forebay-format -p forebay-protocol --test golden
@@ -76,6 +97,7 @@ install-c: rust ## install the library for C and C++ below PREFIX=/usr/local (DE
 
 clean: ## remove what was built
 	cargo clean
+	cargo clean --manifest-path python/Cargo.toml
 
 rust:
 	@tools/check-rust.sh

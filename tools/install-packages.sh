@@ -9,6 +9,7 @@ packages=(
     cmake           # how such programs find it
     pkg-config      # the other way in which they do
     python3         # the checks of `make lint`, the judge of kills
+    python3-venv    # the environment of `make python-test`
     libisal2        # the erasure coder that ours is compared with
     e2fsprogs       # mkfs.ext2, for drives that hold a file system
     util-linux      # fsfreeze, for drives that hang

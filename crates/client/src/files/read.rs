@@ -126,6 +126,11 @@ impl ReadAhead {
         self.ask_from(offset, until);
     }
 
+    /// That nothing behind what is wanted next is to be asked for.
+    pub fn read_no_further(&mut self) {
+        self.ahead_bytes = 0;
+    }
+
     fn ask_from(&mut self, offset: u64, until: u64) {
         if offset >= FILE_BYTES_MAX {
             return;

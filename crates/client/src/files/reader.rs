@@ -137,8 +137,23 @@ impl FileReader {
     /// # Errors
     /// As [`FileReader::read`], when there are none before what cannot be read.
     pub fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, FileError> {
+        self.read_all(offset, into, true)
+    }
+
+    /// As [`FileReader::read_at`], for parts that may lie anywhere: nothing behind them is on its way then.
+    ///
+    /// # Errors
+    /// As [`FileReader::read_at`].
+    pub fn read_part(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, FileError> {
+        self.read_all(offset, into, false)
+    }
+
+    fn read_all(&mut self, offset: u64, into: &mut [u8], ahead: bool) -> Result<usize, FileError> {
         let mut count = 0;
         while count < into.len() {
+            if !ahead {
+                self.machine.read_no_further();
+            }
             match self.read_some(offset + count as u64, &mut into[count..]) {
                 Ok(0) => break,
                 Ok(more) => count += more,

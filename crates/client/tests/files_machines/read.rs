@@ -102,6 +102,20 @@ fn who_reads_in_order_has_more_and_more_on_its_way_and_never_more_than_the_windo
 }
 
 #[test]
+fn who_reads_a_part_is_asked_for_nothing_behind_it() {
+    let mut reading = Reading::new(20 * MIB, true, 8 * MIB);
+    let (start, end) = (MIB / 2, 9 * MIB + 100);
+    let (mut part, mut found) = (vec![0; (end - start) as usize], 0);
+    while found < part.len() {
+        reading.machine.read_no_further();
+        found += reading.read(start + found as u64, &mut part[found..], found).expect("it can be read");
+    }
+    assert!(part == reading.content[start as usize..end as usize]);
+    let asked: u64 = reading.asked.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
+    assert_eq!(asked, end - start, "and for each byte of it once");
+}
+
+#[test]
 fn who_jumps_is_asked_for_what_it_wants_alone() {
     let mut reading = Reading::new(20 * MIB, true, 8 * MIB);
     let mut buffer = [0; 5000];

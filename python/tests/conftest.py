@@ -1,0 +1,63 @@
+"""Real servers and clients for the tests."""
+
+from __future__ import annotations
+
+import collections
+import time
+
+import pytest
+
+import forebay
+from servers import serving
+
+
+@pytest.fixture(scope="session")
+def server():
+    """One that all tests share that do not harm it."""
+    yield from serving("256MiB")
+
+
+@pytest.fixture
+def own_server():
+    """One that a test may kill."""
+    yield from serving("128MiB")
+
+
+@pytest.fixture
+def small_server():
+    """One that is full soon."""
+    yield from serving("16MiB")
+
+
+@pytest.fixture
+def files(server):
+    with forebay.Files(server.address) as files:
+        yield files
+
+
+@pytest.fixture
+def directory(files, request):
+    """A directory of the test's own in the shared store."""
+    path = f"/{request.node.name.replace('/', '-')[:200]}-{time.monotonic_ns()}"
+    files.mkdir(path)
+    return path
+
+
+@pytest.fixture
+def fs(server):
+    from forebay.fs import ForebayFileSystem
+
+    host, port = server.address.split(":")
+    return ForebayFileSystem(host, int(port))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was skipped for want of something, and what failed, as the runner of the Rust tests says it."""
+    found = terminalreporter.stats
+    counts = [f"{len(found.get(kind, []))} {kind}" for kind in ("passed", "failed", "error", "skipped")]
+    terminalreporter.write_line("tests: " + ", ".join(counts) + ", in Python")
+    reasons = collections.Counter(report.longrepr[2].removeprefix("Skipped: ") for report in found.get("skipped", []))
+    for reason, times in reasons.items():
+        terminalreporter.write_line(f"skipped {times} x: {reason}")
+    for report in found.get("failed", []) + found.get("error", []):
+        terminalreporter.write_line(f"failed: {report.nodeid}")
