@@ -4,7 +4,7 @@ mod common;
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use common::installed::{Installed, ROOT, run};
