@@ -72,6 +72,8 @@ pub struct FileWriter {
     position: u64,
     length: u64,
     is_closed: bool,
+    /// It was abandoned, and what it had asked is forgotten; whether the server has heard of that or not.
+    is_abandoned: bool,
 }
 
 impl Files {
@@ -140,6 +142,7 @@ impl Files {
             position: length,
             length,
             is_closed: false,
+            is_abandoned: false,
         })
     }
 }
@@ -235,8 +238,8 @@ impl FileWriter {
 
     /// Has some bytes taken, at least one.
     fn offer(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, FileError> {
-        if self.is_closed {
-            return Err(FileError::Closed { path: self.path.clone() });
+        if self.is_closed || self.is_abandoned {
+            return Err(self.closed());
         }
         loop {
             self.check()?;
@@ -257,6 +260,9 @@ impl FileWriter {
     /// # Errors
     /// What became of it.
     pub fn sync(&mut self) -> Result<(), FileError> {
+        if self.is_abandoned {
+            return Err(self.closed());
+        }
         self.machine.end_piece();
         self.check()?;
         while !self.machine.is_idle() {
@@ -305,13 +311,18 @@ impl FileWriter {
     /// or not. Nothing more can be written then. What has no name any more ends at once, and not when the server takes the writer for dead.
     ///
     /// # Errors
-    /// When the server gives no answer.
+    /// When the server gives no answer. It is abandoned all the same, and the server takes it for left within a minute; it may be told again.
     pub fn abandon(&mut self) -> Result<(), FileError> {
         if self.is_closed {
             return Ok(());
         }
+        self.is_abandoned = true;
         self.forget_asked();
         self.say_closed()
+    }
+
+    fn closed(&self) -> FileError {
+        FileError::Closed { path: self.path.clone() }
     }
 
     fn say_closed(&mut self) -> Result<(), FileError> {

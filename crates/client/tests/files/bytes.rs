@@ -172,6 +172,22 @@ fn bytes_of_another_writer_are_not_written_over() {
 }
 
 #[test]
+fn a_writer_that_was_abandoned_is_done_though_no_server_heard_of_it() {
+    let peer = Peer::start();
+    let files = peer.connect_with(Duration::from_millis(300));
+    let mut writer = files.create("/raw", &options()).expect("made");
+    drop(peer);
+    writer.write(b"some bytes").expect("taken");
+    for _ in 0..2 {
+        assert!(writer.abandon().expect_err("nobody answers").is_retryable());
+        // What it had asked is forgotten: nothing would ever come of waiting for it.
+        assert!(matches!(writer.sync(), Err(FileError::Closed { .. })));
+        assert!(matches!(writer.close(), Err(FileError::Closed { .. })));
+        assert!(matches!(writer.write(b"more"), Err(FileError::Closed { .. })));
+    }
+}
+
+#[test]
 fn an_append_of_which_nobody_knows_is_told_and_not_made_twice() {
     let peer = Peer::start();
     let files = peer.connect();

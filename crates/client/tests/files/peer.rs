@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use forebay_client::{ClientConfig, files::Files};
 use forebay_protocol::*;
@@ -393,8 +394,12 @@ impl Peer {
     }
 
     pub fn connect(&self) -> Files {
+        self.connect_with(Duration::from_secs(20))
+    }
+
+    pub fn connect_with(&self, deadline: Duration) -> Files {
         let config = ClientConfig::new(self.address.to_string(), "test");
-        Files::connect(config.deadline(Some(std::time::Duration::from_secs(20)))).expect("the server runs")
+        Files::connect(config.deadline(Some(deadline))).expect("the server runs")
     }
 
     /// What a file holds.
