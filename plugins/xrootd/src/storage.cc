@@ -1,5 +1,6 @@
 // The store as the storage system of an XRootD server (`ofs.osslib`).
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -49,6 +50,7 @@ public:
 
 private:
     int create(forebay_files *files, const std::string &path, mode_t mode);
+    int replace(forebay_files *files, const std::string &path, mode_t mode);
     int make_directory(forebay_files *files, const std::string &path, mode_t mode, bool make_parents);
     /// A call that needs the store and a path.
     template <typename Call> int with(const char *action, const char *path, Call call);
@@ -86,6 +88,21 @@ int Storage::create(forebay_files *files, const std::string &path, mode_t mode) 
     return closed;
 }
 
+int Storage::replace(forebay_files *files, const std::string &path, mode_t mode) {
+    // It is another file, so that whoever reads what was there reads it to its end; made before that goes, which stays where there is no room for a new one.
+    static std::atomic<unsigned> made{0};
+    const std::string beside = parent_of(path) + "/.forebay-" + std::to_string(getpid()) + "-" + std::to_string(made++);
+    const int code = create(files, beside, mode);
+    if (code != FOREBAY_DONE) {
+        return code;
+    }
+    const int renamed = forebay_files_rename(files, beside.data(), beside.size(), path.data(), path.size(), FOREBAY_RENAME_REPLACE);
+    if (renamed != FOREBAY_DONE) {
+        forebay_files_remove(files, beside.data(), beside.size());
+    }
+    return renamed;
+}
+
 int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &, int options) {
     return with("create", path, [&](forebay_files *files, const std::string &there) {
         const bool may_replace = ((options >> 8) & O_EXCL) == 0 && (options & XRDOSS_new) == 0;
@@ -95,9 +112,7 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &, in
             code = code == FOREBAY_DONE || code == FOREBAY_EXISTS ? create(files, there, mode) : code;
         }
         if (code == FOREBAY_EXISTS && may_replace) {
-            // Whoever reads what was there reads it to its end: it is another file.
-            code = forebay_files_remove(files, there.data(), there.size());
-            code = code == FOREBAY_DONE || code == FOREBAY_NOT_FOUND ? create(files, there, mode) : code;
+            code = replace(files, there, mode);
         }
         return code;
     });
@@ -127,8 +142,6 @@ int Storage::Rename(const char *from, const char *to, XrdOucEnv *, XrdOucEnv *) 
         if (code == FOREBAY_NOT_FOUND && forebay_files_stat_link(files, there.data(), there.size(), &known) == FOREBAY_DONE) {
             code = make_directory(files, parent_of(target), 0755, true);
             code = code == FOREBAY_DONE || code == FOREBAY_EXISTS ? rename() : code;
-        } else if (code != FOREBAY_DONE) {
-            code = rename();
         }
         return code;
     });

@@ -109,14 +109,11 @@ std::string Settings::parse(const char *text) {
 }
 
 forebay_files *Store::files() {
-    // It is made once and kept for as long as the process lives: files that are open use its connections.
-    static std::mutex one_at_a_time;
-    static forebay_files *connected = nullptr;
-    const std::lock_guard<std::mutex> lock(one_at_a_time);
-    if (connected == nullptr) {
-        connected = connect(settings_);
+    const std::lock_guard<std::mutex> lock(connecting_);
+    if (connected_ == nullptr) {
+        connected_ = connect(settings_);
     }
-    return connected;
+    return connected_;
 }
 
 std::string Store::path(const char *path) const { return settings_.prefix + path; }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <mutex>
 #include <string>
 
 #include <forebay.h>
@@ -51,6 +52,9 @@ public:
 private:
     const Settings settings_;
     XrdSysError &log_;
+    std::mutex connecting_;
+    /// Made once and kept for as long as the process lives: files that are open use its connections.
+    forebay_files *connected_ = nullptr;
 };
 
 /// The store of this process, which the first of the plug-ins makes; null where the settings are wrong, which is said.
