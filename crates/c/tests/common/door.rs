@@ -1,7 +1,7 @@
 //! The plug-in of XRootD, compiled as `docs/xrootd.md` says, and stock servers with the configuration that is shipped.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -134,7 +134,12 @@ impl Gate {
         command.env("LD_LIBRARY_PATH", libraries).env("RES_OPTIONS", "timeout:1 attempts:1").stdin(Stdio::null());
         command.current_dir(self.place.path().join("run")).stdout(log.try_clone().expect("a log")).stderr(log);
         let mut child = command.spawn().expect("it starts");
-        while [self.port, self.http].iter().any(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_err()) {
+        // It is ready when it says so: a connection may meet somebody else who has taken its port.
+        while !self
+            .said()
+            .lines()
+            .any(|line| line.starts_with("------ xrootd ") && line.ends_with("initialization completed."))
+        {
             if child.try_wait().expect("it can be asked").is_some() {
                 return Some(self.said());
             }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -91,9 +91,15 @@ impl XRootDServer {
         command.env("RES_OPTIONS", "timeout:1 attempts:1");
         command.stdout(log.try_clone().expect("a log")).stderr(log);
         let mut child = command.spawn().expect("it starts");
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        // It is ready when it says so: a connection may meet somebody else who has taken its port.
+        loop {
+            let log = fs::read(self.directory.path().join("xrootd.log")).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            if log.lines().any(|line| line.starts_with("------ xrootd ") && line.ends_with("initialization completed."))
+            {
+                break;
+            }
             if child.try_wait().expect("it can be asked").is_some() {
-                let log = fs::read_to_string(self.directory.path().join("xrootd.log")).unwrap_or_default();
                 assert!(log.contains("address already in use"), "the server does not start: {log}");
                 return;
             }

@@ -1,7 +1,7 @@
 //! A stock XRootD server with its HTTP door, for as long as a test needs it.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -91,7 +91,7 @@ impl HttpDoor {
     pub fn begin(&mut self) {
         // A connection of somebody else may have its port for a moment.
         self.server = loop {
-            if let Some(server) = spawn(self.directory.path(), self.port) {
+            if let Some(server) = spawn(self.directory.path()) {
                 break server;
             }
         };
@@ -165,25 +165,28 @@ fn start(directory: &Path, has_tls: bool) -> Option<(Child, u16)> {
          http.selfhttps2http no\nhttp.desthttps no\n"
     );
     fs::write(directory.join("xrootd.cfg"), config).expect("written");
-    spawn(directory, http_port).map(|server| (server, http_port))
+    spawn(directory).map(|server| (server, http_port))
 }
 
-/// Nothing when it ended because a port is taken.
-fn spawn(directory: &Path, http_port: u16) -> Option<Child> {
+/// Nothing when it ended because a port is taken. It is ready when it says so: a connection may meet somebody else who has taken its port.
+fn spawn(directory: &Path) -> Option<Child> {
     let log = fs::File::create(directory.join("log")).expect("made");
     let mut command = Command::new("xrootd");
     if is_root(directory) {
         command.args(["-R", "xrootd"]);
     }
     command.args(["-I", "v4", "-c"]).arg(directory.join("xrootd.cfg")).current_dir(directory);
+    // It asks for the machine's own name, which not every name server answers.
+    command.env("RES_OPTIONS", "timeout:1 attempts:1");
     let errors = log.try_clone().expect("another");
     let mut server = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("it starts");
     loop {
-        if TcpStream::connect(("127.0.0.1", http_port)).is_ok() {
+        let said =
+            fs::read(directory.join("log")).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default();
+        if said.lines().any(|line| line.starts_with("------ xrootd ") && line.ends_with("initialization completed.")) {
             return Some(server);
         }
         if let Some(status) = server.try_wait().expect("looked at") {
-            let said = fs::read_to_string(directory.join("log")).unwrap_or_default();
             assert!(said.contains("address already in use"), "{status}: {said}");
             return None;
         }
