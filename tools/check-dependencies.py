@@ -2,6 +2,7 @@
 """Keeps the dependencies between the crates of the workspace going one way.
 
     types <- format <- erasure, media <- engine <- store <- server
+    types <- takeover; media, takeover <- media-rados <- cli
     types <- protocol <- client <- c, mount, cli, bench
     types <- rawdata, client <- mover <- emulators, destinations <- cli
     xrdcl <- destinations
@@ -24,6 +25,8 @@ ALLOWED = {
     "format": ["types"],
     "erasure": ["types"],
     "media": ["types"],
+    "takeover": ["types"],
+    "media-rados": ["media", "takeover", "types"],
     "engine": ["erasure", "format", "media", "types"],
     "store": ["engine", "format", "media", "types"],
     "protocol": ["types"],
@@ -39,7 +42,7 @@ ALLOWED = {
     "destinations": ["mover", "xrdcl"],
     "xrdcl": [],
     "emulators": ["client", "mover", "rawdata", "types"],
-    "cli": ["client", "destinations", "emulators", "engine", "media", "mount", "mover", "names", "rawdata", "runs", "server", "store", "telemetry", "types"],
+    "cli": ["client", "destinations", "emulators", "engine", "media", "media-rados", "mount", "mover", "names", "rawdata", "runs", "server", "store", "takeover", "telemetry", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "mover", "rawdata", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
     "sim": ["client", "engine", "format", "media", "mover", "protocol", "server", "types"],
@@ -70,7 +73,7 @@ KEPT_IN = {
 PLANTED_ONLY_FOR = "sim"
 
 # Crates that decide: no I/O, clock, threads or randomness, and so none of the crates that bring them.
-MACHINES = ["types", "format", "erasure", "engine", "names", "runs", "protocol", "rawdata"]
+MACHINES = ["types", "format", "erasure", "engine", "names", "runs", "protocol", "rawdata", "takeover"]
 NOT_IN_MACHINES = ["axum", "getrandom", "io-uring", "libc", "mio", "rand", "rustix", "signal-hook", "tokio", "tracing"]
 
 # Crates with such machines, some of them beside the modules that drive them: clippy keeps the calls out, by this one list.

@@ -579,6 +579,8 @@ pub(crate) fn lane_config(
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,
         told_events: scenario.told_events,
+        flush_multiple_bytes: forebay_types::limits::BLOCK_BYTES,
+        tells_freed: false,
         read_only: false,
         has_files: superblock.has_files(),
     }

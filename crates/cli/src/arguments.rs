@@ -9,7 +9,7 @@ use forebay_telemetry::reach::IpNet;
 use crate::failure::Failure;
 use crate::{
     delete, demo, doctor, drive, file, filter, get, init, lost, mount, mover, put, readout, record, run, serve, status,
-    stream, subscribe, trace, upgrade,
+    stream, subscribe, takeover, trace, upgrade,
 };
 
 /// The environment variable that says what is logged.
@@ -138,6 +138,8 @@ pub enum Command {
     Doctor(doctor::DoctorCommand),
     /// Give a stopped store the newest format version, which has files, runs and streams
     Upgrade(upgrade::UpgradeCommand),
+    /// Take a store in a cluster from the server that has it
+    Takeover(takeover::TakeoverCommand),
 }
 
 impl Command {

@@ -8,6 +8,7 @@ use forebay_store::{InitError, InitOptions, InitProgress, InitReport, Profile, S
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::pool::{PoolOptions, Pools};
 use crate::size::{human_bytes, human_count, parse_bytes};
 
 const AFTER_HELP: &str = "\
@@ -18,6 +19,8 @@ Examples:
       makes a store on ten devices that survives the loss of any two
   forebay init --data 1 --parity 0 --drive-bytes 10GB /mnt/cephfs/forebay/d0
       leaves the protection to the file system
+  forebay init --media rados:ec,meta --name buffer1 --drive-bytes 10TiB
+      makes a store in two pools of a Ceph cluster, which protects it (docs/ceph.md)
 
 A drive that is not all zero is refused, and what was found, and where, is named. Files are read whole, but for their holes;
 devices of up to 64 GiB too. Of larger devices these parts are read, which takes minutes on a disk: the first 4 GiB, the last
@@ -39,15 +42,19 @@ is in use, or it fails.";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct InitCommand {
-    /// Data shards: a flush is cut into so many parts
-    #[arg(long, value_name = "K")]
-    data: u8,
+    /// Data shards: a flush is cut into so many parts [default: none, but with --media, where the cluster protects what it holds]
+    #[arg(long, value_name = "K", required_unless_present = "media", conflicts_with = "media")]
+    data: Option<u8>,
 
-    /// Parity shards: the store survives the loss of so many drives
-    #[arg(long, value_name = "M")]
-    parity: u8,
+    /// Parity shards: the store survives the loss of so many drives [default: as --data]
+    #[arg(long, value_name = "M", required_unless_present = "media", conflicts_with = "media")]
+    parity: Option<u8>,
 
-    /// Size of drives that are files; with --force those that exist get it too [default: none, files that are not there yet are refused]
+    #[command(flatten)]
+    pool: PoolOptions,
+
+    /// Size of drives that are files; with --force those that exist get it too. With --media, what the store may hold [default: none, files that are not there
+    /// yet are refused]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     drive_bytes: Option<u64>,
 
@@ -84,7 +91,7 @@ pub struct InitCommand {
     force: bool,
 
     /// The drives: block devices or files, at least data + parity of them
-    #[arg(value_name = "DRIVE", required = true)]
+    #[arg(value_name = "DRIVE", required_unless_present = "media")]
     drives: Vec<PathBuf>,
 }
 
@@ -95,12 +102,15 @@ pub struct InitCommand {
 pub fn run(command: &InitCommand, output: &Output) -> Result<(), Failure> {
     let options = options(command)?;
     let start = Instant::now();
-    let report = with_progress(&command.drives, &options, output)?;
+    let report = match command.pool.store() {
+        Some(store) => in_pool(command, store, &options)?,
+        None => with_progress(&command.drives, &options, output)?,
+    };
     let seconds = start.elapsed().as_secs_f64();
     let geometry = report.geometry;
     output.object(&serde_json::json!({
         "store": report.store,
-        "drives": command.drives.len(),
+        "drives": command.drives.len().max(1),
         "data_shards": geometry.data_shards,
         "parity_shards": geometry.parity_shards,
         "data_shards_min": geometry.data_shards_min,
@@ -163,8 +173,21 @@ fn options(command: &InitCommand) -> Result<InitOptions, Failure> {
         force: command.force,
         index_bytes: command.index_bytes,
         fragment_bytes_mean: command.fragment_bytes_mean,
-        ..InitOptions::new(command.data, command.parity)
+        ..InitOptions::new(command.data.unwrap_or(1), command.parity.unwrap_or(0))
     })
+}
+
+#[cfg(feature = "rados")]
+fn in_pool(command: &InitCommand, store: (&Pools, &str), options: &InitOptions) -> Result<InitReport, Failure> {
+    let bytes = command.drive_bytes.ok_or_else(|| {
+        Failure::usage("say with --drive-bytes how much the store may hold, for instance 10TiB. Nothing was written: space of the pool is used as data come in")
+    })?;
+    crate::rados::Place::open(store, None)?.init(bytes, options)
+}
+
+#[cfg(not(feature = "rados"))]
+fn in_pool(_: &InitCommand, _: (&Pools, &str), _: &InitOptions) -> Result<InitReport, Failure> {
+    Err(crate::pool::not_built())
 }
 
 fn parse_drive_kind(word: &str) -> Result<Profile, String> {
@@ -175,7 +198,8 @@ fn parse_drive_kind(word: &str) -> Result<Profile, String> {
     }
 }
 
-fn failure(error: InitError) -> Failure {
+/// How a command ends that cannot make a store.
+pub fn failure(error: InitError) -> Failure {
     if error.is_retryable() { Failure::retry(error) } else { Failure::usage(error) }
 }
 
@@ -183,13 +207,14 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
     let geometry = report.geometry;
     let drives: Vec<String> = command.drives.iter().map(|path| path.display().to_string()).collect();
     let protection = match geometry.parity_shards {
+        0 if report.drive_kind == Profile::Pool => "protected by the cluster".to_owned(),
         0 => "survives the loss of no drive".to_owned(),
         1 => "survives the loss of any drive".to_owned(),
         parity => format!("survives the loss of any {parity} drives"),
     };
     let sampled: String = report.sampled.iter().map(describe_sampled).collect();
     format!(
-        "made store {store} on {count} drives in {seconds:.1} s\n\
+        "made store {store} on {on} in {seconds:.1} s\n\
          \x20 protection  {data}+{parity}, {protection}\n\
          \x20 capacity    {capacity}\n\
          \x20 reserve     {reserve}\n\
@@ -198,7 +223,10 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
          {sampled}\
          serve it with:  forebay serve {paths}",
         store = report.store,
-        count = command.drives.len(),
+        on = match command.drives.len() {
+            0 => "a cluster".to_owned(),
+            count => format!("{count} drives"),
+        },
         data = geometry.data_shards,
         parity = geometry.parity_shards,
         capacity = describe_capacity(report),
@@ -206,13 +234,17 @@ fn describe(command: &InitCommand, report: &InitReport, seconds: f64) -> String 
         kind = match report.drive_kind {
             Profile::Disk => "disks",
             Profile::SolidState => "drives without heads",
+            Profile::Pool => "a pool",
         },
         lanes = geometry.lanes,
         slot = human_bytes(geometry.slot_bytes),
         fragment = human_bytes(geometry.fragment_bytes_max.into()),
         index = human_bytes(report.index_bytes_needed),
         mean = human_bytes(command.fragment_bytes_mean),
-        paths = drives.join(" "),
+        paths = match command.pool.store() {
+            Some((pools, name)) => format!("--media rados:{},{} --name {name}", pools.slots, pools.places),
+            None => drives.join(" "),
+        },
     )
 }
 

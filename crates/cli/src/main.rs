@@ -20,7 +20,10 @@ mod lost;
 mod mount;
 mod mover;
 mod output;
+mod pool;
 mod put;
+#[cfg(feature = "rados")]
+mod rados;
 mod readout;
 mod record;
 mod run;
@@ -29,6 +32,7 @@ mod size;
 mod status;
 mod stream;
 mod subscribe;
+mod takeover;
 mod trace;
 mod upgrade;
 
@@ -79,6 +83,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Drive(options) => drive::run(options, output),
         Command::Doctor(options) => doctor::run(options, output),
         Command::Upgrade(options) => upgrade::run(options, output),
+        Command::Takeover(options) => takeover::run(options, output),
     }
 }
 

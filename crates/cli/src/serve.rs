@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use forebay_engine::OpenError;
 use forebay_media::{OpenDriveError, OpenMediaError};
-use forebay_server::{RatedWrites, Server, ServerError, StartError, StopHandle};
-use forebay_store::{OpenStoreError, OpenedStore};
+use forebay_server::{Listener, RatedWrites, Server, ServerConfig, ServerError, StartError, StopHandle};
+use forebay_store::{OpenStoreError, OpenedStore, StoreConfig};
 use signal_hook::iterator::Signals;
 
 use crate::arguments::{parse_address, parse_networks};
@@ -17,6 +17,7 @@ use crate::config::{self, FileConfig};
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::output::{self, Output};
+use crate::pool::{PoolOptions, Pools};
 
 /// The time between two looks whether all lanes serve.
 const LOOK: Duration = Duration::from_millis(50);
@@ -31,6 +32,8 @@ Examples:
       serves metrics too, and tells when the drives will be worn out
   forebay serve --read-only /data/d0 /data/d1 /data/d2
       reads what too few drives for writing still give; nothing is written to them
+  forebay serve --media rados:ec,meta --name buffer1 --standby --listen 10.1.0.6:7420 --insecure-network 10.1.0.0/16
+      takes the store over when the server that has it dies (docs/ceph.md)
   forebay serve --print-config > forebay.toml
       writes a configuration with every key, its default and what it means
   forebay serve --config forebay.toml /data/d?
@@ -95,12 +98,23 @@ pub struct ServeCommand {
     #[arg(long, hide = true)]
     stop_at_stdin_end: bool,
 
+    #[command(flatten)]
+    pool: PoolOptions,
+
+    /// With --media: wait until the server that has the store is gone, and take it over then [default: when a server has it that lives, end]
+    #[arg(long, requires = "media", conflicts_with = "read_only")]
+    standby: bool,
+
+    /// With --media: a server that shows no life for so many seconds counts as dead; the same for all servers of a store
+    #[arg(long, value_name = "SECONDS", requires = "media", default_value_t = 9)]
+    dead_after: u64,
+
     /// Print a configuration with every key, its default and what it means, and end
     #[arg(long)]
     print_config: bool,
 
     /// The drives of the store, in any order
-    #[arg(value_name = "DRIVE", required_unless_present = "print_config")]
+    #[arg(value_name = "DRIVE", required_unless_present_any = ["print_config", "media"])]
     drives: Vec<PathBuf>,
 }
 
@@ -134,8 +148,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     let interrupt = Interrupt::catch()?;
     let signals = Signals::new(signals)
         .map_err(|error| Failure::retry(format!("signals cannot be caught: {error}; nothing was started")))?;
-    let listener = Server::bind(&server).map_err(start_failure)?;
-    let opened = forebay_store::open(&command.drives, &store).map_err(open_failure)?;
+    let Some(Ground { opened, listener, owned }) = open(command, &store, &server, &interrupt)? else { return Ok(()) };
     opened.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let ready = Ready::of(&opened);
     let server = Server::start(opened, listener).map_err(start_failure)?;
@@ -161,6 +174,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
         }
     }
     let end = server.wait().map_err(|error @ ServerError::Thread { .. }| Failure::retry(error))?;
+    owned.give_back();
     if end.clean {
         tracing::info!("stopped; the drives are marked clean");
     } else if !command.read_only {
@@ -169,6 +183,78 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// What a server stands on, and where it listens.
+struct Ground {
+    opened: OpenedStore,
+    listener: Listener,
+    owned: Owned,
+}
+
+/// What must be given back when a server has ended.
+#[derive(Default)]
+struct Owned {
+    #[cfg(feature = "rados")]
+    ownership: Option<forebay_media_rados::Ownership>,
+}
+
+impl Owned {
+    fn give_back(self) {
+        #[cfg(feature = "rados")]
+        if let Some(Err(error)) = self.ownership.map(forebay_media_rados::Ownership::give_back) {
+            tracing::warn!("{error}; the next server waits until this one counts as dead");
+        }
+    }
+}
+
+/// Opens the store, and listens; nothing when a standby was stopped while it waited.
+fn open(
+    command: &ServeCommand,
+    store: &StoreConfig,
+    server: &ServerConfig,
+    interrupt: &Interrupt,
+) -> Result<Option<Ground>, Failure> {
+    if let Some(place) = command.pool.store() {
+        return open_in_pool(command, place, store, server, interrupt);
+    }
+    let listener = Server::bind(server).map_err(start_failure)?;
+    let opened = forebay_store::open(&command.drives, store).map_err(open_failure)?;
+    Ok(Some(Ground { opened, listener, owned: Owned::default() }))
+}
+
+#[cfg(feature = "rados")]
+fn open_in_pool(
+    command: &ServeCommand,
+    place: (&Pools, &str),
+    store: &StoreConfig,
+    server: &ServerConfig,
+    interrupt: &Interrupt,
+) -> Result<Option<Ground>, Failure> {
+    use forebay_takeover::Patience;
+    if command.read_only {
+        return Err(Failure::usage(
+            "--read-only is for drives: a store in a cluster has one server that reads and writes. Nothing was started",
+        ));
+    }
+    let patience = if command.standby { Patience::ForEver } else { Patience::UntilSeenAlive };
+    let place = crate::rados::Place::open(place, Some(Duration::from_secs(command.dead_after)))?;
+    // A standby listens when it serves: until then its clients go to the other.
+    let early = (!command.standby).then(|| Server::bind(server)).transpose().map_err(start_failure)?;
+    let Some((opened, ownership)) = place.serve(store, patience, &|| interrupt.is_set())? else { return Ok(None) };
+    let listener = early.map_or_else(|| Server::bind(server), Ok).map_err(start_failure)?;
+    Ok(Some(Ground { opened, listener, owned: Owned { ownership: Some(ownership) } }))
+}
+
+#[cfg(not(feature = "rados"))]
+fn open_in_pool(
+    _: &ServeCommand,
+    _: (&Pools, &str),
+    _: &StoreConfig,
+    _: &ServerConfig,
+    _: &Interrupt,
+) -> Result<Option<Ground>, Failure> {
+    Err(crate::pool::not_built())
 }
 
 /// What the ready line tells.
@@ -324,6 +410,7 @@ pub fn open_failure(error: OpenStoreError) -> Failure {
         OpenStoreError::Plan(OpenError::TooFewMembers { .. }) | OpenStoreError::Start(_) => Failure::retry(words),
         OpenStoreError::Plan(OpenError::ForeignDrive { .. })
         | OpenStoreError::Twice { .. }
+        | OpenStoreError::Remote { .. }
         | OpenStoreError::Directory { .. }
         | OpenStoreError::ParityMin { .. }
         | OpenStoreError::Newer { .. } => Failure::usage(words),

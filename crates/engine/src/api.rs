@@ -293,6 +293,11 @@ pub struct LaneConfig {
     /// Of what happened to events, so much is remembered for those who look on: so many events that were offered to filters, and as many that were
     /// accepted, of 32 bytes each.
     pub told_events: usize,
+    /// What a flush takes of each of its drives is a multiple of this, in bytes: [`BLOCK_BYTES`], or more with one data shard, for media that append in
+    /// multiples alone.
+    pub flush_multiple_bytes: usize,
+    /// Whether the media is told of slots in which nothing lies any more, so that it can give their space to others.
+    pub tells_freed: bool,
     /// Nothing is written.
     pub read_only: bool,
     /// The store is of a version that has files: fragments of [`RunId::FILES`](forebay_types::RunId::FILES) are refused. Else files are.

@@ -30,6 +30,8 @@ pub(crate) struct FlushPlace {
     pub(crate) data_shards: u8,
     pub(crate) parity_shards: u8,
     pub(crate) unit_bytes: u32,
+    /// What it takes of each drive is a multiple of this; more than a block with one data shard alone.
+    pub(crate) multiple_bytes: usize,
     pub(crate) shards: Vec<ShardPlace>,
     pub(crate) first_sequence: u64,
 }
@@ -174,7 +176,13 @@ impl OpenFlush {
             rows_max -= 1;
         }
         assert!(rows_max > 0, "a flush has room for a row");
-        OpenFlush {
+        let is_whole = place.multiple_bytes == BLOCK_BYTES || place.data_shards == 1;
+        assert!(
+            is_whole,
+            "{} bytes: what is added to {} data shards is in blocks",
+            place.multiple_bytes, place.data_shards
+        );
+        let flush = OpenFlush {
             header_bytes: header_bytes_for(buffers.len(), rows_max),
             rows_max,
             buffers,
@@ -186,7 +194,9 @@ impl OpenFlush {
             runs: (RunId(u32::MAX), RunId(0)),
             events: (EventId(u64::MAX), EventId(0)),
             place,
-        }
+        };
+        assert!(flush.capacity_bytes() > 0, "a flush of whole multiples has room for a record");
+        flush
     }
 
     fn row_bytes(&self) -> usize {
@@ -195,7 +205,20 @@ impl OpenFlush {
 
     /// Data that the flush can take, its table included.
     pub(crate) fn capacity_bytes(&self) -> usize {
-        self.rows_max * self.row_bytes()
+        let most = self.rows_max * self.row_bytes();
+        if self.place.multiple_bytes == BLOCK_BYTES {
+            return most;
+        }
+        let end = self.header_bytes + most;
+        (end - end % self.place.multiple_bytes).saturating_sub(self.header_bytes)
+    }
+
+    /// Data with the zeros behind them that make the flush as long as it must be.
+    fn filled_up(&self, data_bytes: usize) -> usize {
+        if self.place.multiple_bytes == BLOCK_BYTES {
+            return data_bytes;
+        }
+        (self.header_bytes + data_bytes).next_multiple_of(self.place.multiple_bytes) - self.header_bytes
     }
 
     /// Whether a record without payload goes into it.
@@ -211,7 +234,7 @@ impl OpenFlush {
     pub(crate) fn shard_bytes_with(&self, payload_bytes: usize) -> u64 {
         let table = self.table.len() + TABLE_ENTRY_BYTES;
         let data = self.data_bytes + room(true, payload_bytes) + table;
-        self.header_bytes as u64 + self.geometry(data).shard_bytes()
+        self.header_bytes as u64 + self.geometry(self.filled_up(data)).shard_bytes()
     }
 
     fn geometry(&self, data_bytes: usize) -> RowGeometry {
@@ -330,9 +353,13 @@ impl OpenFlush {
     }
 
     fn zero(&mut self, from: usize, to: usize) {
-        for at in from..to {
+        let unit = self.place.unit_bytes as usize;
+        let mut at = from;
+        while at < to {
+            let run = (unit - at % unit).min(to - at);
             let (shard, offset) = self.place_of(at);
-            self.buffers[shard][offset] = 0;
+            self.buffers[shard][offset..offset + run].fill(0);
+            at += run;
         }
     }
 
@@ -399,7 +426,7 @@ impl OpenFlush {
         drive: impl Fn(usize) -> (DriveUuid, u64),
     ) -> SealedFlush {
         let record_bytes = self.data_bytes;
-        let inline = self.table_is_inline(self.table.len(), self.data_bytes);
+        let inline = self.table_is_inline(self.table.len(), self.filled_up(self.data_bytes));
         if !inline {
             let table = std::mem::take(&mut self.table);
             self.copy_in(&[&table]);
@@ -407,6 +434,10 @@ impl OpenFlush {
             self.data_bytes += self.table.len();
             self.encode_full_rows();
         }
+        let data_bytes = self.filled_up(self.data_bytes);
+        self.zero(self.data_bytes, data_bytes);
+        self.data_bytes = data_bytes;
+        self.encode_full_rows();
         self.finish_last_row();
         let geometry = self.geometry(self.data_bytes);
         let rows = geometry.rows() as usize;

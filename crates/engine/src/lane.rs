@@ -186,6 +186,14 @@ impl Lane {
         self.io.next_outgoing()
     }
 
+    /// The next range of a drive in which nothing lies that is needed: the drive, from where, and how many bytes. To be asked for before
+    /// [`Lane::next_operation`], and only told with [`LaneConfig::tells_freed`].
+    pub fn next_freed(&mut self) -> Option<(DriveNumber, u64, u64)> {
+        let (drive, slot) = self.slots.next_freed()?;
+        let begin = self.slot_offset(forebay_format::ShardPlace { drive, slot });
+        Some((drive, begin, self.config.geometry.slot_bytes))
+    }
+
     /// The next reply.
     pub fn next_reply(&mut self) -> Option<Reply> {
         self.replies.pop_front()

@@ -38,6 +38,8 @@ pub(crate) struct Slots {
     turn: usize,
     /// One more each time a slot may have come free.
     changes: u64,
+    /// Slots in which nothing lies that is needed, where the media wants to be told.
+    freed: Option<VecDeque<(DriveNumber, u32)>>,
 }
 
 /// The window as a checkpoint on its way has it.
@@ -50,6 +52,7 @@ pub(crate) struct WindowMark {
 impl Slots {
     pub(crate) fn new(lane: u16, lanes: u16) -> Self {
         Slots {
+            freed: None,
             lane,
             lanes,
             free: BTreeMap::new(),
@@ -64,11 +67,25 @@ impl Slots {
         }
     }
 
+    /// As [`Slots::new`]; what comes free is told by [`Slots::next_freed`].
+    pub(crate) fn telling(self, is_wanted: bool) -> Self {
+        Slots { freed: is_wanted.then(VecDeque::new), ..self }
+    }
+
+    /// The next slot that came free, to be told to its media before it is written to again.
+    pub(crate) fn next_freed(&mut self) -> Option<(DriveNumber, u32)> {
+        self.freed.as_mut()?.pop_front()
+    }
+
     /// Makes the lane's slots of a drive known, free but for `used`.
     pub(crate) fn add_drive(&mut self, drive: DriveNumber, slots: u32, used: &BTreeSet<u32>) {
         let of_lane = (u32::from(self.lane)..slots).step_by(usize::from(self.lanes));
         self.total.insert(drive, u32::try_from(of_lane.clone().count()).expect("counted in u32"));
-        self.free.insert(drive, of_lane.filter(|slot| !used.contains(slot)).collect());
+        let free: BTreeSet<u32> = of_lane.filter(|slot| !used.contains(slot)).collect();
+        if let Some(freed) = &mut self.freed {
+            freed.extend(free.iter().map(|slot| (drive, *slot)));
+        }
+        self.free.insert(drive, free);
         self.changes += 1;
     }
 
@@ -100,6 +117,9 @@ impl Slots {
         for place in shards {
             if let Some(free) = self.free.get_mut(&place.drive) {
                 let new = free.insert(place.slot);
+                if let Some(freed) = &mut self.freed {
+                    freed.push_back((place.drive, place.slot));
+                }
                 let new = new || planted(Planted::RebuildIntoFreedSlot);
                 assert!(new, "slot {} of drive {} is given back once", place.slot, place.drive);
             }

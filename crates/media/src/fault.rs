@@ -140,6 +140,10 @@ impl<M: Media> Media for FaultyMedia<M> {
         self.inner.submit(id, operation);
     }
 
+    fn discard(&mut self, drive: DriveNumber, offset_bytes: u64, bytes: u64) {
+        self.inner.discard(drive, offset_bytes, bytes);
+    }
+
     fn kick(&mut self) {
         self.inner.kick();
     }

@@ -35,15 +35,18 @@
 //!
 //! [`MeteredMedia`] counts and times what goes through it, drive by drive; [`PatientMedia`] gives a drive up that does not answer.
 //!
-//! Every implementation runs the same suite, [`conformance`].
+//! Every implementation runs the same suite, [`conformance`]. One in another crate takes operations as [`Request`]s, checked, and finishes them through a
+//! [`CompletionQueue`].
 
 mod buffer;
+mod completions;
 pub mod conformance;
 mod drives;
 mod fault;
 mod file_system;
 mod identity;
 mod inspect;
+mod licence;
 mod memory;
 mod meter;
 mod open;
@@ -51,6 +54,7 @@ mod patient;
 mod pool;
 mod prepare;
 mod ready;
+mod remote;
 mod request;
 mod signatures;
 mod uring;
@@ -61,18 +65,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use buffer::{AlignedBuffer, return_large_memory};
+pub use completions::CompletionQueue;
 pub use drives::{Access, DirectIo, DriveFile, DriveKind, OpenDriveError};
 pub use fault::{FaultSwitch, FaultyMedia};
 use forebay_types::DriveNumber;
 pub use forebay_types::limits::BLOCK_BYTES;
 pub use identity::{DriveIdentity, first_equal, given_twice};
 pub use inspect::{Contents, InspectError, Inspection, MAGIC_BYTES, inspect};
+pub use licence::Licence;
 pub use memory::{Choose, Delivery, KeepPart, MemoryDrives, MemoryMedia, PendingOperation};
 pub use meter::{DriveCounts, DriveMeters, MeteredMedia, SLOW_OPERATION};
 pub use open::{Backend, MediaConfig, OpenMediaError, open_media};
 pub use patient::{PatientMedia, SilentDrives};
 pub use pool::PoolMedia;
 pub use prepare::{MadeFile, PrepareError, create_zeroed, overwrite_zeroed};
+pub use ready::wait_for;
+pub use remote::RemoteDrive;
+pub use request::{Memory, Request, Transfer};
 pub use uring::UringMedia;
 
 /// Names an operation in its completion. The engine chooses it and uses none twice while it is in flight.
@@ -176,6 +185,12 @@ pub trait Media {
     /// Takes an operation. It may start at once or with the next [`Media::kick`].
     fn submit(&mut self, id: OperationId, operation: Operation);
 
+    /// What lies in this range is needed no more, until it is written again: a hint, which is followed at once or not at all. A read there gives
+    /// the old bytes or zeros. Drives keep what lies on them.
+    fn discard(&mut self, drive: DriveNumber, offset_bytes: u64, bytes: u64) {
+        let _ = (drive, offset_bytes, bytes);
+    }
+
     /// Starts everything that was submitted.
     fn kick(&mut self);
 
@@ -208,6 +223,10 @@ impl<M: Media + ?Sized> Media for Box<M> {
 
     fn submit(&mut self, id: OperationId, operation: Operation) {
         (**self).submit(id, operation);
+    }
+
+    fn discard(&mut self, drive: DriveNumber, offset_bytes: u64, bytes: u64) {
+        (**self).discard(drive, offset_bytes, bytes);
     }
 
     fn kick(&mut self) {

@@ -46,6 +46,16 @@ pub enum OpenMediaError {
          raise the limit of processes or open files, or run fewer lanes"
     )]
     ThreadPool(#[source] io::Error),
+    /// A remote drive gave no way to it.
+    #[error(
+        "the way to {name} cannot be opened: {source}; no data were touched; raise the limit of open files, or run fewer lanes"
+    )]
+    Remote {
+        /// The drive.
+        name: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
 }
 
 /// A lane's way to these drives; `None` is a drive that is not there. Drives are opened once and shared by the lanes.

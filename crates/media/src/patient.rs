@@ -131,6 +131,10 @@ impl<M: Media> Media for PatientMedia<M> {
         self.inner.submit(id, operation);
     }
 
+    fn discard(&mut self, drive: DriveNumber, offset_bytes: u64, bytes: u64) {
+        self.inner.discard(drive, offset_bytes, bytes);
+    }
+
     fn kick(&mut self) {
         self.inner.kick();
     }

@@ -2,18 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use forebay_types::DriveNumber;
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::drives::DriveFile;
-use crate::ready::wait_for;
 use crate::request::{Memory, Request};
-use crate::{Completion, Media, MediaError, Operation, OperationId};
+use crate::{Completion, CompletionQueue, Media, MediaError, Operation, OperationId, wait_for};
 
 /// Threads of one drive. Each drive has its own, so that one that hangs holds up no other; two keep the drive busy
 /// while a result is handed over.
@@ -46,43 +44,16 @@ struct QueueState {
     closed: bool,
 }
 
-/// What has been done.
+/// What has been done, and by how many threads more will be.
 struct Finished {
-    state: Mutex<FinishedState>,
+    completions: CompletionQueue,
+    threads: Mutex<usize>,
     thread_ended: Condvar,
-    /// Readable exactly while there are completions.
-    event: OwnedFd,
-}
-
-struct FinishedState {
-    completions: Vec<Completion>,
-    threads: usize,
 }
 
 /// A panic of a thread leaves nothing half done behind these locks.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Finished {
-    fn push(&self, completion: Completion) {
-        let mut state = locked(&self.state);
-        if state.completions.is_empty() {
-            // Any number but zero makes it readable; this one is the same in every byte order.
-            rustix::io::write(&self.event, &[1; 8]).expect("an eventfd that was read takes one more");
-        }
-        state.completions.push(completion);
-    }
-
-    fn take(&self, into: &mut Vec<Completion>) -> usize {
-        let mut state = locked(&self.state);
-        let taken = state.completions.len();
-        if taken > 0 {
-            rustix::io::read(&self.event, &mut [0; 8]).expect("the eventfd was written before");
-            into.append(&mut state.completions);
-        }
-        taken
-    }
 }
 
 impl DriveQueue {
@@ -116,11 +87,11 @@ fn work(drive: Arc<DriveFile>, queue: &DriveQueue, finished: &Finished) {
             Memory::Write(buffer) => drive.write_blocking(&mut request.transfer, buffer),
             Memory::Read(buffer) => drive.read_blocking(&mut request.transfer, buffer),
         };
-        finished.push(request.complete(result));
+        finished.completions.push(request.complete(result));
     }
     // Before the count goes down, so that a drive is closed when its media is gone.
     drop(drive);
-    locked(&finished.state).threads -= 1;
+    *locked(&finished.threads) -= 1;
     finished.thread_ended.notify_all();
 }
 
@@ -130,9 +101,8 @@ impl PoolMedia {
     /// # Errors
     /// When the process may have no more threads or descriptors.
     pub fn new(drives: &[(DriveNumber, Option<Arc<DriveFile>>)]) -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let state = Mutex::new(FinishedState { completions: Vec::new(), threads: 0 });
-        let finished = Arc::new(Finished { state, thread_ended: Condvar::new(), event });
+        let completions = CompletionQueue::new()?;
+        let finished = Arc::new(Finished { completions, threads: Mutex::new(0), thread_ended: Condvar::new() });
         let mut media = PoolMedia { drives: BTreeMap::new(), finished, submitted: Vec::new(), in_flight: 0 };
         for (number, drive) in drives {
             if let Some(drive) = drive {
@@ -155,10 +125,10 @@ impl PoolMedia {
     fn start_thread(&self, number: DriveNumber, drive: &Arc<DriveFile>, queue: &Arc<DriveQueue>) -> io::Result<()> {
         let (drive, queue, finished) = (Arc::clone(drive), Arc::clone(queue), Arc::clone(&self.finished));
         // Counted before it can end.
-        locked(&self.finished.state).threads += 1;
+        *locked(&self.finished.threads) += 1;
         let builder = thread::Builder::new().name(format!("drive-{number}")).stack_size(STACK_BYTES);
         let started = builder.spawn(move || work(drive, &queue, &finished));
-        started.map(drop).inspect_err(|_| locked(&self.finished.state).threads -= 1)
+        started.map(drop).inspect_err(|_| *locked(&self.finished.threads) -= 1)
     }
 }
 
@@ -174,7 +144,7 @@ impl Media for PoolMedia {
     fn remove_drive(&mut self, drive: DriveNumber) {
         let Some(queue) = self.drives.remove(&drive) else { return };
         for request in queue.close() {
-            self.finished.push(request.complete(Err(MediaError::Absent)));
+            self.finished.completions.push(request.complete(Err(MediaError::Absent)));
         }
     }
 
@@ -188,13 +158,13 @@ impl Media for PoolMedia {
             let queue = self.drives.get(&request.drive).ok_or(MediaError::Absent);
             match queue.and_then(|queue| request.transfer.check(queue.drive_bytes).map(|()| queue)) {
                 Ok(queue) => queue.push(request),
-                Err(reason) => self.finished.push(request.complete(Err(reason))),
+                Err(reason) => self.finished.completions.push(request.complete(Err(reason))),
             }
         }
     }
 
     fn completions(&mut self, into: &mut Vec<Completion>) {
-        self.in_flight -= self.finished.take(into);
+        self.in_flight -= self.finished.completions.take(into);
     }
 
     fn wait(&mut self, timeout: Duration, into: &mut Vec<Completion>) {
@@ -206,7 +176,7 @@ impl Media for PoolMedia {
     }
 
     fn ready(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.finished.event.as_fd())
+        Some(self.finished.completions.ready())
     }
 }
 
@@ -215,15 +185,15 @@ impl Drop for PoolMedia {
         for queue in self.drives.values() {
             drop(queue.close());
         }
-        let state = locked(&self.finished.state);
-        let (state, _) = self
+        let threads = locked(&self.finished.threads);
+        let (threads, _) = self
             .finished
             .thread_ended
-            .wait_timeout_while(state, DROP_WAIT, |state| state.threads > 0)
+            .wait_timeout_while(threads, DROP_WAIT, |threads| *threads > 0)
             .unwrap_or_else(PoisonError::into_inner);
-        if state.threads > 0 {
+        if *threads > 0 {
             // They own the memory of their operations, which lives until the drives answer.
-            let stuck = state.threads;
+            let stuck = *threads;
             tracing::error!(
                 stuck,
                 "drives did not answer for {DROP_WAIT:?}; their threads are left to end by themselves"

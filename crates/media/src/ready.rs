@@ -21,7 +21,10 @@ pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
 }
 
 /// [`Media::wait`] for a media with a descriptor.
-pub(crate) fn wait_for<M: Media>(media: &mut M, timeout: Duration, into: &mut Vec<Completion>) {
+///
+/// # Panics
+/// When it has none.
+pub fn wait_for<M: Media>(media: &mut M, timeout: Duration, into: &mut Vec<Completion>) {
     wait_by(media, timeout, into, |media, left| {
         wait_readable(media.ready().expect("this media has a descriptor"), left);
     });

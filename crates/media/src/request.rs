@@ -9,15 +9,19 @@ use crate::{AlignedBuffer, BLOCK_BYTES, Completion, MediaError, Operation, Opera
 
 /// Where a transfer goes and how far it has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Transfer {
+pub struct Transfer {
     operation: &'static str,
+    /// Where on the drive.
     pub offset_bytes: u64,
+    /// How much.
     pub bytes: usize,
     /// Whole blocks that have been moved.
     pub moved: usize,
 }
 
 impl Transfer {
+    /// One of which nothing was moved.
+    ///
     /// # Panics
     /// When it is not in whole blocks, is empty, or is longer than its buffer: mistakes of the engine.
     pub fn new(operation: &'static str, offset_bytes: u64, bytes: usize, buffer: &AlignedBuffer) -> Self {
@@ -31,6 +35,9 @@ impl Transfer {
     }
 
     /// Whether the whole of it lies on a drive of this size.
+    ///
+    /// # Errors
+    /// [`MediaError::Short`].
     pub fn check(&self, drive_bytes: u64) -> Result<(), MediaError> {
         let there = drive_bytes.saturating_sub(self.offset_bytes);
         if there >= self.bytes as u64 { Ok(()) } else { Err(self.short(there as usize)) }
@@ -71,7 +78,7 @@ impl Transfer {
 }
 
 /// The memory of an operation.
-pub(crate) enum Memory {
+pub enum Memory {
     /// Written from; shared with the engine.
     Write(Arc<AlignedBuffer>),
     /// Read into; handed back.
@@ -79,14 +86,20 @@ pub(crate) enum Memory {
 }
 
 /// An operation whose alignment and lengths have been checked.
-pub(crate) struct Request {
+pub struct Request {
+    /// Its id.
     pub id: OperationId,
+    /// The drive that it goes to.
     pub drive: DriveNumber,
+    /// Where on the drive, and how far it has come.
     pub transfer: Transfer,
+    /// From where, or where to.
     pub memory: Memory,
 }
 
 impl Request {
+    /// Of what the engine asks for.
+    ///
     /// # Panics
     /// As [`Transfer::new`].
     pub fn new(id: OperationId, operation: Operation) -> Self {

@@ -138,7 +138,7 @@ impl Server {
     }
 
     fn start_threads(opened: OpenedStore, listener: Listener) -> Result<Server, StartError> {
-        let OpenedStore { runners, control, info, meters, .. } = opened;
+        let OpenedStore { runners, control, info, meters, licence, .. } = opened;
         let Listener { socket, metrics, config } = listener;
         let address = socket.local_addr().map_err(system("the address of the listening socket"))?;
         let mut threads = Vec::new();
@@ -158,9 +158,10 @@ impl Server {
             let config = service_config(&config, &info, &seed);
             let name = format!("forebay-lane-{}", config.lane);
             let all_lanes: Arc<[Arc<Inbox>]> = inboxes.clone().into();
+            let licence = licence.clone();
             let handle = spawn(&name, &stop, move || {
                 let _closed = CloseAtEnd(inbox.clone());
-                LaneThread::new(seed, config, poll, all_lanes)?.run()
+                LaneThread::new(seed, config, poll, all_lanes, licence)?.run()
             })
             .map_err(system("a thread"))?;
             threads.push((name, handle));

@@ -127,6 +127,8 @@ mod kind {
             None => Word::Auto,
             Some(Profile::Disk) => Word::Disk,
             Some(Profile::SolidState) => Word::SolidState,
+            // What a store stands on that has no drives is not configured.
+            Some(Profile::Pool) => Word::Auto,
         };
         word.serialize(serializer)
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::config::StoreConfig;
 use crate::drives::{Command, Ordered, Replacement};
-use crate::open::parity_min;
+use crate::open::{Ground, parity_min};
 use crate::runner::Mailbox;
 
 /// A start waits for so many timeouts when more drives are silent than may be missing, and is then given up; and so is a new drive that does nothing.
@@ -195,18 +195,16 @@ impl ControlThread {
         media: Box<dyn Media + Send>,
         mailboxes: Vec<Arc<Mailbox>>,
         plan: &OpenPlan,
-        files: &[(DriveNumber, Option<Arc<DriveFile>>)],
+        ground: &Ground,
         config: &StoreConfig,
         switch: Option<FaultSwitch>,
     ) -> Self {
-        let file = |info: &DriveInfo| {
-            files.iter().find(|(number, _)| *number == info.number).and_then(|(_, file)| file.as_deref())
-        };
         let entry = |info: &DriveInfo| plan.superblock.drives.iter().find(|entry| entry.number == info.number);
+        let place = |info: &DriveInfo| ground.place_of(info.number);
         let drives = plan.drives.iter().map(|info| DriveStatus {
             number: info.number.0,
             uuid: info.uuid,
-            path: file(info).map(|file| file.path().display().to_string()),
+            path: place(info).map(|(path, _)| path),
             state: match (info.member, info.present) {
                 (true, true) => "member",
                 (true, false) => "absent",
@@ -217,7 +215,7 @@ impl ControlThread {
             slots: info.slots,
             reason: None,
             replaced_by: None,
-            identity: file(info).map(|file| file.identity().clone()),
+            identity: place(info).and_then(|(_, identity)| identity),
         });
         let status = ControlStatus {
             store: plan.superblock.store,

@@ -5,6 +5,7 @@ mod error;
 mod files;
 mod geometry;
 mod look;
+mod remote;
 mod write;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use forebay_format::Geometry;
 use forebay_media::{MAGIC_BYTES, given_twice};
 use forebay_types::StoreUuid;
 use forebay_types::limits::{DRIVES_MAX, SHARDS_MAX};
+pub(crate) use remote::RemoteGeometry;
 
 use crate::profile::Profile;
 

@@ -12,11 +12,12 @@ mod init;
 mod open;
 mod paths;
 mod profile;
+mod remote;
 mod runner;
 mod superblocks;
 mod upgrade;
 
-pub use forebay_media::{DriveCounts, DriveMeters};
+pub use forebay_media::{DriveCounts, DriveMeters, Licence, RemoteDrive};
 
 pub use config::{StoreConfig, machine_memory_bytes};
 pub use control::{ControlHandle, ControlStatus, DriveStatus};
@@ -27,5 +28,6 @@ pub use examine::{
 pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};
 pub use profile::Profile;
+pub use remote::{RemotePlan, open_remote, plan_remote, remote_layout};
 pub use runner::LaneRunner;
 pub use upgrade::{UpgradeError, UpgradeReport, upgrade};

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use forebay_engine::{Control, DriveInfo, FoundDrive, Lane, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{FormatError, Geometry, Superblock};
 use forebay_media::{
-    Access, DriveFile, DriveMeters, FaultSwitch, FaultyMedia, Media, MeteredMedia, OpenDriveError, OpenMediaError,
-    open_media,
+    Access, DriveFile, DriveIdentity, DriveMeters, FaultSwitch, FaultyMedia, Licence, Media, MeteredMedia,
+    OpenDriveError, OpenMediaError, RemoteDrive, open_media,
 };
+use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid};
 
 use crate::config::StoreConfig;
@@ -50,6 +51,8 @@ pub struct OpenedStore {
     pub meters: DriveMeters,
     /// What an operator should know.
     pub warnings: Vec<String>,
+    /// Until when anybody may be answered, where another server may come to own the store.
+    pub licence: Option<Arc<Licence>>,
 }
 
 impl OpenedStore {
@@ -126,6 +129,14 @@ pub enum OpenStoreError {
          already from which those are missing that did not answer; see to the drives, then start with all of them"
     )]
     Start(String),
+    /// A remote drive holds no store that can be opened.
+    #[error("{name} {why}. Nothing was written")]
+    Remote {
+        /// The drive.
+        name: String,
+        /// Why not, in words that follow its name.
+        why: String,
+    },
     /// More parities were asked for than the store has.
     #[error(
         "--parity-min {asked}: the store was made with {parity} parities, and new data cannot have more; nothing was started"
@@ -151,7 +162,17 @@ pub enum OpenStoreError {
 /// # Errors
 /// [`OpenStoreError`].
 pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, OpenStoreError> {
-    let FoundStore { mut plan, drives, profile, .. } = find_store(paths, config)?;
+    let FoundStore { plan, drives, profile, .. } = find_store(paths, config)?;
+    open_on(Ground::Drives(drives), plan, profile, config)
+}
+
+/// Opens what was found, and makes the start durable.
+pub(crate) fn open_on(
+    ground: Ground,
+    mut plan: OpenPlan,
+    profile: Profile,
+    config: &StoreConfig,
+) -> Result<OpenedStore, OpenStoreError> {
     forebay_media::return_large_memory();
     let config = &StoreConfig { drive_kind: Some(profile), ..config.clone() };
     // Whoever asks for the status later is told the same.
@@ -160,12 +181,12 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     let switch = config.fault_injection.then(FaultSwitch::new);
     let nonce = u64::from_le_bytes(random());
     let meters = DriveMeters::new();
-    let media = || media_for(&drives, config, switch.as_ref()).map(|media| metered(media, &meters));
+    let media = || ground.media(config, switch.as_ref()).map(|media| metered(media, &meters));
     let control =
         (!config.read_only).then(|| Control::start(&plan, nonce, parity_min(config, &plan.superblock.geometry)));
     let (events, events_of_lanes) = channel();
     let mailboxes: Vec<Arc<Mailbox>> = (0..plan.superblock.geometry.lanes).map(|_| Arc::default()).collect();
-    let thread = ControlThread::new(control, media()?, mailboxes.clone(), &plan, &drives, config, switch.clone());
+    let thread = ControlThread::new(control, media()?, mailboxes.clone(), &plan, &ground, config, switch.clone());
     let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
     let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
     let started = Instant::now();
@@ -174,6 +195,7 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
     let mut runners = Vec::new();
     for (lane, mailbox) in mailboxes.into_iter().enumerate() {
         let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, profile, epoch, nonce);
+        let config = ground.suited(config);
         runners.push(LaneSeed { config, media: media()?, started, events: events.clone(), mailbox });
     }
     drop(events);
@@ -186,11 +208,67 @@ pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, Open
         read_only: config.read_only,
         has_files: plan.superblock.has_files(),
     };
-    Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, meters, warnings })
+    let licence = match &ground {
+        Ground::Drives(_) => None,
+        Ground::Remote(drive) => Some(drive.licence()),
+    };
+    Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, meters, warnings, licence })
 }
 
 /// Every drive of a store, and its file when it is there.
 pub(crate) type Drives = Vec<(DriveNumber, Option<Arc<DriveFile>>)>;
+
+/// What a store stands on.
+pub(crate) enum Ground {
+    /// Files and devices of this machine.
+    Drives(Drives),
+    /// One drive that is none.
+    Remote(Arc<dyn RemoteDrive>),
+}
+
+/// A remote drive has one number for ever.
+pub(crate) const REMOTE: DriveNumber = DriveNumber(0);
+
+impl Ground {
+    /// A way to it for a lane, or the control part.
+    fn media(
+        &self,
+        config: &StoreConfig,
+        switch: Option<&FaultSwitch>,
+    ) -> Result<Box<dyn Media + Send>, OpenMediaError> {
+        match self {
+            Ground::Drives(drives) => media_for(drives, config, switch),
+            Ground::Remote(drive) => {
+                let refused = |source| OpenMediaError::Remote { name: drive.name(), source };
+                Ok(switched(Arc::clone(drive).media(REMOTE).map_err(refused)?, switch))
+            }
+        }
+    }
+
+    /// Where operators find a drive, and what was opened there.
+    pub(crate) fn place_of(&self, number: DriveNumber) -> Option<(String, Option<DriveIdentity>)> {
+        match self {
+            Ground::Drives(drives) => {
+                let (_, file) = drives.iter().find(|(known, _)| *known == number)?;
+                let file = file.as_deref()?;
+                Some((file.path().display().to_string(), Some(file.identity().clone())))
+            }
+            Ground::Remote(drive) => (number == REMOTE).then(|| (drive.name(), None)),
+        }
+    }
+
+    fn suited(&self, config: LaneConfig) -> LaneConfig {
+        match self {
+            Ground::Drives(_) => config,
+            Ground::Remote(drive) => LaneConfig {
+                flush_multiple_bytes: drive.flush_multiple_bytes(),
+                tells_freed: !config.read_only,
+                drive_timeout: crate::remote::PATIENCE,
+                ..config
+            },
+        }
+    }
+}
 
 /// The drives of a store, opened, and how it starts on them.
 pub(crate) struct FoundStore {
@@ -225,11 +303,14 @@ pub(crate) fn media_for(
     config: &StoreConfig,
     switch: Option<&FaultSwitch>,
 ) -> Result<Box<dyn Media + Send>, OpenMediaError> {
-    let media = open_media(drives, &config.media)?;
-    Ok(match switch {
+    Ok(switched(open_media(drives, &config.media)?, switch))
+}
+
+fn switched(media: Box<dyn Media + Send>, switch: Option<&FaultSwitch>) -> Box<dyn Media + Send> {
+    match switch {
         Some(switch) => Box::new(FaultyMedia::new(media, switch.clone())),
         None => media,
-    })
+    }
 }
 
 /// What happened to so many events is remembered for those who look on: 512 KiB a lane. One that asks every 50 ms misses nothing up to 160 000 events a second
@@ -275,6 +356,8 @@ pub(crate) fn lane_config(
         scrub_period: std::time::Duration::from_secs(config.scrub_period_s),
         parity_min: parity_min(config, &geometry),
         told_events: TOLD_EVENTS,
+        flush_multiple_bytes: BLOCK_BYTES,
+        tells_freed: false,
         read_only: config.read_only,
         has_files: plan.superblock.has_files(),
     }

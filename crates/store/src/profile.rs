@@ -15,6 +15,8 @@ pub enum Profile {
     Disk,
     /// Flash, memory, and what the operating system does not know: nothing is lost by many small writes in many places.
     SolidState,
+    /// Objects in the pools of a cluster: each operation costs the processors of many machines, so that few large ones are wanted, many at once.
+    Pool,
 }
 
 impl Profile {
@@ -29,7 +31,7 @@ impl Profile {
     pub fn lanes(self, drives: usize, width: usize, cores: usize) -> u16 {
         let lanes = match self {
             Profile::Disk => drives / width.max(1),
-            Profile::SolidState => cores.min(8),
+            Profile::SolidState | Profile::Pool => cores.min(8),
         };
         u16::try_from(lanes.max(1)).unwrap_or(u16::MAX)
     }
@@ -38,14 +40,15 @@ impl Profile {
     pub fn slot_bytes_max(self) -> u64 {
         match self {
             Profile::Disk => 1024 * MIB,
-            Profile::SolidState => 64 * MIB,
+            // An object may have 128 MiB where nobody configured something else.
+            Profile::SolidState | Profile::Pool => 64 * MIB,
         }
     }
 
     /// Payload of a full flush on each drive, in bytes.
     pub fn flush_bytes(self) -> u64 {
         match self {
-            Profile::Disk => 4 * MIB,
+            Profile::Disk | Profile::Pool => 4 * MIB,
             Profile::SolidState => MIB / 2,
         }
     }
@@ -55,7 +58,7 @@ impl Profile {
     /// that would cost more than what is done with them.
     pub fn background_read_bytes(self) -> u32 {
         match self {
-            Profile::Disk => 4 << 20,
+            Profile::Disk | Profile::Pool => 4 << 20,
             Profile::SolidState => 64 << 10,
         }
     }
@@ -65,6 +68,7 @@ impl Profile {
     pub fn read_through_bytes(self) -> u32 {
         match self {
             Profile::Disk => 2 << 20,
+            Profile::Pool => 64 << 10,
             Profile::SolidState => 8 << 10,
         }
     }
@@ -75,6 +79,8 @@ impl Profile {
         match self {
             Profile::Disk => Duration::from_secs(10),
             Profile::SolidState => Duration::from_secs(1),
+            // A start asks for so long; what is served waits as long as it takes.
+            Profile::Pool => Duration::from_secs(10),
         }
     }
 
@@ -83,6 +89,7 @@ impl Profile {
         match self {
             Profile::Disk => Duration::from_millis(20),
             Profile::SolidState => Duration::ZERO,
+            Profile::Pool => Duration::from_millis(5),
         }
     }
 }

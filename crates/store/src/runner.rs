@@ -107,6 +107,9 @@ impl LaneRunner {
             handled += 1;
         }
         self.lane.pump(now);
+        while let Some((drive, offset_bytes, bytes)) = self.lane.next_freed() {
+            self.media.discard(drive, offset_bytes, bytes);
+        }
         let mut submitted = false;
         while let Some((id, operation)) = self.lane.next_operation() {
             self.media.submit(id, operation);

@@ -11,7 +11,7 @@ use crate::config::StoreConfig;
 use crate::control::ControlThread;
 use crate::examine::look_at_lane;
 use crate::init::random;
-use crate::open::{FoundStore, OpenStoreError, find_store, media_for};
+use crate::open::{FoundStore, Ground, OpenStoreError, find_store, media_for};
 
 /// What an upgrade did.
 #[derive(Clone, Debug)]
@@ -168,7 +168,8 @@ fn write_version(found: &FoundStore, config: &StoreConfig, report: &mut UpgradeR
     let FoundStore { plan, drives, .. } = found;
     let control = Control::upgrade(plan, u64::from_le_bytes(random()));
     let media = media_for(drives, config, None)?;
-    let thread = ControlThread::new(Some(control), media, Vec::new(), plan, drives, config, None);
+    let thread =
+        ControlThread::new(Some(control), media, Vec::new(), plan, &Ground::Drives(drives.clone()), config, None);
     let (thread, _) = thread.start_store().map_err(UpgradeError::Write)?;
     let members = thread.superblock().into_iter().flat_map(|superblock| &superblock.drives);
     report.members = members.filter(|drive| drive.state == DriveState::Member).map(|drive| drive.number).collect();

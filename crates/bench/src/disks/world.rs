@@ -117,6 +117,8 @@ impl World {
             read_through_bytes: profile.read_through_bytes(),
             scrub_period: Duration::ZERO,
             told_events: 0,
+            flush_multiple_bytes: forebay_types::limits::BLOCK_BYTES,
+            tells_freed: false,
             read_only: false,
             has_files: true,
         };

@@ -309,6 +309,11 @@ impl Server {
         self.end()
     }
 
+    /// How it ended, by itself.
+    pub fn wait(mut self) -> Ran {
+        self.end()
+    }
+
     fn end(&mut self) -> Ran {
         let mut stderr = String::new();
         if let Some(mut log) = self.child.stderr.take() {

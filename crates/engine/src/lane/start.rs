@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 
 use forebay_format::{FileRecord, RecordKind, SegmentState, TableEntry};
-use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, EventKey, Time, WallTime};
 
 use super::background::Background;
@@ -43,7 +42,7 @@ impl Lane {
         let geometry = config.geometry;
         let shards = usize::from(geometry.data_shards) + usize::from(geometry.parity_shards);
         // With room for a table of some records: what is written in pieces of just a part of a flush would not fit otherwise.
-        let data_bytes = config.flush_bytes * usize::from(geometry.data_shards) + BLOCK_BYTES;
+        let data_bytes = config.flush_bytes * usize::from(geometry.data_shards) + config.flush_multiple_bytes;
         let buffer_bytes = flush_buffer_bytes(geometry.data_shards, shards, geometry.unit_bytes, data_bytes);
         let recovery = Box::pin(recover(io.clone(), config.clone()));
         let mut lane = Lane {
@@ -61,7 +60,7 @@ impl Lane {
             ends: Ends::new(geometry.lanes, config.index_bytes),
             accepted: AcceptedEvents::from_checkpoint(&[]),
             carried: Carried::default(),
-            slots: Slots::new(config.lane, geometry.lanes),
+            slots: Slots::new(config.lane, geometry.lanes).telling(config.tells_freed),
             cache: Cache::default(),
             pool: BufferPool::new(buffer_bytes),
             writer: Writer::default(),

@@ -5,6 +5,7 @@ mod files;
 mod kept_run;
 mod losses;
 mod memory;
+mod multiples;
 mod offers;
 mod rebuild;
 mod repair;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use forebay_format::{CheckpointBody, CheckpointHeader, DriveLayout, Geometry, encode_checkpoint, place_of};
 use forebay_media::{AlignedBuffer, Media, MemoryDrives, MemoryMedia, Operation, OperationId};
+use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, DriveUuid, EventKey, ReadOutcome, SourceId, StoreUuid, Time, crc32c};
 
 use super::Lane;
@@ -84,6 +86,8 @@ impl Driven {
             read_through_bytes: 8 << 10,
             scrub_period: Duration::ZERO,
             told_events: 16,
+            flush_multiple_bytes: BLOCK_BYTES,
+            tells_freed: false,
             read_only: false,
             has_files: true,
         };

@@ -250,6 +250,7 @@ impl Lane {
             data_shards: segment.data_shards,
             parity_shards: segment.parity_shards,
             unit_bytes: segment.unit_bytes,
+            multiple_bytes: self.config.flush_multiple_bytes,
             shards: segment.shards.clone(),
             first_sequence: self.next_sequence,
         };

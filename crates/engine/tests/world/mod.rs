@@ -372,6 +372,8 @@ impl World {
             read_through_bytes: if self.epoch.is_multiple_of(3) { 256 << 10 } else { 4096 },
             scrub_period: Duration::from_millis(30),
             told_events: 16,
+            flush_multiple_bytes: forebay_types::limits::BLOCK_BYTES,
+            tells_freed: false,
             read_only: false,
             has_files: true,
         };

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_store::{LaneRunner, LaneSeed};
+use forebay_store::{LaneRunner, LaneSeed, Licence};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
@@ -18,6 +18,9 @@ use crate::service::{Service, ServiceConfig, Step};
 
 /// How often connections that stand still are looked for.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
+
+/// How often is looked whether anybody may be answered again.
+const LICENCE_LOOK: Duration = Duration::from_millis(20);
 
 /// How often it is said that a stop takes long.
 const STOP_TOLD: Duration = Duration::from_secs(10);
@@ -50,6 +53,8 @@ pub(crate) struct LaneThread {
     to_write: Vec<u64>,
     looked_round: Instant,
     stopping: Option<Stopping>,
+    /// Until when anybody may be answered, where another server may come to own the store.
+    licence: Option<Arc<Licence>>,
 }
 
 /// A stop under way.
@@ -77,6 +82,7 @@ impl LaneThread {
         config: ServiceConfig,
         poll: Poll,
         lanes: Arc<[Arc<Inbox>]>,
+        licence: Option<Arc<Licence>>,
     ) -> io::Result<LaneThread> {
         let inbox = lanes[usize::from(config.lane)].clone();
         let mut runner = seed.start();
@@ -99,6 +105,7 @@ impl LaneThread {
             to_write: Vec::new(),
             looked_round: Instant::now(),
             stopping: None,
+            licence,
         })
     }
 
@@ -169,11 +176,12 @@ impl LaneThread {
         }
         let now = self.runner.now();
         let retry = self.service.next_retry().map(|at| at.since(now));
+        let held_back = (!self.to_write.is_empty() && !self.may_answer()).then_some(LICENCE_LOOK);
         let round = match self.stopping {
             Some(_) => Some(LOOK_ROUND / 50),
             None => (!self.peers.is_empty() || !self.leaving.is_empty()).then_some(LOOK_ROUND),
         };
-        [self.runner.next_wakeup(), retry, round].into_iter().flatten().min()
+        [self.runner.next_wakeup(), retry, round, held_back].into_iter().flatten().min()
     }
 
     fn take_replies(&mut self, moved: bool) {
@@ -253,15 +261,28 @@ impl LaneThread {
     fn write(&mut self) {
         let mut ids = std::mem::take(&mut self.to_write);
         self.service.take_dirty(&mut ids);
-        for id in ids.drain(..) {
-            self.write_to(id);
+        if !self.may_answer() {
+            // They are answered when it is known again whose the store is.
+            ids.sort_unstable();
+            ids.dedup();
+        } else {
+            ids.drain(..).for_each(|id| self.write_to(id));
         }
-        self.to_write = ids;
+        self.to_write.append(&mut ids);
+    }
+
+    /// Whether anybody may be told anything: not while another server may own the store.
+    fn may_answer(&self) -> bool {
+        self.licence.as_ref().is_none_or(|licence| licence.is_valid())
     }
 
     fn write_to(&mut self, id: u64) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         while self.service.has_to_send(id) {
+            // Time may have passed since it was asked, and any amount of it.
+            if self.licence.as_ref().is_some_and(|licence| !licence.is_valid()) {
+                return self.to_write.push(id);
+            }
             match peer.socket.write(self.service.pieces_to_send(id)) {
                 Some(0) => break,
                 Some(bytes) => self.service.sent(id, bytes),

@@ -96,7 +96,7 @@ fn start_without(silent: &[u16]) -> (Result<(), String>, usize) {
     let config = StoreConfig { drive_timeout_ms: Some(2), ..StoreConfig::default() };
     let media = Box::new(MemoryMedia::new(&drives));
     let control = Some(Control::start(&plan, 8, 1));
-    let thread = ControlThread::new(control, media, Vec::new(), &plan, &[], &config, None);
+    let thread = ControlThread::new(control, media, Vec::new(), &plan, &Ground::Drives(Vec::new()), &config, None);
     let started = thread.start_store().map(|_| ());
     silent.iter().for_each(|n| drives.release(DriveNumber(*n)));
     let contents = drives.contents(DriveNumber(0));
@@ -117,7 +117,7 @@ fn started() -> (ControlThread, FaultSwitch) {
     let media = Box::new(FaultyMedia::new(MemoryMedia::new(&drives), switch.clone()));
     let control = Some(Control::start(&plan, 8, 1));
     let config = StoreConfig::default();
-    let thread = ControlThread::new(control, media, Vec::new(), &plan, &[], &config, None);
+    let thread = ControlThread::new(control, media, Vec::new(), &plan, &Ground::Drives(Vec::new()), &config, None);
     let (thread, _) = thread.start_store().expect("all drives are well");
     assert_eq!(thread.shared.status().drives_failed, 0);
     (thread, switch)

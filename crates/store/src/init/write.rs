@@ -25,6 +25,22 @@ pub(super) fn write_superblocks(
     report: &InitReport,
     begun: &mut usize,
 ) -> Result<(), InitError> {
+    write_superblocks_with(new, slots, report, &mut |path, own, superblock| {
+        *begun += 1;
+        write_drive(path, own, superblock).map_err(|source| match source {
+            WriteDriveError::Open(error) => InitError::Open(error),
+            WriteDriveError::Media(source) => InitError::Write { path: path.to_owned(), source },
+        })
+    })
+}
+
+/// As [`write_superblocks`], each by `write`.
+pub(super) fn write_superblocks_with(
+    new: &[NewDrive],
+    slots: &[u32],
+    report: &InitReport,
+    write: &mut dyn FnMut(&Path, &DriveEntry, &Superblock) -> Result<(), InitError>,
+) -> Result<(), InitError> {
     let entry = |(number, (slots, drive)): (usize, (&u32, &NewDrive))| DriveEntry {
         uuid: DriveUuid::from_random_bytes(random()),
         number: DriveNumber(number as u16),
@@ -37,7 +53,6 @@ pub(super) fn write_superblocks(
     let created_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let nonce = u64::from_le_bytes(random());
     for (NewDrive { path, .. }, own) in new.iter().zip(&drives) {
-        *begun += 1;
         let superblock = Superblock {
             format_version: FORMAT_VERSION,
             program: ProgramVersion::OWN,
@@ -54,10 +69,7 @@ pub(super) fn write_superblocks(
             history: vec![Start { epoch: 1, nonce }],
             drives: drives.clone(),
         };
-        write_drive(path, own, &superblock).map_err(|source| match source {
-            WriteDriveError::Open(error) => InitError::Open(error),
-            WriteDriveError::Media(source) => InitError::Write { path: path.clone(), source },
-        })?;
+        write(path, own, &superblock)?;
     }
     Ok(())
 }
@@ -69,14 +81,21 @@ enum WriteDriveError {
 
 /// Nothing counts on a drive whose places for superblocks, and those for the checkpoints of so many lanes, hold zeros.
 pub(super) fn blank_places(drive: &DriveFile, layout: &DriveLayout, lanes: u16) -> Result<(), MediaError> {
+    blank(layout, lanes, &|offset, buffer| drive.write_at(offset, buffer, buffer.len()))
+}
+
+/// How a whole buffer is written somewhere.
+type Write<'a> = dyn Fn(u64, &AlignedBuffer) -> Result<(), MediaError> + 'a;
+
+fn blank(layout: &DriveLayout, lanes: u16, write: &Write<'_>) -> Result<(), MediaError> {
     let superblock = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
     for place in 0..forebay_format::PLACES {
-        drive.write_at(layout.superblock_offset(place), &superblock, SUPERBLOCK_BYTES)?;
+        write(layout.superblock_offset(place), &superblock)?;
     }
     let block = AlignedBuffer::zeroed(BLOCK_BYTES);
     for lane in 0..lanes {
         for place in 0..forebay_format::PLACES {
-            drive.write_at(layout.checkpoint_offset(lane, place), &block, BLOCK_BYTES)?;
+            write(layout.checkpoint_offset(lane, place), &block)?;
         }
     }
     Ok(())
@@ -85,13 +104,15 @@ pub(super) fn blank_places(drive: &DriveFile, layout: &DriveLayout, lanes: u16) 
 /// Writes a drive's places, the superblock last: a drive without one is no drive of a store.
 fn write_drive(path: &Path, own: &DriveEntry, superblock: &Superblock) -> Result<(), WriteDriveError> {
     let drive = DriveFile::open(path, DirectIo::Auto, Access::Exclusive).map_err(WriteDriveError::Open)?;
-    let write = |offset: u64, bytes: &[u8]| {
-        let buffer = AlignedBuffer::copied(bytes);
-        let length = buffer.len();
-        drive.write_at(offset, &buffer, length).map_err(WriteDriveError::Media)
-    };
+    write_places(own, superblock, &|offset, buffer| drive.write_at(offset, buffer, buffer.len()))
+        .map_err(WriteDriveError::Media)
+}
+
+/// As [`write_drive`], to whatever drive it is.
+pub(super) fn write_places(own: &DriveEntry, superblock: &Superblock, write: &Write<'_>) -> Result<(), MediaError> {
+    let write_bytes = |offset: u64, bytes: &[u8]| write(offset, &AlignedBuffer::copied(bytes));
     let layout = superblock.geometry.layout(own.slots);
-    blank_places(&drive, &layout, 0).map_err(WriteDriveError::Media)?;
+    blank(&layout, 0, write)?;
     let body = CheckpointBody::default().encode();
     for lane in 0..superblock.geometry.lanes {
         let header = CheckpointHeader {
@@ -104,11 +125,11 @@ fn write_drive(path: &Path, own: &DriveEntry, superblock: &Superblock) -> Result
             body_bytes: 0,
             body_crc: 0,
         };
-        write(layout.checkpoint_offset(lane, place_of(0)), &[0; BLOCK_BYTES])?;
-        write(header.offset_bytes, &encode_checkpoint(&header, &body))?;
+        write_bytes(layout.checkpoint_offset(lane, place_of(0)), &[0; BLOCK_BYTES])?;
+        write_bytes(header.offset_bytes, &encode_checkpoint(&header, &body))?;
     }
     // Both places, the first one last: a drive of a store is known by its first bytes.
     let older = Superblock { generation: superblock.generation - 1, ..superblock.clone() };
-    write(layout.superblock_offset(place_of(older.generation)), &older.encode())?;
-    write(layout.superblock_offset(place_of(superblock.generation)), &superblock.encode())
+    write_bytes(layout.superblock_offset(place_of(older.generation)), &older.encode())?;
+    write_bytes(layout.superblock_offset(place_of(superblock.generation)), &superblock.encode())
 }

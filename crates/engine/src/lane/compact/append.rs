@@ -96,7 +96,7 @@ impl Lane {
     /// What a flush takes of a slot beside its share of the data, at most.
     fn bytes_beside(&self, shards: usize, unit_bytes: u32) -> u64 {
         let rows = self.pool.buffer_bytes() / unit_bytes as usize;
-        (header_bytes_for(shards, rows) + BLOCK_BYTES) as u64
+        (header_bytes_for(shards, rows) + self.config.flush_multiple_bytes) as u64
     }
 
     /// Whether copies may open a segment of the reserve: nothing else is written then until what they emptied is free.

@@ -1,0 +1,177 @@
+//! Stores in the pools of a Ceph cluster: making, owning, serving and taking them over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_media::AlignedBuffer;
+use forebay_media_rados::{
+    Cluster, Layout, NotOwned, OpenRadosError, Owned, Ownership, Pool, Progress, RadosDrive, own,
+};
+use forebay_store::{InitOptions, InitReport, OpenedStore, StoreConfig, open_remote, plan_remote, remote_layout};
+use forebay_takeover::{Patience, Timing};
+
+use crate::failure::Failure;
+use crate::pool::Pools;
+
+/// A store in a cluster, whose pools are open.
+pub struct Place {
+    pools: forebay_media_rados::Pools,
+    lock: Arc<Pool>,
+    timing: Timing,
+}
+
+impl Place {
+    /// Connects, and finds the pools.
+    ///
+    /// # Errors
+    /// No cluster answers, there are no such pools, or the name is none.
+    pub fn open((pools, name): (&Pools, &str), dead_after: Option<Duration>) -> Result<Place, Failure> {
+        let timing = dead_after.map_or(Ok(Timing::default()), Timing::new).map_err(Failure::usage)?;
+        let cluster = Cluster::connect().map_err(Failure::retry)?;
+        let refused = |error| match error {
+            OpenRadosError::Name { .. } => Failure::usage(error),
+            OpenRadosError::Rados(_) => Failure::retry(error),
+        };
+        let opened = forebay_media_rados::Pools::open(&cluster, &pools.slots, &pools.places, name).map_err(refused)?;
+        let lock = Arc::new(cluster.pool(&pools.places, name).map_err(Failure::retry)?);
+        Ok(Place { pools: opened, lock, timing })
+    }
+
+    /// Makes a store of so many bytes.
+    ///
+    /// # Errors
+    /// Somebody has it, there is one already, or it cannot be written.
+    pub fn init(self, bytes: u64, options: &InitOptions) -> Result<InitReport, Failure> {
+        let name = self.pools.name.clone();
+        let plan = plan_remote(&name, bytes, options).map_err(crate::init::failure)?;
+        let (slots_offset, slot_bytes, bytes) = plan.layout();
+        let (ownership, drive) = {
+            let (ownership, listed, pools) = self.keep(Patience::UntilSeenAlive, &|| false)?;
+            let is_there = !listed.is_empty() || layout_of(&pools)?.is_some();
+            if is_there && !options.force {
+                drop(ownership.give_back());
+                return Err(Failure::usage(format!(
+                    "{name} holds a store. Nothing was written. Take another --name, or say --force to destroy what it holds"
+                )));
+            }
+            let layout = Layout { slots_offset, slot_bytes, bytes };
+            let drive = RadosDrive::open(pools, layout, ownership.token(), listed, Arc::clone(ownership.licence()));
+            (ownership, drive.map_err(Failure::retry)?)
+        };
+        drive.discard_all();
+        let report = plan.write(&drive).map_err(crate::init::failure)?;
+        drop(drive);
+        ownership.give_back().map_err(Failure::retry)?;
+        Ok(report)
+    }
+
+    /// Comes to own the store, and opens it.
+    ///
+    /// # Errors
+    /// Its owner lives, there is no store, or it cannot be opened.
+    pub fn serve(
+        self,
+        config: &StoreConfig,
+        patience: Patience,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<(OpenedStore, Ownership)>, Failure> {
+        let (ownership, listed, pools) = match self.keep(patience, is_stopped) {
+            Err(_) if is_stopped() => return Ok(None),
+            kept => kept?,
+        };
+        let name = pools.name.clone();
+        let Some((slots_offset, slot_bytes, bytes)) = layout_of(&pools)? else {
+            drop(ownership.give_back());
+            return Err(Failure::usage(format!(
+                "{name} holds no store. Nothing was written. `forebay init --media` makes one"
+            )));
+        };
+        let layout = Layout { slots_offset, slot_bytes, bytes };
+        let drive = RadosDrive::open(pools, layout, ownership.token(), listed, Arc::clone(ownership.licence()))
+            .map_err(Failure::retry)?;
+        let opened = open_remote(Arc::new(drive), config).map_err(crate::serve::open_failure)?;
+        Ok(Some((opened, ownership)))
+    }
+
+    /// Takes the store from whoever has it, and leaves it to the next server.
+    ///
+    /// # Errors
+    /// The cluster refuses.
+    pub fn take_over(self, is_stopped: &dyn Fn() -> bool) -> Result<usize, Failure> {
+        let (ownership, listed, _) = self.keep(Patience::None, is_stopped)?;
+        ownership.give_back().map_err(Failure::retry)?;
+        Ok(listed.len())
+    }
+
+    fn keep(
+        self,
+        patience: Patience,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(Ownership, Vec<forebay_media_rados::ExtentName>, forebay_media_rados::Pools), Failure> {
+        let mut told = Told::default();
+        let description = format!("forebay {}, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
+        let owned: Owned =
+            own(&self.pools, &self.lock, (self.timing, patience), &description, is_stopped, &mut |progress| {
+                told.tell(&progress);
+            })
+            .map_err(|error| match error {
+                NotOwned::Alive(_) | NotOwned::Stopped => Failure::retry(error),
+            })?;
+        tracing::info!(owner = %owned.token, objects = owned.listed.len(), "the store is this server's");
+        let (ownership, listed) = Ownership::keep(owned, lost);
+        Ok((ownership, listed, self.pools))
+    }
+}
+
+fn layout_of(pools: &forebay_media_rados::Pools) -> Result<Option<(u64, u64, u64)>, Failure> {
+    let read = |offset, buffer: &mut AlignedBuffer| pools.read_at(offset, buffer);
+    remote_layout(&pools.name, read).map_err(crate::serve::open_failure)
+}
+
+/// Nothing may be answered any more, and nothing can be written.
+fn lost() {
+    tracing::error!(
+        "ANOTHER SERVER HAS TAKEN THE STORE OVER: this one ends at once. What it acknowledged is there, and the other serves it; what it did not acknowledge \
+         its clients send again. Find out why this one was taken for dead (was it stopped, or cut off?), then start it again with --standby"
+    );
+    signal_hook::low_level::exit(3);
+}
+
+/// What was told of a takeover: once, however often it happens.
+#[derive(Default)]
+struct Told {
+    waiting: Option<forebay_media_rados::Holder>,
+    failed: Option<String>,
+}
+
+impl Told {
+    fn tell(&mut self, progress: &Progress) {
+        match progress {
+            Progress::Waiting(holder) => {
+                if self.waiting.as_ref() != Some(holder) {
+                    tracing::info!(
+                        address = holder.address,
+                        client = holder.client,
+                        "another server has the store: its pulse is watched"
+                    );
+                    self.waiting = Some(holder.clone());
+                }
+            }
+            Progress::Fencing(holder) => {
+                tracing::warn!(
+                    address = holder.address,
+                    client = holder.client,
+                    "the server that has the store shows no life: it is fenced, and the store taken over"
+                );
+            }
+            Progress::Listed(objects) => tracing::info!(objects, "the store's objects are listed"),
+            Progress::Failed(error) => {
+                let words = error.to_string();
+                if self.failed.as_ref() != Some(&words) {
+                    tracing::warn!("{words}; it is tried again");
+                    self.failed = Some(words);
+                }
+            }
+        }
+    }
+}

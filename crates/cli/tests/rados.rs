@@ -1,0 +1,185 @@
+//! A store in the pools of a real Ceph cluster: made, served, and taken over from a server that is killed, or stands still.
+#![cfg(feature = "rados")]
+
+#[path = "../../../tests/peers/ceph.rs"]
+mod ceph;
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ceph::Ceph;
+use common::{Ran, Server, forebay, noise};
+use forebay_client::{Client, ClientConfig};
+use forebay_types::{EventId, FragmentId, RunId, SourceId};
+use rustix::process::{Pid, Signal, kill_process};
+
+const MEDIA: &str = "rados:ec,meta";
+const FREE: &str = "127.0.0.1:0";
+/// Short, so that a test is.
+const DEAD_AFTER: &str = "2";
+
+fn init(name: &str) -> Ran {
+    forebay([
+        "init",
+        "--media",
+        MEDIA,
+        "--name",
+        name,
+        "--drive-bytes",
+        "1GiB",
+        "--lanes",
+        "2",
+        "--slot-bytes",
+        "4MiB",
+        "--json",
+    ])
+}
+
+fn serve_at(listen: &str, name: &str, more: &[&str]) -> Result<Server, Ran> {
+    let options = [&["--media", MEDIA, "--name", name, "--dead-after", DEAD_AFTER], more].concat();
+    Server::start_at(listen, &options, &[] as &[PathBuf])
+}
+
+fn serve(name: &str) -> Server {
+    serve_at(FREE, name, &[]).unwrap_or_else(|ran| panic!("{ran:?}"))
+}
+
+/// A standby that has begun to wait; whoever joins it has it when it serves.
+fn standby(name: &str) -> std::thread::JoinHandle<Server> {
+    let name = name.to_owned();
+    std::thread::spawn(move || serve_at(FREE, &name, &["--standby"]).unwrap_or_else(|ran| panic!("{ran:?}")))
+}
+
+fn id(event: u64) -> FragmentId {
+    FragmentId { run: RunId(1), event: EventId(event), source: SourceId(3) }
+}
+
+fn payload(event: u64) -> Vec<u8> {
+    noise(event, 1000 + (event as usize * 37) % 20_000)
+}
+
+fn assert_has(client: &mut Client, events: impl Iterator<Item = u64>) {
+    for event in events {
+        assert_eq!(client.get(id(event)).expect("it was acknowledged"), payload(event), "event {event}");
+    }
+}
+
+#[test]
+fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    forebay(["serve", "--media", MEDIA, "--name", "none"]).expect(2).says("holds no store");
+    let made = init("plain").expect(0).json();
+    assert_eq!((made["data_shards"].as_u64(), made["parity_shards"].as_u64()), (Some(1), Some(0)));
+    init("plain").expect(2).says("holds a store. Nothing was written");
+    let server = serve("plain");
+    let mut client = server.client("test");
+    for event in 0..500 {
+        client.put(id(event), 1, &payload(event)).expect("stored");
+    }
+    server.run_with(&["file", "cp", "-", "/a/b.raw"], &noise(7, 3_000_000));
+    let second = serve_at(FREE, "plain", &[]).err().expect("there is one that serves it");
+    second.expect(3).says("which lives. Nothing was changed");
+    assert!(server.terminate().expect(0).stderr.contains("marked clean"));
+    let server = serve("plain");
+    let mut client = server.client("test");
+    assert_has(&mut client, 0..500);
+    for event in 0..400 {
+        client.delete(&[forebay_types::EventKey { run: RunId(1), event: EventId(event) }]).expect("deleted");
+    }
+    assert_has(&mut client, 400..500);
+    server.terminate().expect(0);
+    forebay(["init", "--media", MEDIA, "--name", "plain", "--drive-bytes", "1GiB", "--force"]).expect(0);
+    let server = serve("plain");
+    assert!(server.client("test").get(id(450)).is_err(), "--force destroys what was there");
+}
+
+#[test]
+fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    init("killed").expect(0);
+    let mut server = serve("killed");
+    let next = standby("killed");
+    let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let address = server.address.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let config = ClientConfig::new(address, "writer").deadline(Some(Duration::from_secs(1)));
+            let mut client = Client::connect(config).expect("connected");
+            let mut event = 0;
+            while !stop.load(Ordering::Relaxed) {
+                if client.put(id(event), 1, &payload(event)).and_then(|()| client.flush()).is_err() {
+                    return;
+                }
+                event += 1;
+                acknowledged.store(event, Ordering::Release);
+            }
+        });
+        while acknowledged.load(Ordering::Acquire) < 200 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.send_kill();
+        stop.store(true, Ordering::Relaxed);
+    });
+    let server = next.join().expect("it serves");
+    let mut client = server.client("reader");
+    assert_has(&mut client, 0..acknowledged.load(Ordering::Acquire));
+    client.put(id(1_000_000), 1, b"goes on").and_then(|()| client.flush()).expect("stored");
+    server.terminate().expect(0);
+}
+
+#[test]
+fn a_server_that_stood_still_while_it_was_replaced_answers_nobody_and_writes_nothing() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    init("still").expect(0);
+    let mut old = serve("still");
+    old.collect_log();
+    let mut client = old.client("test");
+    for event in 0..100 {
+        client.put(id(event), 1, &payload(event)).expect("stored");
+    }
+    client.flush().expect("stored");
+    assert_has(&mut client, 0..100);
+    old.freeze();
+    // Asked while it stands still, of what it has in memory; and told to delete something.
+    let address = old.address.clone();
+    let asks = std::thread::spawn(move || client.get(id(7)).map(|_| ()));
+    let mut raw = TcpStream::connect(&address).expect("the kernel takes it");
+    raw.write_all(b"nonsense").expect("sent");
+    let new = standby("still").join().expect("it serves");
+    let mut client = new.client("test");
+    assert_has(&mut client, 0..100);
+    client.delete(&[forebay_types::EventKey { run: RunId(1), event: EventId(7) }]).expect("deleted");
+    client.put(id(1000), 1, b"new").and_then(|()| client.flush()).expect("stored");
+    kill_process(Pid::from_raw(old.pid().cast_signed()).expect("a process"), Signal::CONT).expect("a signal");
+    let ran = old.wait();
+    ran.expect(3).says("ANOTHER SERVER HAS TAKEN THE STORE OVER");
+    let mut told = Vec::new();
+    let _ = raw.read_to_end(&mut told);
+    assert!(told.is_empty(), "it told {told:?}");
+    let asked = asks.join().expect("no panic");
+    assert!(asked.is_err(), "it answered what it was asked while it stood still");
+    // What the new one has is as it was.
+    assert!(client.get(id(7)).is_err());
+    assert_eq!(client.get(id(1000)).expect("there"), b"new");
+    assert_has(&mut client, (0..100).filter(|event| *event != 7));
+    new.terminate().expect(0);
+}
+
+#[test]
+fn an_operator_takes_a_store_from_a_server_that_lives() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    init("by-hand").expect(0);
+    let mut old = serve("by-hand");
+    old.collect_log();
+    old.put("1/7/3", b"hello").expect(0);
+    let told = forebay(["takeover", "--media", MEDIA, "--name", "by-hand", "--json"]).expect(0).json();
+    assert_eq!(told["name"], "by-hand");
+    old.wait().expect(3).says("ANOTHER SERVER HAS TAKEN THE STORE OVER");
+    let new = serve("by-hand");
+    assert_eq!(new.get("1/7/3").expect(0).stdout, b"hello");
+    new.terminate().expect(0);
+}

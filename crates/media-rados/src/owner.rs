@@ -1,0 +1,234 @@
+//! Who owns a store: a lock in the replicated pool, and a pulse that shows that its holder lives. What is done with them in which order is decided elsewhere
+//! (`forebay_takeover`).
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::cluster::{Cluster, Pool, c_string};
+use crate::error::{RadosError, check};
+use crate::operation::Steps;
+use crate::sys;
+
+/// The attribute that says whose an object is.
+pub(crate) const OWNER: &str = "owner";
+/// That of the lock's object which the owner changes all the time.
+const PULSE: &str = "pulse";
+const LOCK_OBJECT: &str = "lock";
+const LOCK_NAME: &str = "store";
+
+/// What makes one owner known from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerToken {
+    bytes: [u8; 16],
+}
+
+impl OwnerToken {
+    /// Of a count of owners, and a random number.
+    pub fn new(epoch: u64, random: u64) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&epoch.to_le_bytes());
+        bytes[8..].copy_from_slice(&random.to_le_bytes());
+        OwnerToken { bytes }
+    }
+
+    /// One more with each owner.
+    pub fn epoch(&self) -> u64 {
+        u64::from_le_bytes(self.bytes[..8].try_into().expect("eight bytes"))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// By which the lock knows its holder.
+    fn cookie(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let random = u64::from_le_bytes(self.bytes[8..].try_into().expect("eight bytes"));
+        write!(f, "{}-{random:016x}", self.epoch())
+    }
+}
+
+/// Who holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The client, as Ceph names it.
+    pub client: String,
+    /// What it gave to know its lock by.
+    pub cookie: String,
+    /// Where it is: what a blocklist takes.
+    pub address: String,
+}
+
+/// The lock of a store.
+pub struct Owners {
+    places: Arc<Pool>,
+}
+
+impl Owners {
+    /// That of the store of this namespace.
+    pub fn new(places: Arc<Pool>) -> Self {
+        Owners { places }
+    }
+
+    /// The cluster that it lies in.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        self.places.cluster()
+    }
+
+    /// Who holds the lock now.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn holder(&self) -> Result<Option<Holder>, RadosError> {
+        const ROOM: usize = 4096;
+        let (mut clients, mut cookies, mut addresses, mut tag) = ([0u8; ROOM], [0u8; ROOM], [0u8; ROOM], [0u8; ROOM]);
+        let (mut clients_bytes, mut cookies_bytes, mut addresses_bytes, mut tag_bytes) = (ROOM, ROOM, ROOM, ROOM);
+        let mut exclusive = 0;
+        let (object, name) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME));
+        let at = |buffer: &mut [u8; ROOM]| buffer.as_mut_ptr().cast::<c_char>();
+        // SAFETY: the pool is open, and each buffer has the bytes that are said.
+        let found = unsafe {
+            sys::rados_list_lockers(
+                self.places.raw(),
+                object.as_ptr(),
+                name.as_ptr(),
+                &raw mut exclusive,
+                at(&mut tag),
+                &raw mut tag_bytes,
+                at(&mut clients),
+                &raw mut clients_bytes,
+                at(&mut cookies),
+                &raw mut cookies_bytes,
+                at(&mut addresses),
+                &raw mut addresses_bytes,
+            )
+        };
+        let found = i32::try_from(found).unwrap_or(i32::MAX);
+        match check(found, || format!("who has the store (pool {})", self.places.name())) {
+            Err(error) if error.is(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+            Ok(0) => Ok(None),
+            // An exclusive lock has one holder.
+            Ok(_) => Ok(Some(Holder { client: first(&clients), cookie: first(&cookies), address: first(&addresses) })),
+        }
+    }
+
+    /// What the owner changed last; another value means that he lives.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn pulse(&self) -> Result<Vec<u8>, RadosError> {
+        let mut seen = self.places.attribute(LOCK_OBJECT, OWNER)?.unwrap_or_default();
+        seen.extend(self.places.attribute(LOCK_OBJECT, PULSE)?.unwrap_or_default());
+        Ok(seen)
+    }
+
+    /// Shows that the owner lives. Fails when he is the owner no more.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn beat(&self, token: &OwnerToken, count: u64) -> Result<(), RadosError> {
+        Steps::new()
+            .although_full(sys::FULL_TRY)
+            .compare(OWNER, token.bytes())
+            .set(PULSE, &count.to_le_bytes())
+            .run(&self.places, LOCK_OBJECT)
+    }
+
+    /// Takes the lock; nothing when somebody has it. The token is of an epoch that no owner had before.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn lock(&self, random: u64, description: &str) -> Result<Option<OwnerToken>, RadosError> {
+        let before = self.epoch()?;
+        let token = OwnerToken::new(before + 1, random);
+        let (object, name) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME));
+        let (cookie, description) = (c_string(&token.cookie()), c_string(description));
+        // SAFETY: the pool is open; without a duration the lock is held until it is given back or broken.
+        let locked = unsafe {
+            let (cookie, description) = (cookie.as_ptr(), description.as_ptr());
+            sys::rados_lock_exclusive(
+                self.places.raw(),
+                object.as_ptr(),
+                name.as_ptr(),
+                cookie,
+                description,
+                null_mut(),
+                0,
+            )
+        };
+        match check(locked, || format!("the lock of the store (pool {})", self.places.name())) {
+            Err(error) if error.is(Errno::BUSY) || error.is(Errno::EXIST) => return Ok(None),
+            other => other?,
+        };
+        // Another owner may have come and gone between the look at the epoch and the lock.
+        if self.epoch()? != before {
+            self.unlock(&token)?;
+            return Ok(None);
+        }
+        let steps = Steps::new().although_full(sys::FULL_TRY).set(OWNER, token.bytes()).set(PULSE, &0u64.to_le_bytes());
+        steps.run(&self.places, LOCK_OBJECT)?;
+        Ok(Some(token))
+    }
+
+    fn epoch(&self) -> Result<u64, RadosError> {
+        let owner = self.places.attribute(LOCK_OBJECT, OWNER)?;
+        let bytes = owner.and_then(|owner| owner.first_chunk::<8>().copied());
+        Ok(bytes.map_or(0, u64::from_le_bytes))
+    }
+
+    /// Gives the lock back.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn unlock(&self, token: &OwnerToken) -> Result<(), RadosError> {
+        let (object, name, cookie) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME), c_string(&token.cookie()));
+        // SAFETY: the pool is open.
+        let done = unsafe { sys::rados_unlock(self.places.raw(), object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
+        check(done, || "giving the lock of the store back".to_owned()).map(drop)
+    }
+
+    /// Breaks the lock of a holder that was fenced. That it has none any more is no error.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn break_lock(&self, holder: &Holder) -> Result<(), RadosError> {
+        let (object, name) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME));
+        let (client, cookie) = (c_string(&holder.client), c_string(&holder.cookie));
+        // SAFETY: the pool is open.
+        let done = unsafe {
+            sys::rados_break_lock(self.places.raw(), object.as_ptr(), name.as_ptr(), client.as_ptr(), cookie.as_ptr())
+        };
+        match check(done, || format!("breaking the lock of {}", holder.client)) {
+            Err(error) if error.is(Errno::NOENT) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The first string of several that end with NULs.
+fn first(buffer: &[u8]) -> String {
+    CStr::from_bytes_until_nul(buffer).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_says_its_epoch_and_is_shown_as_its_cookie() {
+        let token = OwnerToken::new(7, 0xAB);
+        assert_eq!(token.epoch(), 7);
+        assert_eq!(token.to_string(), "7-00000000000000ab");
+        assert_ne!(token, OwnerToken::new(7, 0xAC));
+    }
+}

@@ -1,0 +1,282 @@
+//! Drives what decides who owns a store (`forebay_takeover`) on the lock of a pool.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_media::Licence;
+use forebay_takeover::{Answer, Owner, Patience, Renewal, Seen, Standby, Step, Timing};
+use rustix::io::Errno;
+
+use crate::cluster::Pool;
+use crate::drive::Pools;
+use crate::error::RadosError;
+use crate::owner::{Holder, OwnerToken, Owners};
+use crate::slots::ExtentName;
+
+/// A fence lasts for so long: as long as nobody forgets it. What was fenced must not come back while anything that it wrote may live.
+const FENCE_S: u32 = 10 * 365 * 86_400;
+
+/// A look at whether somebody wants to stop waiting.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+
+/// How a takeover comes on, for whoever looks on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Somebody owns the store: it is waited for a pulse that stands still.
+    Waiting(Holder),
+    /// The holder counts as dead, and is fenced.
+    Fencing(Holder),
+    /// The objects are listed, and so many there are.
+    Listed(usize),
+    /// A step failed, and is tried again.
+    Failed(RadosError),
+}
+
+/// Why a store is not owned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOwned {
+    /// Its owner lives.
+    #[error(
+        "the store is served by {address} ({client}), which lives. Nothing was changed. Stop that server; or start this one with --standby, and it takes over \
+         when the other is gone; or, when it must go now, `forebay takeover`",
+        address = .0.address,
+        client = .0.client
+    )]
+    Alive(Holder),
+    /// Whoever waited was stopped.
+    #[error("stopped while it waited for the store")]
+    Stopped,
+}
+
+/// A store that this process owns from now on.
+pub struct Owned {
+    /// What makes this owner known.
+    pub token: OwnerToken,
+    /// All objects of its slots.
+    pub listed: Vec<ExtentName>,
+    owner: Owner,
+    owners: Owners,
+}
+
+/// Comes to own a store: waits for it as `patience` says, and takes it over from an owner that is dead.
+///
+/// # Errors
+/// [`NotOwned`]. What fails on the way is told to `tell`, and tried again.
+pub fn own(
+    pools: &Pools,
+    lock: &Arc<Pool>,
+    (timing, patience): (Timing, Patience),
+    description: &str,
+    is_stopped: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<Owned, NotOwned> {
+    let mut attempt = Attempt { pools, owners: Owners::new(Arc::clone(lock)), description, listed: None, token: None };
+    let mut standby: Standby<Holder> = Standby::new(timing, patience, Licence::now());
+    let mut asked_at = Licence::now();
+    let mut step = None;
+    loop {
+        let Some(next) = step.take().or_else(|| standby.next_step(Licence::now())) else {
+            if is_stopped() {
+                return Err(NotOwned::Stopped);
+            }
+            let pause = standby.next_wakeup().map_or(STOP_LOOK, |at| at.since(Licence::now()));
+            std::thread::sleep(pause.min(STOP_LOOK));
+            continue;
+        };
+        if next == Step::Lock {
+            asked_at = Licence::now();
+        }
+        let answer = match &next {
+            Step::Own => {
+                let token = attempt.token.expect("the lock was taken");
+                let listed = attempt.listed.take();
+                return attempt.list_if_needed(listed, tell).map(|listed| Owned {
+                    token,
+                    listed,
+                    owner: Owner::new(timing, asked_at),
+                    owners: attempt.owners,
+                });
+            }
+            Step::LeaveAlone(holder) => return Err(NotOwned::Alive(holder.clone())),
+            other => attempt.take(other, tell),
+        };
+        let answer = answer.unwrap_or_else(|error| {
+            tell(Progress::Failed(error));
+            Answer::Unknown
+        });
+        step = standby.answered(Licence::now(), answer);
+    }
+}
+
+struct Attempt<'a> {
+    pools: &'a Pools,
+    owners: Owners,
+    description: &'a str,
+    listed: Option<Vec<ExtentName>>,
+    token: Option<OwnerToken>,
+}
+
+impl Attempt<'_> {
+    fn take(&mut self, step: &Step<Holder>, tell: &mut dyn FnMut(Progress)) -> Result<Answer<Holder>, RadosError> {
+        let cluster = self.owners.cluster();
+        match step {
+            Step::Look => {
+                self.listed = None;
+                let (pulse, holder) = (self.owners.pulse()?, self.owners.holder()?);
+                holder.iter().cloned().for_each(|holder| tell(Progress::Waiting(holder)));
+                return Ok(Answer::Seen(Seen { holder, pulse }));
+            }
+            Step::Fence(holder) => {
+                tell(Progress::Fencing(holder.clone()));
+                cluster.blocklist(&holder.address, FENCE_S)?;
+            }
+            Step::AwaitNewestMap => cluster.wait_for_newest_map()?,
+            Step::List => {
+                // Every drive of both pools is asked, and knows the map afterwards.
+                self.pools.places.list(|_| ())?;
+                let listed = self.pools.list()?;
+                tell(Progress::Listed(listed.len()));
+                self.listed = Some(listed);
+            }
+            Step::Break(holder) => self.owners.break_lock(holder)?,
+            Step::Lock => {
+                let random = getrandom::u64().expect("the operating system gives random numbers");
+                match self.owners.lock(random, self.description)? {
+                    None => return Ok(Answer::Held),
+                    Some(token) => self.token = Some(token),
+                }
+            }
+            Step::Own | Step::LeaveAlone(_) => unreachable!("they are no steps to take"),
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Of a store that its last owner gave back, or lost before: nothing is on its way to it.
+    fn list_if_needed(
+        &self,
+        listed: Option<Vec<ExtentName>>,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<Vec<ExtentName>, NotOwned> {
+        if let Some(listed) = listed {
+            return Ok(listed);
+        }
+        loop {
+            match self.pools.list() {
+                Ok(listed) => {
+                    tell(Progress::Listed(listed.len()));
+                    return Ok(listed);
+                }
+                Err(error) => tell(Progress::Failed(error)),
+            }
+            std::thread::sleep(STOP_LOOK);
+        }
+    }
+}
+
+/// Keeps a store for its owner by pulses, until it is given back or lost.
+pub struct Ownership {
+    shared: Arc<Shared>,
+    licence: Arc<Licence>,
+    token: OwnerToken,
+    thread: Option<JoinHandle<Owners>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Ownership {
+    /// Starts the pulse. `lost` is called, once, when the store is lost: nobody may be answered any more.
+    ///
+    /// # Panics
+    /// When the process may have no more threads.
+    pub fn keep(owned: Owned, lost: impl FnOnce() + Send + 'static) -> (Ownership, Vec<ExtentName>) {
+        let Owned { token, listed, owner, owners } = owned;
+        let (shared, licence) = (Arc::new(Shared::default()), Arc::new(Licence::default()));
+        licence.extend(owner.answers_until());
+        let (of_thread, its_licence) = (Arc::clone(&shared), Arc::clone(&licence));
+        let beat = move || {
+            pulse_on(owner, &owners, &token, &of_thread, &its_licence, lost);
+            owners
+        };
+        let thread = std::thread::Builder::new().name("forebay-owner".to_owned()).spawn(beat).expect("a thread");
+        (Ownership { shared, licence, token, thread: Some(thread) }, listed)
+    }
+
+    /// Until when anybody may be answered.
+    pub fn licence(&self) -> &Arc<Licence> {
+        &self.licence
+    }
+
+    /// What makes this owner known.
+    pub fn token(&self) -> OwnerToken {
+        self.token
+    }
+
+    /// Gives the store back: the next server need not wait. Nothing may be on its way to it.
+    ///
+    /// # Errors
+    /// [`RadosError`]: the next server takes it over as from one that is dead.
+    ///
+    /// # Panics
+    /// When the thread of the pulse did.
+    pub fn give_back(mut self) -> Result<(), RadosError> {
+        let owners = self.end_pulse().expect("it is given back once");
+        self.licence.revoke();
+        owners.unlock(&self.token)
+    }
+
+    fn end_pulse(&mut self) -> Option<Owners> {
+        self.shared.is_over.store(true, Ordering::Release);
+        let _alone = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.changed.notify_all();
+        drop(_alone);
+        self.thread.take().map(|thread| thread.join().expect("the pulse does not panic"))
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        drop(self.end_pulse());
+    }
+}
+
+fn pulse_on(
+    mut owner: Owner,
+    owners: &Owners,
+    token: &OwnerToken,
+    shared: &Shared,
+    licence: &Licence,
+    lost: impl FnOnce(),
+) {
+    loop {
+        if shared.is_over.load(Ordering::Acquire) {
+            return;
+        }
+        let now = Licence::now();
+        if owner.is_replaced() || licence.is_revoked() {
+            licence.revoke();
+            return lost();
+        }
+        if let Some(pulse) = owner.next_pulse(now) {
+            let renewal = match owners.beat(token, pulse) {
+                Ok(()) => Renewal::Written,
+                Err(error) if error.is(Errno::CANCELED) || error.is(Errno::SHUTDOWN) => Renewal::NotOwner,
+                Err(_) => Renewal::Unknown,
+            };
+            owner.pulsed(Licence::now(), renewal);
+            licence.extend(owner.answers_until());
+            continue;
+        }
+        let pause = owner.next_wakeup().since(now);
+        let alone = shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shared.is_over.load(Ordering::Acquire) {
+            drop(shared.changed.wait_timeout(alone, pause));
+        }
+    }
+}

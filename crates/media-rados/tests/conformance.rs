@@ -1,0 +1,200 @@
+//! The conformance suite of all media, on a real cluster; and what this one adds.
+#![cfg(feature = "link")]
+
+#[path = "../../../tests/peers/ceph.rs"]
+mod ceph;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ceph::Ceph;
+use forebay_media::conformance::{self, DRIVES};
+use forebay_media::{AlignedBuffer, BLOCK_BYTES, Licence, Media, MediaError, Operation, OperationId, RemoteDrive};
+use forebay_media_rados::{Cluster, Layout, OwnerToken, Owners, Pool, Pools, RadosDrive, RadosMedia};
+use forebay_types::DriveNumber;
+
+const DRIVE: DriveNumber = DriveNumber(0);
+const SLOT_BYTES: u64 = 2 << 20;
+const LAYOUT: Layout = Layout { slots_offset: 1 << 20, slot_bytes: SLOT_BYTES, bytes: 9 << 20 };
+
+fn connect() -> Arc<Cluster> {
+    Cluster::connect().expect("the cluster answers")
+}
+
+/// The lock is taken, and a drive opened with it.
+fn open(cluster: &Arc<Cluster>, name: &str, slots: &str) -> (Owners, OwnerToken, Arc<RadosDrive>) {
+    let owners = Owners::new(Arc::new(cluster.pool("meta", name).expect("the pool is there")));
+    let token = owners.lock(1, "a test").expect("locked").expect("nobody has it");
+    let pools = Pools::open(cluster, slots, "meta", name).expect("the pools are there");
+    let listed = pools.list().expect("listed");
+    let licence = Arc::new(Licence::default());
+    licence.extend(Licence::now() + Duration::from_secs(3600));
+    (owners, token, Arc::new(RadosDrive::open(pools, LAYOUT, token, listed, licence).expect("opened")))
+}
+
+fn lane(drive: &Arc<RadosDrive>) -> RadosMedia {
+    RadosMedia::new(&[(DRIVE, Arc::clone(drive))]).expect("a media")
+}
+
+fn objects(pool: &Pool) -> Vec<String> {
+    let mut names = Vec::new();
+    pool.list(|name| names.push(name.to_owned())).expect("listed");
+    names.sort();
+    names
+}
+
+fn filled(bytes: usize, with: u8) -> Arc<AlignedBuffer> {
+    let mut buffer = AlignedBuffer::zeroed(bytes);
+    buffer.fill(with);
+    Arc::new(buffer)
+}
+
+fn finish(media: &mut RadosMedia) -> Vec<(OperationId, Result<(), MediaError>, Option<AlignedBuffer>)> {
+    let mut completions = Vec::new();
+    while media.in_flight() > 0 {
+        media.wait(Duration::from_secs(1), &mut completions);
+    }
+    completions.into_iter().map(|completion| (completion.id, completion.result, completion.buffer)).collect()
+}
+
+fn write(media: &mut RadosMedia, offset_bytes: u64, bytes: usize, with: u8) -> Result<(), MediaError> {
+    let operation = Operation::Write { drive: DRIVE, offset_bytes, buffer: filled(bytes, with), bytes };
+    media.submit(OperationId(1), operation);
+    finish(media).pop().expect("one").1
+}
+
+fn read(media: &mut RadosMedia, offset_bytes: u64, bytes: usize) -> Result<AlignedBuffer, MediaError> {
+    let buffer = AlignedBuffer::zeroed(bytes);
+    media.submit(OperationId(2), Operation::Read { drive: DRIVE, offset_bytes, buffer, bytes });
+    let (_, result, buffer) = finish(media).pop().expect("one");
+    result.map(|()| buffer.expect("handed back"))
+}
+
+fn is_all(buffer: &AlignedBuffer, with: u8) -> bool {
+    buffer.iter().all(|byte| *byte == with)
+}
+
+#[test]
+fn pools_keep_the_contract_of_all_media() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let cluster = connect();
+    // One that takes writes anywhere, and one that takes appends of whole stripes alone.
+    for slots in ["meta", "ec"] {
+        let drives: Vec<_> = (0..DRIVES.len())
+            .map(|drive| open(&cluster, &format!("suite-{slots}-{drive}"), slots).2)
+            .zip(DRIVES)
+            .map(|(drive, number)| (number, drive))
+            .collect();
+        conformance::run_all(|| Box::new(RadosMedia::new(&drives).expect("a media")));
+    }
+}
+
+#[test]
+fn a_slot_is_one_object_that_grows_by_whole_flushes_and_one_for_what_closes_it() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let cluster = connect();
+    let (_owners, token, drive) = open(&cluster, "objects", "ec");
+    let stripe = drive.flush_multiple_bytes();
+    assert!(stripe > BLOCK_BYTES, "an erasure-coded pool takes whole stripes: {stripe}");
+    let mut media = lane(&drive);
+    let begin = LAYOUT.slots_offset + SLOT_BYTES;
+    // Many at once, each behind the other.
+    for flush in 0..16 {
+        let offset_bytes = begin + (flush * 2 * stripe) as u64;
+        let operation = Operation::Write {
+            drive: DRIVE,
+            offset_bytes,
+            buffer: filled(2 * stripe, flush as u8 + 1),
+            bytes: 2 * stripe,
+        };
+        media.submit(OperationId(flush as u64), operation);
+    }
+    assert!(finish(&mut media).iter().all(|(_, result, _)| result.is_ok()));
+    write(&mut media, begin + SLOT_BYTES - 8192, 8192, 99).expect("written");
+    let pool = cluster.pool("ec", "objects").expect("there");
+    let epoch = token.epoch();
+    assert_eq!(objects(&pool), [format!("1.{epoch:x}.0.0"), format!("1.{epoch:x}.1.{:x}", SLOT_BYTES - 8192)]);
+    for flush in 0..16 {
+        let found = read(&mut media, begin + (flush * 2 * stripe) as u64, 2 * stripe).expect("read");
+        assert!(is_all(&found, flush as u8 + 1), "flush {flush}");
+    }
+    let hole = read(&mut media, begin + (32 * stripe) as u64, 8192).expect("read");
+    assert!(is_all(&hole, 0), "what was never written is zeros");
+    media.discard(DRIVE, begin, SLOT_BYTES);
+    while !objects(&pool).is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(is_all(&read(&mut media, begin, 8192).expect("read"), 0));
+    write(&mut media, begin, stripe, 7).expect("a slot is used again");
+    assert_eq!(objects(&pool), [format!("1.{epoch:x}.2.0")]);
+}
+
+#[test]
+fn the_next_owner_reads_what_the_last_one_wrote_and_the_last_one_writes_nothing_that_counts() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let (first_cluster, second_cluster) = (connect(), connect());
+    let (owners, token, drive) = open(&first_cluster, "owners", "ec");
+    let mut first = lane(&drive);
+    let stripe = drive.flush_multiple_bytes();
+    let slot = LAYOUT.slots_offset;
+    write(&mut first, 0, 8192, 1).expect("a superblock");
+    write(&mut first, slot, stripe, 2).expect("a flush");
+    assert!(owners.lock(2, "a test").expect("asked").is_none(), "the lock is held");
+    let holder = owners.holder().expect("asked").expect("held");
+    assert_eq!(holder.cookie, token.to_string());
+    // Broken without a fence: what a blocklist that was forgotten, or is over, leaves.
+    owners.break_lock(&holder).expect("broken");
+    owners.break_lock(&holder).expect("it is broken already");
+    let (_, next, second_drive) = open(&second_cluster, "owners", "ec");
+    assert_eq!(next.epoch(), token.epoch() + 1);
+    let mut second = lane(&second_drive);
+    assert!(is_all(&read(&mut second, 0, 8192).expect("read"), 1));
+    assert!(is_all(&read(&mut second, slot, stripe).expect("read"), 2));
+    // Before the slots nothing of the old one is taken any more; it learns so.
+    assert!(!drive.licence().is_revoked());
+    let refused = write(&mut first, 0, 8192, 66).expect_err("refused");
+    assert!(refused.to_string().contains("somebody else owns the store now"), "{refused}");
+    assert!(drive.licence().is_revoked());
+    assert!(owners.beat(&token, 1).is_err());
+    // What it writes to slots has names that the new one does not read.
+    second.discard(DRIVE, slot, SLOT_BYTES);
+    write(&mut second, slot, stripe, 3).expect("used again");
+    let _ = write(&mut first, slot + stripe as u64, stripe, 67);
+    assert!(is_all(&read(&mut second, slot, stripe).expect("read"), 3));
+    assert!(is_all(&read(&mut second, slot + stripe as u64, stripe).expect("read"), 0));
+    let (_, _, third_drive) = {
+        let holder = owners.holder().expect("asked").expect("held");
+        owners.break_lock(&holder).expect("broken");
+        open(&connect(), "owners", "ec")
+    };
+    let mut third = lane(&third_drive);
+    assert!(is_all(&read(&mut third, slot, stripe).expect("read"), 3));
+    assert!(is_all(&read(&mut third, slot + stripe as u64, stripe).expect("read"), 0));
+}
+
+#[test]
+fn a_blocklisted_owner_can_neither_write_nor_read() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let (first_cluster, second_cluster) = (connect(), connect());
+    let (owners, _, drive) = open(&first_cluster, "blocklisted", "ec");
+    let mut media = lane(&drive);
+    let slot = LAYOUT.slots_offset;
+    let stripe = drive.flush_multiple_bytes();
+    write(&mut media, slot, stripe, 1).expect("a flush");
+    let holder = owners.holder().expect("asked").expect("held");
+    second_cluster.blocklist(&holder.address, 3600).expect("fenced");
+    second_cluster.wait_for_newest_map().expect("seen");
+    // A list asks every drive, by which all of them have the map.
+    second_cluster.pool("ec", "blocklisted").expect("there").list(|_| ()).expect("listed");
+    let refused = write(&mut media, slot + stripe as u64, stripe, 2).expect_err("refused");
+    assert!(refused.to_string().contains("on the cluster's blocklist"), "{refused}");
+    assert!(read(&mut media, slot, stripe).is_err());
+    assert!(drive.licence().is_revoked());
+}
+
+#[test]
+fn errors_say_what_is_missing() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let error = connect().pool("none", "x").err().expect("there is no such pool");
+    assert!(error.to_string().contains("pool none (`ceph osd pool ls`"), "{error}");
+}

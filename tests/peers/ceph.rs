@@ -1,0 +1,87 @@
+//! A real Ceph cluster for tests, in a file of its own that the tests of several crates include.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A cluster, with pools `meta` (three copies) and `ec`.
+pub struct Ceph {
+    directory: PathBuf,
+}
+
+static SHARED: OnceLock<Option<Ceph>> = OnceLock::new();
+
+impl Ceph {
+    /// The one of this process, of three drives and 2+1, of which `CEPH_CONF` says where it is; it is ended with the process. Nothing where Ceph is not
+    /// installed.
+    pub fn shared() -> Option<&'static Ceph> {
+        SHARED
+            .get_or_init(|| Ceph::start(&["--osds", "3", "--k", "2", "--m", "1", "--pgs", "8", "--osd-size", "3G"]))
+            .as_ref()
+    }
+
+    fn start(options: &[&str]) -> Option<Ceph> {
+        let missing = ["ceph-mon", "ceph-mgr", "ceph-osd"].into_iter().find(|name| !is_installed(name));
+        if let Some(name) = missing {
+            println!("skipped: needs {name}");
+            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have {name}");
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("forebay-ceph").tempdir().expect("a directory").keep();
+        let stores = tempfile::Builder::new().prefix("forebay-ceph").tempdir_in(memory()).expect("a directory").keep();
+        end_with_this_process(&directory, &stores);
+        let output = Command::new(peers().join("ceph-up.sh"))
+            .arg(&directory)
+            .args(options)
+            .args(["--port", &free_port().to_string()])
+            .arg("--osd-dir")
+            .arg(stores.join("osd"))
+            .output()
+            .expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+        // SAFETY: every other test of this process waits for this one value, and asks for nothing else of the environment meanwhile.
+        unsafe { std::env::set_var("CEPH_CONF", directory.join("ceph.conf")) };
+        Some(Ceph { directory })
+    }
+
+    /// The process of a daemon: `osd.0`, `mon.a`.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn process(&self, daemon: &str) -> i32 {
+        let file = self.directory.join("run").join(format!("{daemon}.pid"));
+        std::fs::read_to_string(file).expect("it runs").trim().parse().expect("a number")
+    }
+}
+
+/// Whoever ends this process, the cluster goes with it: a shell waits for that.
+fn end_with_this_process(directory: &Path, stores: &Path) {
+    let script =
+        "while kill -0 \"$1\" 2>/dev/null; do sleep 1; done; \"$2\" \"$3\" --purge --kill; rm -rf \"$3\" \"$4\"";
+    Command::new("setsid")
+        .args(["sh", "-c", script, "sh", &std::process::id().to_string()])
+        .arg(peers().join("ceph-down.sh"))
+        .args([directory, stores])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("a shell");
+}
+
+fn peers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers")
+}
+
+fn memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// The first of two that follow each other.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it has one").port() & !1
+}
