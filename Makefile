@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all python-test python-bench fuzz soak deps bench lint doc fmt golden compat install-c clean rust
+.PHONY: help demo test test-all rados-test python-test python-bench fuzz soak deps bench lint doc fmt golden compat install-c clean rust
 
 # In CI the versions of Cargo.lock are built as they stand; elsewhere an edited Cargo.toml may update it.
 LOCKED := $(if $(filter true,$(CI)),--locked)
@@ -35,6 +35,10 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
 	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 || failed=1; \
 	test -z "$$failed"
+
+rados-test: rust ## stores in the pools of a Ceph cluster, which is started for it (after `make deps`)
+	tools/run-tests.sh $(LOCKED) -p forebay-media-rados -p forebay --features forebay-media-rados/link,forebay/rados \
+		--test conformance --test rados
 
 python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
 	cargo clippy $(LOCKED) --manifest-path python/Cargo.toml --all-targets -- -D warnings
@@ -73,6 +77,7 @@ lint: rust ## formatting, clippy, documentation, direction of dependencies, text
 	cargo metadata $(LOCKED) --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null # its lock file knows what the crates use
 	cargo metadata $(LOCKED) --manifest-path python/Cargo.toml --format-version 1 >/dev/null
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	cargo clippy $(LOCKED) -p forebay -p forebay-media-rados --features forebay/rados --all-targets -- -D warnings
 	cargo clippy $(LOCKED) -- -D warnings # the product as it is built, without the simulator's mistakes
 	RUSTDOCFLAGS="-D warnings" cargo doc $(LOCKED) --workspace --no-deps --quiet
 	tools/check-dependencies.py

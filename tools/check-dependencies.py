@@ -80,6 +80,9 @@ NOT_IN_MACHINES = ["axum", "getrandom", "io-uring", "libc", "mio", "rand", "rust
 WITH_MACHINES = [*MACHINES, "client", "mount", "mover", "server", "sim", "telemetry"]
 BANNED_CALLS = "tools/machines.clippy.toml"
 
+# What is foreign stays out of the product unless it is asked for.
+NOT_BY_DEFAULT = ["forebay-media-rados", "forebay-xrdcl", "forebay-takeover", "pyo3"]
+
 THIS = "tools/check-dependencies.py"
 
 
@@ -142,8 +145,17 @@ def problems():
                 yield f"{crate} -> {other}: {crate} decides and does no I/O, has no clock, threads or randomness. Pass what it needs as an argument"
 
 
+def foreign_by_default():
+    """What the `forebay` of a plain build has that it should not."""
+    command = ["cargo", "tree", "--package", "forebay", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]
+    tree = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    built = {line.split()[0] for line in tree.splitlines() if line}
+    for name in sorted(built & set(NOT_BY_DEFAULT)):
+        yield f"forebay -> {name}: it is built without being asked for. Put it behind a feature"
+
+
 def main():
-    found = list(problems())
+    found = [*problems(), *foreign_by_default()]
     for problem in found:
         print(problem, file=sys.stderr)
     if found:

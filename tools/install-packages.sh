@@ -27,6 +27,9 @@ packages=(
     ceph-mon        # its monitor
     ceph-osd        # its drive
     radosgw         # its gateway
+    ceph-mgr        # what counts in a Ceph whose pools a store stands on
+    librados-dev    # how the store reaches it
+    python3-rados   # what starts that Ceph
     zstd            # reads what the mover compresses
     curl            # what its buckets hold, by another way than ours
     fio             # the baseline of the drives

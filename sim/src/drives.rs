@@ -292,7 +292,12 @@ impl Drives {
         self.drives.values_mut().for_each(|drive| drive.slow = false);
     }
 
-    /// Writes without anybody's knowledge: how a store is made.
+    /// Whether anything may go wrong still.
+    pub(crate) fn is_troubled(&self) -> bool {
+        !self.enabled.is_empty()
+    }
+
+    /// Writes without anybody's knowledge: how a store is made, and what a pool does with what is free.
     pub(crate) fn put(&mut self, drive: DriveNumber, offset: u64, bytes: &[u8]) {
         let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
         contents[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);

@@ -146,6 +146,11 @@ impl Scenario {
         }
     }
 
+    /// Whether the one drive stands for pools of a cluster: flushes are whole multiples, what is free is taken away, and at times others fill the pool.
+    pub(crate) fn is_pool(&self) -> bool {
+        self.shape.drives == 1 && self.flush_depth.is_multiple_of(2)
+    }
+
     /// Leaves out what is not to be played.
     pub(crate) fn leave_out(&mut self, play: &Play, random: &mut Random) {
         self.files = play.files && !play.beyond;

@@ -75,6 +75,8 @@ struct LaneSide {
     stopped: Option<bool>,
     /// More is gone than parity makes up for.
     may_lose: bool,
+    /// Its drive stands for pools of a cluster.
+    is_pool: bool,
     pressure: PressureCheck,
 }
 
@@ -327,6 +329,7 @@ impl Process {
                 serving: false,
                 stopped: None,
                 may_lose: scenario.beyond_after_events.is_some(),
+                is_pool: scenario.is_pool(),
                 pressure: PressureCheck::default(),
             });
         }
@@ -460,7 +463,11 @@ impl LaneSide {
             self.lane.membership(&message);
             moved = true;
         }
+        self.lane.set_media_full(self.is_pool && drives.is_troubled() && is_filled_by_others(now));
         self.lane.pump(clock);
+        while let Some((drive, offset, bytes)) = self.lane.next_freed() {
+            drives.put(drive, offset, &vec![0; bytes as usize]);
+        }
         while let Some((id, operation)) = self.lane.next_operation() {
             drives.submit(now, queue, id, operation);
         }
@@ -549,6 +556,12 @@ impl LaneSide {
     }
 }
 
+/// Others fill a pool for a while, and make room again.
+fn is_filled_by_others(now: Time) -> bool {
+    const TURN_NS: u64 = 300_000_000;
+    (now.0 / TURN_NS).is_multiple_of(7)
+}
+
 pub(crate) fn lane_config(
     scenario: &Scenario,
     superblock: &Superblock,
@@ -579,8 +592,9 @@ pub(crate) fn lane_config(
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,
         told_events: scenario.told_events,
-        flush_multiple_bytes: forebay_types::limits::BLOCK_BYTES,
-        tells_freed: false,
+        flush_multiple_bytes: if scenario.is_pool() { 8 << 10 } else { forebay_types::limits::BLOCK_BYTES },
+        tells_freed: scenario.is_pool(),
+        blocked_after: std::time::Duration::MAX,
         read_only: false,
         has_files: superblock.has_files(),
     }

@@ -78,9 +78,10 @@ fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
     let server = serve("plain");
     let mut client = server.client("test");
     for event in 0..500 {
-        client.put(id(event), 1, &payload(event)).expect("stored");
+        client.put(id(event), 1, &payload(event)).expect("taken");
     }
-    server.run_with(&["file", "cp", "-", "/a/b.raw"], &noise(7, 3_000_000));
+    client.flush().expect("stored");
+    server.run_with(&["file", "cp", "-", "forebay:/b.raw"], &noise(7, 3_000_000)).expect(0);
     let second = serve_at(FREE, "plain", &[]).err().expect("there is one that serves it");
     second.expect(3).says("which lives. Nothing was changed");
     assert!(server.terminate().expect(0).stderr.contains("marked clean"));
@@ -139,10 +140,12 @@ fn a_server_that_stood_still_while_it_was_replaced_answers_nobody_and_writes_not
     old.collect_log();
     let mut client = old.client("test");
     for event in 0..100 {
-        client.put(id(event), 1, &payload(event)).expect("stored");
+        client.put(id(event), 1, &payload(event)).expect("taken");
     }
     client.flush().expect("stored");
     assert_has(&mut client, 0..100);
+    let config = ClientConfig::new(old.address.clone(), "asks").deadline(Some(Duration::from_secs(5)));
+    let mut client = Client::connect(config).expect("connected");
     old.freeze();
     // Asked while it stands still, of what it has in memory; and told to delete something.
     let address = old.address.clone();

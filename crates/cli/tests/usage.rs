@@ -149,3 +149,27 @@ fn where_nothing_listens_that_is_said_at_once() {
         }
     }
 }
+
+#[cfg(not(feature = "rados"))]
+#[test]
+fn a_program_without_ceph_says_how_to_get_one_with_it() {
+    const STORE: [&str; 4] = ["--media", "rados:ec,meta", "--name", "x"];
+    for command in [&["serve"][..], &["init", "--drive-bytes", "1TiB"], &["takeover"]] {
+        let words: Vec<&str> = command.iter().chain(&STORE).copied().collect();
+        forebay(words).expect(2).says("built without Ceph. Nothing was done").says("--features rados");
+    }
+}
+
+#[test]
+fn a_store_in_pools_has_two_pools_and_a_name_and_no_drives() {
+    for wrong in [
+        &["serve", "--media", "rados:ec,meta"][..],
+        &["serve", "--media", "rados:ec", "--name", "x"],
+        &["serve", "--media", "rados:ec,meta", "--name", "x", "drive0"],
+        &["serve", "--standby", "drive0"],
+        &["init", "--media", "rados:ec,meta", "--name", "x", "--data", "4", "--parity", "1"],
+        &["takeover"],
+    ] {
+        forebay(wrong).expect(2);
+    }
+}

@@ -296,6 +296,9 @@ pub struct LaneConfig {
     /// What a flush takes of each of its drives is a multiple of this, in bytes: [`BLOCK_BYTES`], or more with one data shard, for media that append in
     /// multiples alone.
     pub flush_multiple_bytes: usize,
+    /// Writers whose fragments cannot be taken in are told that they are unavailable for now, instead of being left waiting, when a drive has not answered for so long.
+    /// Longer than [`LaneConfig::drive_timeout`]: never.
+    pub blocked_after: Duration,
     /// Whether the media is told of slots in which nothing lies any more, so that it can give their space to others.
     pub tells_freed: bool,
     /// Nothing is written.

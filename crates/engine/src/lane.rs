@@ -255,6 +255,16 @@ impl Lane {
         self.wall = wall;
     }
 
+    /// Whether what the drives stand on has no room, though they have slots: what is new is refused then ([`PutOutcome::NoSpace`]), and what frees is done.
+    pub fn set_media_full(&mut self, is_full: bool) {
+        self.writer.is_media_full = is_full;
+    }
+
+    /// Whether the media has not answered for so long that writers are told ([`LaneConfig::blocked_after`]).
+    fn is_blocked(&self) -> bool {
+        self.io.oldest().is_some_and(|oldest| self.now.since(oldest) > self.config.blocked_after)
+    }
+
     /// What [`Lane::set_wall_time`] said last, in nanoseconds since 1970.
     pub fn wall_unix_ns(&self) -> i64 {
         crate::files::unix_ns(self.wall)

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use forebay_media::{AlignedBuffer, BLOCK_BYTES, Licence, Media, MediaError, RemoteDrive};
+use forebay_media::{AlignedBuffer, BLOCK_BYTES, Licence, Media, MediaError, RemoteDrive, RemoteReport};
 use forebay_types::DriveNumber;
 
 use crate::cluster::{Cluster, Pool};
@@ -15,9 +15,13 @@ use crate::operation::Steps;
 use crate::owner::{OWNER, OwnerToken};
 use crate::slots::{ExtentName, SlotMap};
 use crate::sys;
+use crate::watch::Watch;
 
 /// What lies before the slots is cut into objects of so many bytes.
 pub(crate) const PLACE_BYTES: u64 = 4 << 20;
+
+/// A pool into which fewer slots fit counts as full.
+const RESERVE_SLOTS: u64 = 8;
 
 /// Objects that are asked or changed at once where many are.
 const AT_ONCE: usize = 64;
@@ -100,6 +104,7 @@ pub struct RadosDrive {
     pub(crate) token: OwnerToken,
     append_bytes: u64,
     pub(crate) licence: Arc<Licence>,
+    pub(crate) watch: Arc<Watch>,
     name: String,
 }
 
@@ -120,7 +125,10 @@ impl RadosDrive {
         let mut map = SlotMap::new(layout.slot_bytes, append_bytes, token.epoch());
         let unneeded = map.load(listed);
         let map = Arc::new(Mutex::new(map));
-        let drive = RadosDrive { places, slots, map, layout, token, append_bytes, licence, name };
+        // What is on its way when the pool is found to be full still fits.
+        let reserve_bytes = RESERVE_SLOTS * layout.slot_bytes;
+        let watch = Watch::start(Arc::clone(slots.cluster()), slots.name().to_owned(), reserve_bytes);
+        let drive = RadosDrive { places, slots, map, layout, token, append_bytes, licence, watch, name };
         drive.take_places()?;
         drive.remove(unneeded);
         Ok(drive)
@@ -181,6 +189,12 @@ impl RadosDrive {
     }
 }
 
+impl Drop for RadosDrive {
+    fn drop(&mut self) {
+        self.watch.end();
+    }
+}
+
 impl RemoteDrive for RadosDrive {
     fn name(&self) -> String {
         self.name.clone()
@@ -208,6 +222,10 @@ impl RemoteDrive for RadosDrive {
                 .map_err(|error| os_error("write", offset_bytes, bytes, error.errno))?;
         }
         Ok(())
+    }
+
+    fn report(&self) -> RemoteReport {
+        self.watch.report()
     }
 
     fn licence(&self) -> Arc<Licence> {

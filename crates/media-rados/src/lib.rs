@@ -24,6 +24,8 @@ mod ownership;
 mod slots;
 #[cfg(feature = "link")]
 mod sys;
+#[cfg(feature = "link")]
+mod watch;
 
 #[cfg(feature = "link")]
 pub use cluster::{Cluster, Fullness, Pool};

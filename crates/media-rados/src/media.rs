@@ -283,6 +283,10 @@ impl Media for RadosMedia {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.drives.values().any(|drive| drive.watch.is_full())
+    }
+
     fn kick(&mut self) {
         for request in std::mem::take(&mut self.submitted) {
             let drive = self.drives.get(&request.drive).ok_or(MediaError::Absent);

@@ -72,7 +72,14 @@ pub fn own(
     is_stopped: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<Owned, NotOwned> {
-    let mut attempt = Attempt { pools, owners: Owners::new(Arc::clone(lock)), description, listed: None, token: None };
+    let mut attempt = Attempt {
+        pools,
+        owners: Owners::new(Arc::clone(lock)),
+        description,
+        listed: None,
+        has_just_listed: false,
+        token: None,
+    };
     let mut standby: Standby<Holder> = Standby::new(timing, patience, Licence::now());
     let mut asked_at = Licence::now();
     let mut step = None;
@@ -115,15 +122,20 @@ struct Attempt<'a> {
     owners: Owners,
     description: &'a str,
     listed: Option<Vec<ExtentName>>,
+    /// What was listed is no older than the look that follows it.
+    has_just_listed: bool,
     token: Option<OwnerToken>,
 }
 
 impl Attempt<'_> {
     fn take(&mut self, step: &Step<Holder>, tell: &mut dyn FnMut(Progress)) -> Result<Answer<Holder>, RadosError> {
         let cluster = self.owners.cluster();
+        let has_just_listed = std::mem::take(&mut self.has_just_listed);
         match step {
             Step::Look => {
-                self.listed = None;
+                if !has_just_listed {
+                    self.listed = None;
+                }
                 let (pulse, holder) = (self.owners.pulse()?, self.owners.holder()?);
                 holder.iter().cloned().for_each(|holder| tell(Progress::Waiting(holder)));
                 return Ok(Answer::Seen(Seen { holder, pulse }));
@@ -138,7 +150,7 @@ impl Attempt<'_> {
                 self.pools.places.list(|_| ())?;
                 let listed = self.pools.list()?;
                 tell(Progress::Listed(listed.len()));
-                self.listed = Some(listed);
+                (self.listed, self.has_just_listed) = (Some(listed), true);
             }
             Step::Break(holder) => self.owners.break_lock(holder)?,
             Step::Lock => {

@@ -144,6 +144,10 @@ impl<M: Media> Media for FaultyMedia<M> {
         self.inner.discard(drive, offset_bytes, bytes);
     }
 
+    fn is_full(&self) -> bool {
+        self.inner.is_full()
+    }
+
     fn kick(&mut self) {
         self.inner.kick();
     }

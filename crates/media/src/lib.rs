@@ -80,7 +80,7 @@ pub use patient::{PatientMedia, SilentDrives};
 pub use pool::PoolMedia;
 pub use prepare::{MadeFile, PrepareError, create_zeroed, overwrite_zeroed};
 pub use ready::wait_for;
-pub use remote::RemoteDrive;
+pub use remote::{RemoteDrive, RemoteReport};
 pub use request::{Memory, Request, Transfer};
 pub use uring::UringMedia;
 
@@ -191,6 +191,11 @@ pub trait Media {
         let _ = (drive, offset_bytes, bytes);
     }
 
+    /// Whether what the drives stand on has no room, though they have slots: nothing new is taken in then. Drives that are no others' never have that.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Starts everything that was submitted.
     fn kick(&mut self);
 
@@ -227,6 +232,10 @@ impl<M: Media + ?Sized> Media for Box<M> {
 
     fn discard(&mut self, drive: DriveNumber, offset_bytes: u64, bytes: u64) {
         (**self).discard(drive, offset_bytes, bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        (**self).is_full()
     }
 
     fn kick(&mut self) {

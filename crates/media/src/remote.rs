@@ -3,9 +3,24 @@
 use std::io;
 use std::sync::Arc;
 
-use forebay_types::DriveNumber;
+use forebay_types::{DriveNumber, Time};
 
 use crate::{AlignedBuffer, Licence, Media, MediaError};
+
+/// How what a remote drive stands on is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemoteReport {
+    /// In its own words: `HEALTH_OK`.
+    pub health: Option<String>,
+    /// What is wrong, each in its own words.
+    pub checks: Vec<String>,
+    /// Bytes that may still be stored.
+    pub available_bytes: Option<u64>,
+    /// Bytes that are.
+    pub stored_bytes: Option<u64>,
+    /// When it was asked last, and answered.
+    pub asked_at: Option<Time>,
+}
 
 /// The one drive of a store that stands on something that protects what it holds by itself, and that several servers reach.
 pub trait RemoteDrive: Send + Sync {
@@ -32,6 +47,9 @@ pub trait RemoteDrive: Send + Sync {
 
     /// Until when this server may answer what it is asked of it.
     fn licence(&self) -> Arc<Licence>;
+
+    /// How what it stands on is, as far as it was asked lately. Nothing is waited for.
+    fn report(&self) -> RemoteReport;
 
     /// A lane's way to it, as the drive of this number.
     ///

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use forebay_engine::{Control, DriveInfo, LaneEvent, OpenPlan, members_needed};
 use forebay_format::{Geometry, Superblock};
-use forebay_media::{DriveFile, DriveIdentity, FaultSwitch, Media, MediaConfig};
+use forebay_media::{DriveFile, DriveIdentity, FaultSwitch, Licence, Media, MediaConfig, RemoteDrive, RemoteReport};
 use forebay_types::{DriveNumber, DriveUuid, StoreUuid, Time};
 use serde::Serialize;
 
@@ -51,6 +51,31 @@ pub struct DriveStatus {
     pub(crate) identity: Option<DriveIdentity>,
 }
 
+/// How the cluster is that a store stands on, as far as it was asked lately.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClusterStatus {
+    /// What operators know the store by.
+    pub name: String,
+    /// In the cluster's own words: `HEALTH_OK`.
+    pub health: Option<String>,
+    /// What is wrong there, each in its own words.
+    pub checks: Vec<String>,
+    /// Bytes that the pool still takes.
+    pub available_bytes: Option<u64>,
+    /// Bytes that it holds.
+    pub stored_bytes: Option<u64>,
+    /// Seconds since it was asked last, and answered.
+    pub asked_s_ago: Option<f64>,
+}
+
+impl ClusterStatus {
+    fn of(drive: &dyn RemoteDrive) -> ClusterStatus {
+        let RemoteReport { health, checks, available_bytes, stored_bytes, asked_at } = drive.report();
+        let asked_s_ago = asked_at.map(|asked_at| Licence::now().since(asked_at).as_secs_f64());
+        ClusterStatus { name: drive.name(), health, checks, available_bytes, stored_bytes, asked_s_ago }
+    }
+}
+
 /// The state of a store beyond its lanes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ControlStatus {
@@ -80,6 +105,9 @@ pub struct ControlStatus {
     pub started_clean: bool,
     /// What an operator should know.
     pub warnings: Vec<String>,
+    /// The cluster that it stands on, when it stands on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
     /// Why nothing can be written.
     pub failure: Option<String>,
     /// The control thread has ended.
@@ -95,6 +123,8 @@ pub(crate) struct Shared {
     pub(crate) geometry: Geometry,
     pub(crate) media: MediaConfig,
     pub(crate) read_only: bool,
+    /// What the store stands on, when that is no drives.
+    remote: Option<Arc<dyn RemoteDrive>>,
     /// Drives without which nothing can be written: for the least data shards, and the parity that an operator asks for.
     width_min: usize,
 }
@@ -122,7 +152,8 @@ pub struct ControlHandle(pub(crate) Arc<Shared>);
 impl ControlHandle {
     /// The state now.
     pub fn status(&self) -> ControlStatus {
-        lock(&self.0.status).clone()
+        let cluster = self.0.remote.as_deref().map(ClusterStatus::of);
+        ControlStatus { cluster, ..lock(&self.0.status).clone() }
     }
 
     /// Whether writing goes on when one more member leaves.
@@ -231,6 +262,7 @@ impl ControlThread {
             clean: false,
             started_clean: plan.superblock.clean,
             warnings: plan.warnings.clone(),
+            cluster: None,
             failure: None,
             ended: false,
         };
@@ -243,6 +275,7 @@ impl ControlThread {
             geometry: plan.superblock.geometry,
             media: config.media,
             read_only: config.read_only,
+            remote: ground.remote().cloned(),
             width_min: usize::from(plan.superblock.geometry.data_shards_min) + usize::from(parity_min),
         };
         // While lanes wait for it, a superblock is in no hurry: a drive is given up later than by a lane.

@@ -20,7 +20,7 @@ mod upgrade;
 pub use forebay_media::{DriveCounts, DriveMeters, Licence, RemoteDrive};
 
 pub use config::{StoreConfig, machine_memory_bytes};
-pub use control::{ControlHandle, ControlStatus, DriveStatus};
+pub use control::{ClusterStatus, ControlHandle, ControlStatus, DriveStatus};
 pub use drives::Replacement;
 pub use examine::{
     Examination, ExaminedDrive, ExaminedStore, LaneLook, ReadWanted, Standing, SuperblockPlace, examine,

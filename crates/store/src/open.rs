@@ -208,10 +208,7 @@ pub(crate) fn open_on(
         read_only: config.read_only,
         has_files: plan.superblock.has_files(),
     };
-    let licence = match &ground {
-        Ground::Drives(_) => None,
-        Ground::Remote(drive) => Some(drive.licence()),
-    };
+    let licence = ground.remote().map(|drive| drive.licence());
     Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, meters, warnings, licence })
 }
 
@@ -245,6 +242,14 @@ impl Ground {
         }
     }
 
+    /// The drive that is none of this machine's.
+    pub(crate) fn remote(&self) -> Option<&Arc<dyn RemoteDrive>> {
+        match self {
+            Ground::Drives(_) => None,
+            Ground::Remote(drive) => Some(drive),
+        }
+    }
+
     /// Where operators find a drive, and what was opened there.
     pub(crate) fn place_of(&self, number: DriveNumber) -> Option<(String, Option<DriveIdentity>)> {
         match self {
@@ -264,6 +269,7 @@ impl Ground {
                 flush_multiple_bytes: drive.flush_multiple_bytes(),
                 tells_freed: !config.read_only,
                 drive_timeout: crate::remote::PATIENCE,
+                blocked_after: crate::remote::BLOCKED_AFTER,
                 ..config
             },
         }
@@ -358,6 +364,7 @@ pub(crate) fn lane_config(
         told_events: TOLD_EVENTS,
         flush_multiple_bytes: BLOCK_BYTES,
         tells_freed: false,
+        blocked_after: std::time::Duration::MAX,
         read_only: config.read_only,
         has_files: plan.superblock.has_files(),
     }

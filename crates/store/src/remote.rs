@@ -17,6 +17,9 @@ use crate::superblocks::{NoSuperblock, is_newer, newest_of, words_of};
 /// What is asked of such a drive is waited for so long: it is not taken out, since there is no other. A cluster that blocks goes on when it can.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(365 * 86_400);
 
+/// And after so long without an answer writers are told that it is unavailable for now.
+pub(crate) const BLOCKED_AFTER: Duration = Duration::from_secs(5);
+
 /// How a store on a remote drive is laid out, before anything is written.
 pub struct RemotePlan {
     /// The store that is to be.

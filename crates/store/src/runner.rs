@@ -96,6 +96,7 @@ impl LaneRunner {
     fn take_turn(&mut self) -> usize {
         let now = self.now();
         self.lane.set_wall_time(wall_time());
+        self.lane.set_media_full(self.media.is_full());
         let mut handled = self.completions.len();
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {

@@ -30,6 +30,8 @@ pub struct Report {
     pub started_clean: bool,
     /// What an operator should know.
     pub warnings: Vec<String>,
+    /// The cluster that the store stands on, when it stands on one.
+    pub cluster: Option<Cluster>,
     /// What is wrong, as the server finds.
     pub alarms: Vec<Alarm>,
     /// The lanes.
@@ -40,6 +42,22 @@ pub struct Report {
     pub runs: Option<Runs>,
     /// Connections by what their clients are for.
     pub connections: Connections,
+}
+
+/// The cluster that a store stands on.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Cluster {
+    /// Its own word.
+    pub health: Option<String>,
+    /// What is wrong, in its own words.
+    pub checks: Vec<String>,
+    /// Bytes that the pool still takes.
+    pub available_bytes: Option<u64>,
+    /// Bytes that it holds.
+    pub stored_bytes: Option<u64>,
+    /// Seconds since it answered.
+    pub asked_s_ago: Option<f64>,
 }
 
 /// An alarm that is raised.

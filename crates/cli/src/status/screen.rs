@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::health;
-use super::report::{Drive, Report, Runs, Totals};
+use super::report::{Cluster, Drive, Report, Runs, Totals};
 use super::safety::{compaction, losses, protection, rebuild, scrub};
 use crate::size::{human_bytes, human_count};
 
@@ -54,6 +54,9 @@ pub fn screen(server: &str, report: &Report, rates: Option<&Rates>) -> String {
         }
     }
     drives(report, &mut row);
+    if let Some(found) = &report.cluster {
+        cluster(found, &mut row);
+    }
     lanes(report, &mut row);
     row("rebuild", rebuild(report));
     row("scrub", scrub(report));
@@ -90,6 +93,23 @@ fn drives(report: &Report, row: &mut impl FnMut(&str, String)) {
         let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         row("", format!("{:>3} {:<7} {path}{reason}{}", drive.number, drive.state, work(drive)));
     }
+}
+
+/// How the cluster is that the store stands on.
+fn cluster(cluster: &Cluster, row: &mut impl FnMut(&str, String)) {
+    /// It is asked every few seconds.
+    const LATE_S: f64 = 15.0;
+    let Some(asked_s_ago) = cluster.asked_s_ago else {
+        return row("cluster", "no monitor has answered yet: `ceph -s`".to_owned());
+    };
+    let mut words = vec![cluster.health.clone().unwrap_or_else(|| "its health is not known".to_owned())];
+    let room = |bytes: Option<u64>| bytes.map_or("?".to_owned(), human_bytes);
+    words.push(format!("{} in the pool, room for {}", room(cluster.stored_bytes), room(cluster.available_bytes)));
+    if asked_s_ago > LATE_S {
+        words.push(format!("no monitor has answered for {}: `ceph -s`", human_time(asked_s_ago)));
+    }
+    row("cluster", words.join("; "));
+    cluster.checks.iter().for_each(|check| row("", format!("      {check}")));
 }
 
 /// What a drive has done, and how it is, as far as it is known.

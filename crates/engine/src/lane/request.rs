@@ -78,6 +78,7 @@ impl Lane {
                 }
                 Admission::Pending
             }
+            Err(Refusal::Busy) if self.is_blocked() => Admission::Done(PutOutcome::Unavailable),
             Err(Refusal::Busy) => Admission::Busy,
             Err(refusal) => Admission::Done(self.count_refusal(refusal)),
         }

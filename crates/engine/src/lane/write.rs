@@ -112,6 +112,8 @@ pub(super) struct Writer {
     pub(super) frozen: bool,
     pub(super) next_serial: u64,
     pub(super) last_seal: Time,
+    /// What the drives stand on has no room: nothing new is taken in.
+    pub(super) is_media_full: bool,
 }
 
 impl Lane {
@@ -126,6 +128,9 @@ impl Lane {
         let payload_bytes = bytes_of(payload);
         if self.writer.frozen {
             return Err(Refusal::Busy);
+        }
+        if self.writer.is_media_full && purpose == Purpose::Fragment {
+            return Err(Refusal::NoSpace);
         }
         loop {
             self.open_segment(purpose)?;
