@@ -1,12 +1,25 @@
 #include "file.hh"
 
 #include <cerrno>
+#include <cstdlib>
 #include <fcntl.h>
 
+#include <XrdOuc/XrdOucEnv.hh>
 #include <XrdSfs/XrdSfsAio.hh>
 #include <XrdSfs/XrdSfsFlags.hh>
 
 namespace forebay_xrootd {
+
+namespace {
+
+/// A length in bytes; -1 for none, or an estimate with a unit.
+long long length_of(const char *text) {
+    char *end = nullptr;
+    const long long length = text != nullptr && *text != '\0' ? std::strtoll(text, &end, 10) : -1;
+    return end != nullptr && *end == '\0' ? length : -1;
+}
+
+}  // namespace
 
 File::~File() { let_go(); }
 
@@ -21,26 +34,27 @@ void File::let_go() {
     writer_ = nullptr;
 }
 
-int File::Open(const char *path, int flags, mode_t, XrdOucEnv &) {
+int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
     if (reader_ != nullptr || writer_ != nullptr) {
         return -EBADF;
     }
     path_ = store_.path(path);
     forebay_files *files = store_.files();
     if (files == nullptr) {
-        return failed("reach the store for");
+        return store_.failed("reach the store for", path_.c_str());
     }
     if ((flags & O_ACCMODE) != O_RDONLY) {
+        announced_ = length_of(environment.Get("oss.asize"));
         return open_for_writing(files, (flags & O_TRUNC) != 0);
     }
     const int code = forebay_files_open_read(files, path_.data(), path_.size(), &reader_);
-    return code == FOREBAY_DONE ? 0 : failed("open");
+    return code == FOREBAY_DONE ? 0 : store_.failed("open", path_.c_str());
 }
 
 int File::open_for_writing(forebay_files *files, bool cut) {
     int code = forebay_files_open_write(files, path_.data(), path_.size(), FOREBAY_WRITE_SEAL, &writer_);
     if (code != FOREBAY_DONE) {
-        return failed("open for writing");
+        return store_.failed("open for writing", path_.c_str());
     }
     if (cut) {
         code = forebay_writer_truncate(writer_, 0);
@@ -64,11 +78,25 @@ int File::Close(long long *bytes) {
         error = failed("close");
     }
     // What XRootD takes away itself nobody may take for whole until then, and not what a write of was refused.
-    if (writer_ != nullptr && !is_pending_ && refused_ == 0 && forebay_writer_close(writer_) != FOREBAY_DONE) {
-        error = failed("close");
+    if (writer_ != nullptr && !is_pending_ && refused_ == 0) {
+        error = seal();
     }
     let_go();
     return error != 0 ? error : refused_.load();
+}
+
+int File::seal() {
+    struct stat known;
+    const int error = announced_ >= 0 ? Fstat(&known) : 0;
+    if (error != 0) {
+        return error;
+    }
+    if (announced_ >= 0 && known.st_size != announced_) {
+        store_.warn("close", path_.c_str(),
+                    (std::to_string(announced_) + " bytes were announced, and " + std::to_string(known.st_size) + " came: it is not sealed").c_str());
+        return -EIO;
+    }
+    return forebay_writer_close(writer_) == FOREBAY_DONE ? 0 : failed("close");
 }
 
 ssize_t File::Read(void *into, off_t offset, size_t bytes) {
@@ -154,7 +182,12 @@ int File::Fchmod(mode_t mode) {
     is_pending_ = (mode & XRDSFS_POSCPEND) != 0;
     forebay_files *files = store_.files();
     const int code = forebay_files_set_mode(files, path_.data(), path_.size(), mode & 07777);
-    return code == FOREBAY_DONE ? 0 : failed("set the mode of");
+    if (code == FOREBAY_DONE) {
+        return 0;
+    }
+    // XRootD closes what it could not say to persist, tells the client that it did, and takes the file away when it is started again.
+    refused_ = failed("set the mode of");
+    return refused_;
 }
 
 }  // namespace forebay_xrootd

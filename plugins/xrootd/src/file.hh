@@ -13,7 +13,8 @@ namespace forebay_xrootd {
 
 /// A file that is open for reading, or for writing and reading. XRootD gives all clients that have the same path open the same one.
 ///
-/// What is closed is sealed: it never changes again, and its checksums are kept. A file that was to persist on a successful close alone, and whose client went away, is not.
+/// What is closed is sealed: it never changes again, and its checksums are kept. Not so a file that was to persist on a successful close alone, and whose client went away; nor one that has another
+/// length than its client said when it opened it, as copies close what they failed to copy, too.
 class File : public XrdOssDF {
 public:
     File(Store &store, const char *client) : XrdOssDF(client, DF_isFile), store_(store) {}
@@ -39,12 +40,16 @@ private:
     /// Is done with the handles.
     void let_go();
     int open_for_writing(forebay_files *files, bool cut);
-    int failed(const char *action) { return store_.failed(action, path_.c_str()); }
+    /// Seals what was written; what is wrong, or 0.
+    int seal();
+    int failed(const char *action) { return store_.failed_open(action, path_.c_str()); }
 
     Store &store_;
     std::string path_;
     forebay_reader *reader_ = nullptr;
     forebay_writer *writer_ = nullptr;
+    /// The length that the client said it will have (`oss.asize`); -1 where it did not.
+    long long announced_ = -1;
     /// It persists only when its client closes it, which has not happened.
     bool is_pending_ = false;
     /// What the first write came to that failed; 0 when none has.

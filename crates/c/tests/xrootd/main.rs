@@ -4,6 +4,7 @@
 mod common;
 
 mod copies;
+mod kills;
 
 use std::fs;
 use std::time::Duration;
