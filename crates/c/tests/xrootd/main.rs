@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod clients;
 mod copies;
 mod kills;
 
