@@ -6,6 +6,7 @@ mod common;
 mod clients;
 mod copies;
 mod kills;
+mod secure;
 
 use std::fs;
 use std::time::Duration;
