@@ -40,7 +40,7 @@ def install(prefix: pathlib.Path) -> None:
     build = prefix / "build"
     places = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_INSTALL_PREFIX={prefix}", "-DCMAKE_INSTALL_LIBDIR=lib"]
     subprocess.run(["cmake", "-S", ROOT / "plugins" / "xrootd", "-B", build, *places], **quiet)
-    subprocess.run(["cmake", "--build", build], **quiet)
+    subprocess.run(["cmake", "--build", build, "--parallel", "2"], **quiet)
     subprocess.run(["cmake", "--install", build], **quiet)
 
 

@@ -41,7 +41,7 @@ impl Door {
             configure.arg(format!("-D{name}={}", installed.prefix().display()));
         }
         run(&mut configure);
-        run(Command::new("cmake").arg("--build").arg(&build));
+        run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
         run(Command::new("cmake").arg("--install").arg(&build));
         // The server is no user of this directory's owner.
         let prefix = installed.prefix();
