@@ -180,8 +180,8 @@ int File::Fstat(struct stat *into) {
 
 int File::Fchmod(mode_t mode) {
     is_pending_ = (mode & XRDSFS_POSCPEND) != 0;
-    forebay_files *files = store_.files();
-    const int code = forebay_files_set_mode(files, path_.data(), path_.size(), mode & 07777);
+    const int code = writer_ != nullptr ? forebay_writer_set_mode(writer_, mode & 07777)
+                                        : forebay_files_set_mode(store_.files(), path_.data(), path_.size(), mode & 07777);
     if (code == FOREBAY_DONE) {
         return 0;
     }
