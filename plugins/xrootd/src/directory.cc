@@ -34,12 +34,12 @@ int Directory::Readdir(char *into, int bytes) {
     if (listing_ == nullptr) {
         const int detail = wanted_ != nullptr ? FOREBAY_LIST_ALL : FOREBAY_LIST_NAMES;
         if (forebay_files_list(store_.files(), path_.data(), path_.size(), detail, &listing_) != FOREBAY_DONE) {
-            return store_.failed_open("list", path_.c_str());
+            return store_.failed("list", path_.c_str());
         }
     }
     forebay_entry entry;
     if (forebay_listing_next(listing_, &entry) != FOREBAY_DONE) {
-        return store_.failed_open("list", path_.c_str());
+        return store_.failed("list", path_.c_str());
     }
     if (entry.name == nullptr) {
         *into = '\0';

@@ -41,20 +41,20 @@ int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
     path_ = store_.path(path);
     forebay_files *files = store_.files();
     if (files == nullptr) {
-        return store_.failed("reach the store for", path_.c_str());
+        return failed("reach the store for");
     }
     if ((flags & O_ACCMODE) != O_RDONLY) {
         announced_ = length_of(environment.Get("oss.asize"));
         return open_for_writing(files, (flags & O_TRUNC) != 0);
     }
     const int code = forebay_files_open_read(files, path_.data(), path_.size(), &reader_);
-    return code == FOREBAY_DONE ? 0 : store_.failed("open", path_.c_str());
+    return code == FOREBAY_DONE ? 0 : failed("open");
 }
 
 int File::open_for_writing(forebay_files *files, bool cut) {
     int code = forebay_files_open_write(files, path_.data(), path_.size(), FOREBAY_WRITE_SEAL, &writer_);
     if (code != FOREBAY_DONE) {
-        return store_.failed("open for writing", path_.c_str());
+        return failed("open for writing");
     }
     if (cut) {
         code = forebay_writer_truncate(writer_, 0);

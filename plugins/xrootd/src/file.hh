@@ -42,7 +42,7 @@ private:
     int open_for_writing(forebay_files *files, bool cut);
     /// Seals what was written; what is wrong, or 0.
     int seal();
-    int failed(const char *action) { return store_.failed_open(action, path_.c_str()); }
+    int failed(const char *action) { return store_.failed(action, path_.c_str()); }
 
     Store &store_;
     std::string path_;

@@ -123,12 +123,11 @@ int Store::failed(const char *action, const char *path) {
     if (!is_everyday(code)) {
         warn(action, path, forebay_last_error());
     }
-    return error > 0 ? -error : -EIO;
-}
-
-int Store::failed_open(const char *action, const char *path) {
-    const int error = failed(action, path);
-    return error == -ETIMEDOUT ? -EIO : error == -EBUSY ? -ETXTBSY : error;
+    switch (error) {
+        case ETIMEDOUT: return -ENETUNREACH;
+        case EBUSY: return -ETXTBSY;
+        default: return error > 0 ? -error : -EIO;
+    }
 }
 
 void Store::warn(const char *action, const char *path, const char *what) {

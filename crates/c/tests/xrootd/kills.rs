@@ -105,13 +105,21 @@ fn a_copy_fails_and_leaves_nothing_that_is_sealed_when_the_store_stays_away() {
     let rest = bytes[20_000_000..].to_vec();
     let writes = std::thread::spawn(move || pipe.write_all(&rest).is_ok());
     let said = failed_client(&copy.wait_with_output().expect("it ends"));
-    assert!(said.contains("input/output error"), "{said}");
+    assert!(said.contains("network is unreachable"), "{said}");
     writes.join().expect("over");
     let output = read.wait_with_output().expect("it ends");
     back.extend(&output.stdout);
     assert!(bytes.starts_with(&back), "what came is what there was");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && back.len() < bytes.len() && said.contains("input/output error"), "{said}");
+    assert!(!output.status.success() && back.len() < bytes.len() && said.contains("network is unreachable"), "{said}");
+    // Nor is a file said not to be there, nor one to be stored.
+    assert!(failed_client(&gate.xrdfs(&["stat", "/there"])).contains("network is unreachable"));
+    for words in [&["-I"][..], &[], &["-T", &local(&here, "small", b"some bytes")]] {
+        let mut command = client("curl");
+        let asked = command.args(["-sS", "--fail-with-body"]).args(words).arg(gate.http("/there")).output();
+        let said = failed_client(&asked.expect("it runs"));
+        assert!(said.contains("500"), "{words:?}: {said}");
+    }
     world.start_process();
     assert!(stat(&world.files(), b"/file").is_ok_and(|known| !known.is_sealed) || !has_bytes(&world.files(), "/file"));
     until(|| gate.xrdfs(&["ls", "/"]).status.success());
