@@ -132,7 +132,7 @@ fn the_web_has_ranges_digests_and_webdav() {
 #[test]
 fn what_a_client_that_vanishes_wrote_is_taken_away() {
     let Some(door) = Door::shared() else { return };
-    let world = World::new();
+    let (world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let (gate, files) = (door.serve(&world.address(), ""), world.files());
     let mut command = client("xrdcp");
     command.args(["--nopbar", "-", &gate.url("/half")]).stdin(Stdio::piped()).stderr(Stdio::null());
@@ -149,6 +149,15 @@ fn what_a_client_that_vanishes_wrote_is_taken_away() {
     child.wait().expect("it ends");
     until(|| stat(&files, b"/half").err() == Some(FOREBAY_NOT_FOUND));
     assert!(gate.said().contains("Unpersisting"));
+    // By the web.
+    let from = local(&here, "from", &content(7, 40_000_000));
+    let mut command = client("curl");
+    command.args(["-sS", "--limit-rate", "10M", "-T", &from, &gate.http("/web")]).stdout(Stdio::null());
+    let mut child = command.spawn().expect("it runs");
+    until(|| stat(&files, b"/web").is_ok_and(|known| known.length > 0));
+    child.kill().expect("ours to end");
+    child.wait().expect("it ends");
+    until(|| stat(&files, b"/web").err() == Some(FOREBAY_NOT_FOUND));
 }
 
 #[test]
