@@ -180,6 +180,9 @@ int File::Fstat(struct stat *into) {
 
 int File::Fchmod(mode_t mode) {
     is_pending_ = (mode & XRDSFS_POSCPEND) != 0;
+    if (refused_ != 0) {
+        return refused_;
+    }
     const int code = writer_ != nullptr ? forebay_writer_set_mode(writer_, mode & 07777)
                                         : forebay_files_set_mode(store_.files(), path_.data(), path_.size(), mode & 07777);
     if (code == FOREBAY_DONE) {

@@ -55,7 +55,7 @@ private:
     /// A call that needs the store and a path.
     template <typename Call> int with(const char *action, const char *path, Call call);
     int room(uint64_t &capacity_bytes, uint64_t &free_bytes);
-    bool is_sealed(const char *path);
+    int look_at(const char *path, forebay_stat &known);
 
     Store &store_;
 };
@@ -148,11 +148,15 @@ int Storage::Rename(const char *from, const char *to, XrdOucEnv *, XrdOucEnv *) 
     });
 }
 
-int Storage::Stat(const char *path, struct stat *into, int, XrdOucEnv *) {
-    forebay_stat known;
-    const int error = with("look at", path, [&](forebay_files *files, const std::string &there) {
+int Storage::look_at(const char *path, forebay_stat &known) {
+    return with("look at", path, [&](forebay_files *files, const std::string &there) {
         return forebay_files_stat(files, there.data(), there.size(), &known);
     });
+}
+
+int Storage::Stat(const char *path, struct stat *into, int, XrdOucEnv *) {
+    forebay_stat known;
+    const int error = look_at(path, known);
     if (error == 0) {
         fill(*into, known);
     }
@@ -218,21 +222,21 @@ int Storage::Truncate(const char *path, unsigned long long length, XrdOucEnv *) 
 }
 
 int Storage::Unlink(const char *path, int, XrdOucEnv *client) {
-    if (client == nullptr && is_sealed(path)) {
+    if (client == nullptr) {
         // By itself, XRootD takes away by its name what nobody closed, and that may be long ago, and was not sealed.
-        store_.warn("take away", path, "it is sealed, so another file has this name by now: it stays");
-        return -ENOENT;
+        forebay_stat known;
+        const int error = look_at(path, known);
+        if (error != 0) {
+            return error;
+        }
+        if (known.is_sealed) {
+            store_.warn("take away", path, "it is sealed, so another file has this name by now: it stays");
+            return -ENOENT;
+        }
     }
     return with("remove", path, [&](forebay_files *files, const std::string &there) {
         return forebay_files_remove(files, there.data(), there.size());
     });
-}
-
-bool Storage::is_sealed(const char *path) {
-    forebay_files *files = store_.files();
-    const std::string there = store_.path(path);
-    forebay_stat known;
-    return files != nullptr && forebay_files_stat(files, there.data(), there.size(), &known) == FOREBAY_DONE && known.is_sealed;
 }
 
 /// Those of the server's other parts that know the store by themselves (checksums, what fetches) are told its own paths.

@@ -152,7 +152,7 @@ fn what_a_client_that_vanishes_wrote_is_taken_away() {
     // By the web.
     let from = local(&here, "from", &content(7, 40_000_000));
     let mut command = client("curl");
-    command.args(["-sS", "--limit-rate", "10M", "-T", &from, &gate.http("/web")]).stdout(Stdio::null());
+    command.args(["-sS", "--limit-rate", "2M", "-T", &from, &gate.http("/web")]).stdout(Stdio::null());
     let mut child = command.spawn().expect("it runs");
     until(|| stat(&files, b"/web").is_ok_and(|known| known.length > 0));
     child.kill().expect("ours to end");

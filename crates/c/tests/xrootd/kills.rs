@@ -90,7 +90,7 @@ fn a_copy_by_the_web_goes_on_when_the_server_of_the_store_is_killed() {
 fn a_copy_fails_and_leaves_nothing_that_is_sealed_when_the_store_stays_away() {
     let Some(door) = Door::shared() else { return };
     let (mut world, here) = (World::in_a_process(), tempfile::tempdir().expect("a directory"));
-    let (gate, files) = (door.serve(&world.address(), " deadline_s=1"), world.files());
+    let (gate, files) = (door.serve(&world.address(), " deadline_s=2"), world.files());
     let bytes = content(13, 30_000_000);
     good_client(&gate.xrdcp(&[&local(&here, "from", &bytes), &gate.url("/there")]));
     // One that reads, and waits in the middle of it as nobody takes what it has.
@@ -113,11 +113,15 @@ fn a_copy_fails_and_leaves_nothing_that_is_sealed_when_the_store_stays_away() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && back.len() < bytes.len() && said.contains("network is unreachable"), "{said}");
     // Nor is a file said not to be there, nor one to be stored.
-    assert!(failed_client(&gate.xrdfs(&["stat", "/there"])).contains("network is unreachable"));
-    for words in [&["-I"][..], &[], &["-T", &local(&here, "small", b"some bytes")]] {
+    let small = local(&here, "small", b"some bytes");
+    let asked = [(vec!["-I"], "/there"), (vec![], "/there"), (vec!["-T", &small], "/new")].map(|(words, path)| {
         let mut command = client("curl");
-        let asked = command.args(["-sS", "--fail-with-body"]).args(words).arg(gate.http("/there")).output();
-        let said = failed_client(&asked.expect("it runs"));
+        let child = start(command.args(["-sS", "--fail-with-body"]).args(&words).arg(gate.http(path)));
+        (words, child)
+    });
+    assert!(failed_client(&gate.xrdfs(&["stat", "/there"])).contains("network is unreachable"));
+    for (words, child) in asked {
+        let said = failed_client(&child.wait_with_output().expect("it ends"));
         assert!(said.contains("500"), "{words:?}: {said}");
     }
     world.start_process();
@@ -143,7 +147,7 @@ fn a_server_of_xrootd_that_is_killed_leaves_nothing_that_is_sealed() {
     let mut pipe = copy.stdin.take().expect("a pipe");
     pipe.write_all(&bytes[..30_000_000]).expect("taken");
     let (from, by_web) = (local(&here, "from", &bytes), gate.http("/web"));
-    let put = start(client("curl").args(["-sS", "--fail", "--limit-rate", "10M", "-T", &from, &by_web]));
+    let put = start(client("curl").args(["-sS", "--fail", "--limit-rate", "2M", "-T", &from, &by_web]));
     until(|| has_bytes(&files, "/file") && has_bytes(&files, "/web"));
     gate.kill();
     let rest = bytes[30_000_000..].to_vec();

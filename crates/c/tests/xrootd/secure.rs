@@ -177,6 +177,12 @@ fn by_token(site: &Site, other: &Site, here: &tempfile::TempDir) {
     assert!(site.curl(Some(&reads), &[], "/web/file").stdout == bytes);
     assert!(failed_client(&site.curl(Some(&reads), &[], "/copied")).contains("403"), "another directory");
     assert!(failed_client(&site.curl(Some(&reads), &["-X", "DELETE"], "/web/file")).contains("403"));
+    // Who may create may do it once, and may not take away.
+    let creates = site.credentials.token("storage.create:/web");
+    good_client(&site.curl(Some(&creates), &["-T", &from], "/web/once"));
+    for words in [&["-T", &from][..], &["-X", "DELETE"]] {
+        assert!(failed_client(&site.curl(Some(&creates), words, "/web/once")).contains("403"), "{words:?}");
+    }
     good_client(&other.curl(Some(&writes), &["-X", "MKCOL"], "/web"));
     // The token for the other server goes with the request.
     let source = format!("Source: {}", site.gate.https("/web/file"));
