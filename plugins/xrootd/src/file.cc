@@ -79,7 +79,7 @@ int File::Close(long long *bytes) {
     }
     // What XRootD takes away itself nobody may take for whole until then, and not what a write of was refused.
     if (writer_ != nullptr && !is_pending_ && refused_ == 0) {
-        error = seal();
+        error = persists_ ? seal() : sync();
     }
     let_go();
     return error != 0 ? error : refused_.load();
@@ -92,6 +92,7 @@ int File::seal() {
         return error;
     }
     if (announced_ >= 0 && known.st_size != announced_) {
+        sync();
         store_.warn("close", path_.c_str(),
                     (std::to_string(announced_) + " bytes were announced, and " + std::to_string(known.st_size) + " came: it is not sealed").c_str());
         return -EIO;
@@ -148,11 +149,13 @@ int File::Write(XrdSfsAio *request) {
     return 0;
 }
 
+int File::sync() { return forebay_writer_sync(writer_) == FOREBAY_DONE ? 0 : failed("make durable"); }
+
 int File::Fsync() {
     if (writer_ == nullptr) {
         return reader_ != nullptr ? 0 : -EBADF;
     }
-    return forebay_writer_sync(writer_) == FOREBAY_DONE ? 0 : failed("make durable");
+    return sync();
 }
 
 int File::Fsync(XrdSfsAio *request) {
@@ -179,6 +182,7 @@ int File::Fstat(struct stat *into) {
 }
 
 int File::Fchmod(mode_t mode) {
+    persists_ = is_pending_ && (mode & XRDSFS_POSCPEND) == 0;
     is_pending_ = (mode & XRDSFS_POSCPEND) != 0;
     if (refused_ != 0) {
         return refused_;

@@ -238,6 +238,11 @@ impl Gate {
         }
     }
 
+    /// What it says when it does not start again.
+    pub fn does_not_start(&mut self) -> String {
+        self.begin().expect("it ends")
+    }
+
     fn log(&self) -> PathBuf {
         self.place.path().join("log")
     }

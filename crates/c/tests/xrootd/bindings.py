@@ -90,6 +90,13 @@ status, _ = file.close()
 assert not status.ok, "a part is not taken for all of it"
 status, _ = files.query(QueryCode.CHECKSUM, "/bindings/part")
 assert not status.ok and "text file busy" in status.message, status.message
+# Nor one that is opened again, as nobody knows then whether its client closed it or went away.
+file = opened("/bindings/part", OpenFlags.UPDATE)
+good(file.write(b" and more", offset=6))
+good(file.close())
+assert good(opened("/bindings/part").read()) == b"a part and more"
+status, _ = files.query(QueryCode.CHECKSUM, "/bindings/part")
+assert not status.ok and "text file busy" in status.message, status.message
 good(files.rm("/bindings/part"))
 
 # Copied by the bindings' own copy, with the sums of both sides compared.

@@ -23,6 +23,13 @@ fn slow_reader() -> Command {
     command
 }
 
+/// `xrdcp` that looks so often for its server, every so many seconds, and for so many seconds more where it was connected.
+fn impatient(patience: [&str; 3]) -> Command {
+    let mut command = client("xrdcp");
+    command.envs(["XRD_CONNECTIONRETRY", "XRD_CONNECTIONWINDOW", "XRD_STREAMERRORWINDOW"].into_iter().zip(patience));
+    command
+}
+
 /// Whether something is in a file of this name.
 fn has_bytes(files: &forebay_files, path: &str) -> bool {
     stat(files, path.as_bytes()).is_ok_and(|known| known.length > 0)
@@ -138,11 +145,8 @@ fn a_server_of_xrootd_that_is_killed_leaves_nothing_that_is_sealed() {
     let (mut gate, files) = (door.serve(&world.address(), ""), world.files());
     let other = door.serve(&world.address(), "");
     let bytes = content(14, 40_000_000);
-    let mut command = client("xrdcp");
     // It does not try for minutes to find its server again.
-    for (name, value) in [("XRD_CONNECTIONRETRY", "1"), ("XRD_CONNECTIONWINDOW", "1"), ("XRD_STREAMERRORWINDOW", "0")] {
-        command.env(name, value);
-    }
+    let mut command = impatient(["1", "1", "0"]);
     let mut copy = start(command.args(["--nopbar", "-", &gate.url("/file")]));
     let mut pipe = copy.stdin.take().expect("a pipe");
     pipe.write_all(&bytes[..30_000_000]).expect("taken");
@@ -167,4 +171,28 @@ fn a_server_of_xrootd_that_is_killed_leaves_nothing_that_is_sealed() {
         assert!(stat(&files, path.as_bytes()).expect("there").is_sealed, "{path}: {}", gate.said());
         assert!(pread(&open_read(&files, path.as_bytes()), 0, bytes.len() + 1) == bytes, "{path} is another file");
     }
+}
+
+#[test]
+fn what_was_open_when_all_servers_died_is_taken_away_before_anybody_writes_on() {
+    let Some(door) = Door::shared() else { return };
+    let mut world = World::in_a_process();
+    let mut gate = door.serve(&world.address(), " deadline_s=2");
+    let bytes = content(15, 40_000_000);
+    // It looks for its server until that is there again, and would go on where it was.
+    let mut copy = start(impatient(["10", "3", "3"]).args(["--nopbar", "-", &gate.url("/file")]));
+    let mut pipe = copy.stdin.take().expect("a pipe");
+    pipe.write_all(&bytes[..30_000_000]).expect("taken");
+    let files = world.files();
+    until(|| has_bytes(&files, "/file"));
+    gate.kill();
+    world.kill();
+    let said = gate.does_not_start();
+    assert!(said.contains("Unable to unpersist /file; network is unreachable"), "{said}");
+    world.start_process();
+    gate.start();
+    let writes = std::thread::spawn(move || pipe.write_all(&bytes[30_000_000..]).is_ok());
+    failed_client(&copy.wait_with_output().expect("it ends"));
+    writes.join().expect("over");
+    assert_eq!(stat(&world.files(), b"/file").err(), Some(FOREBAY_NOT_FOUND), "{}", gate.said());
 }
