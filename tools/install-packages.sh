@@ -22,6 +22,10 @@ packages=(
     xrootd-client   # how the mover reaches it
     iproute2        # what the benchmarks say of the network
     xrootd-server-plugins # its HTTP door
+    xrootd-scitokens-plugins # who comes to it by a token
+    scitokens-cpp   # what makes tokens
+    python3-xrootd  # a client of it
+    davix           # another one, by HTTP
     openssl         # certificates for it
     ceph-common     # S3, another destination: a Ceph in memory
     ceph-mon        # its monitor

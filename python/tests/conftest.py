@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import collections
+import importlib.util
+import os
 import time
 
 import pytest
 
 import forebay
+import gate as xrootd
 from servers import serving
 
 
@@ -27,6 +30,15 @@ def own_server():
 def small_server():
     """One that is full soon."""
     yield from serving("16MiB")
+
+
+@pytest.fixture(scope="session")
+def gate(server):
+    """An XRootD server before the one that all tests share."""
+    for module in ("XRootD", "fsspec_xrootd"):
+        xrootd.need(importlib.util.find_spec(module) is not None, f"the Python package of {module}")
+    os.environ.update(xrootd.QUICK)
+    yield from xrootd.serving(server.address)
 
 
 @pytest.fixture

@@ -814,6 +814,9 @@ int32_t forebay_writer_sync(const forebay_writer *writer);
 // Changes how long the file is, when all that was written is durable: what is cut is gone, what is added holds zeros.
 int32_t forebay_writer_truncate(const forebay_writer *writer, uint64_t length);
 
+// Changes the permissions of this file, whatever its name stands for by now.
+int32_t forebay_writer_set_mode(const forebay_writer *writer, uint32_t mode);
+
 // What is known of the file now, whatever became of its name. Its length is that when all that this writer wrote is there.
 int32_t forebay_writer_stat(const forebay_writer *writer, forebay_stat *stat);
 

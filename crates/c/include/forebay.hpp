@@ -425,6 +425,7 @@ public:
     // Waits until all that was written is durable.
     void sync() { check(forebay_writer_sync(get())); }
     void truncate(std::uint64_t length) { check(forebay_writer_truncate(get(), length)); }
+    void set_mode(std::uint32_t mode) { check(forebay_writer_set_mode(get(), mode)); }
 
     Stat stat() const {
         Stat stat{};

@@ -49,7 +49,7 @@ pub(crate) fn owner_of(owner: Option<&forebay_owner>, mode: u16) -> Result<Owner
     Ok(Owner { mode: mode_of(owner.mode)?, owner: owner.owner, group: owner.group })
 }
 
-fn mode_of(mode: u32) -> Result<u16, Failure> {
+pub(crate) fn mode_of(mode: u32) -> Result<u16, Failure> {
     match u16::try_from(mode) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
         _ => Err(Failure::invalid(format!("{mode:#o} is no mode of 12 bits"))),

@@ -10,7 +10,7 @@ use forebay_types::FileNumber;
 use crate::call::{free, run};
 use crate::code::{FOREBAY_ABANDON_REMOVE, FOREBAY_WRITE_APPEND, FOREBAY_WRITE_SEAL};
 use crate::failure::Failure;
-use crate::files::{checked_flags, forebay_files, forebay_owner, owner_of};
+use crate::files::{checked_flags, forebay_files, forebay_owner, mode_of, owner_of};
 use crate::pool::{Pool, Seat};
 use crate::raw::{buffer, bytes, give, give_handle, given, lock, path as path_of};
 use crate::reader::{checked_range, closed};
@@ -187,6 +187,15 @@ pub extern "C" fn forebay_writer_truncate(writer: Option<&forebay_writer>, lengt
             open.reader = None;
             Ok(open.writer.set_length(length)?)
         })
+    })
+}
+
+/// Changes the permissions of this file, whatever its name stands for by now.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_writer_set_mode(writer: Option<&forebay_writer>, mode: u32) -> i32 {
+    run(|| {
+        let mode = mode_of(mode)?;
+        with(writer, |open| Ok(open.writer.set_mode(mode)?))
     })
 }
 

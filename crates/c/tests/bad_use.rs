@@ -278,3 +278,47 @@ fn what_a_writer_leaves_is_not_sealed_and_what_it_takes_back_is_gone() {
     good(forebay_writer_abandon(Some(&writer), FOREBAY_ABANDON_REMOVE));
     assert!(stat(&files, b"/name").is_ok_and(|stat| stat.is_sealed));
 }
+
+#[test]
+fn a_server_that_is_killed_costs_a_writer_and_a_reader_nothing() {
+    let mut world = World::in_a_process();
+    let files = world.files();
+    let all = content(9, 24_000_000);
+    let writer = create(&files, b"/raw.part", FOREBAY_WRITE_SEAL);
+    let mut kill_at = [1, 7, 15].into_iter().peekable();
+    let mut reader = None;
+    for (number, part) in all.chunks(1_000_000).enumerate() {
+        // With what is on its way, and nobody said to be durable.
+        let is_killed = kill_at.next_if(|at| *at == number).is_some();
+        if is_killed {
+            world.kill();
+        }
+        good(pwrite(&writer, number as u64 * 1_000_000, part));
+        if is_killed {
+            world.start_process();
+            assert!(!stat(&files, b"/raw.part").expect("there").is_sealed, "nobody takes a part for all of it");
+        }
+        if number == 10 {
+            good(forebay_writer_sync(Some(&writer)));
+            reader = Some(open_read(&files, b"/raw.part"));
+        }
+    }
+    world.kill();
+    // Its end is asked for while nobody is there.
+    let start = std::thread::spawn(move || {
+        world.start_process();
+        world
+    });
+    good(forebay_writer_close(Some(&writer)));
+    let mut world = start.join().expect("started");
+    assert!(stat(&files, b"/raw.part").expect("there").is_sealed);
+    world.kill();
+    world.start_process();
+    assert!(pread(&reader.expect("open"), 0, 30_000_000) == all);
+    assert!(pread(&open_read(&files, b"/raw.part"), 0, 30_000_000) == all);
+}
+
+#[test]
+fn a_server_that_can_be_killed() {
+    common::process::serve_when_asked();
+}

@@ -305,6 +305,22 @@ fn a_file_is_cut_appended_to_and_read_by_who_writes_it() {
 }
 
 #[test]
+fn a_writer_sets_the_permissions_of_its_own_file_not_of_what_has_its_name() {
+    let world = World::new();
+    let files = world.files();
+    let writer = create(&files, b"/name", FOREBAY_WRITE_SEAL);
+    let (from, to) = (path(b"/name"), path(b"/other"));
+    // SAFETY: the paths are there.
+    good(unsafe { forebay_files_rename(Some(&files), from.0, from.1, to.0, to.1, 0) });
+    drop(create(&files, b"/name", 0));
+    good(forebay_writer_set_mode(Some(&writer), 0o400));
+    fails(forebay_writer_set_mode(Some(&writer), 0o10_000), FOREBAY_INVALID, libc::EINVAL, "no mode");
+    good(forebay_writer_close(Some(&writer)));
+    let mode = |name: &[u8]| stat(&files, name).expect("there").mode;
+    assert_eq!((mode(b"/other"), mode(b"/name")), (0o400, 0o644));
+}
+
+#[test]
 fn names_are_made_listed_changed_and_removed() {
     let world = World::new();
     let files = world.files();

@@ -1,12 +1,25 @@
 #include "file.hh"
 
 #include <cerrno>
+#include <cstdlib>
 #include <fcntl.h>
 
+#include <XrdOuc/XrdOucEnv.hh>
 #include <XrdSfs/XrdSfsAio.hh>
 #include <XrdSfs/XrdSfsFlags.hh>
 
 namespace forebay_xrootd {
+
+namespace {
+
+/// A length in bytes; -1 for none, or an estimate with a unit.
+long long length_of(const char *text) {
+    char *end = nullptr;
+    const long long length = text != nullptr && *text != '\0' ? std::strtoll(text, &end, 10) : -1;
+    return end != nullptr && *end == '\0' ? length : -1;
+}
+
+}  // namespace
 
 File::~File() { let_go(); }
 
@@ -21,7 +34,7 @@ void File::let_go() {
     writer_ = nullptr;
 }
 
-int File::Open(const char *path, int flags, mode_t, XrdOucEnv &) {
+int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
     if (reader_ != nullptr || writer_ != nullptr) {
         return -EBADF;
     }
@@ -31,6 +44,7 @@ int File::Open(const char *path, int flags, mode_t, XrdOucEnv &) {
         return failed("reach the store for");
     }
     if ((flags & O_ACCMODE) != O_RDONLY) {
+        announced_ = length_of(environment.Get("oss.asize"));
         return open_for_writing(files, (flags & O_TRUNC) != 0);
     }
     const int code = forebay_files_open_read(files, path_.data(), path_.size(), &reader_);
@@ -64,11 +78,26 @@ int File::Close(long long *bytes) {
         error = failed("close");
     }
     // What XRootD takes away itself nobody may take for whole until then, and not what a write of was refused.
-    if (writer_ != nullptr && !is_pending_ && refused_ == 0 && forebay_writer_close(writer_) != FOREBAY_DONE) {
-        error = failed("close");
+    if (writer_ != nullptr && !is_pending_ && refused_ == 0) {
+        error = persists_ ? seal() : sync();
     }
     let_go();
     return error != 0 ? error : refused_.load();
+}
+
+int File::seal() {
+    struct stat known;
+    const int error = announced_ >= 0 ? Fstat(&known) : 0;
+    if (error != 0) {
+        return error;
+    }
+    if (announced_ >= 0 && known.st_size != announced_) {
+        sync();
+        store_.warn("close", path_.c_str(),
+                    (std::to_string(announced_) + " bytes were announced, and " + std::to_string(known.st_size) + " came: it is not sealed").c_str());
+        return -EIO;
+    }
+    return forebay_writer_close(writer_) == FOREBAY_DONE ? 0 : failed("close");
 }
 
 ssize_t File::Read(void *into, off_t offset, size_t bytes) {
@@ -120,11 +149,13 @@ int File::Write(XrdSfsAio *request) {
     return 0;
 }
 
+int File::sync() { return forebay_writer_sync(writer_) == FOREBAY_DONE ? 0 : failed("make durable"); }
+
 int File::Fsync() {
     if (writer_ == nullptr) {
         return reader_ != nullptr ? 0 : -EBADF;
     }
-    return forebay_writer_sync(writer_) == FOREBAY_DONE ? 0 : failed("make durable");
+    return sync();
 }
 
 int File::Fsync(XrdSfsAio *request) {
@@ -151,10 +182,19 @@ int File::Fstat(struct stat *into) {
 }
 
 int File::Fchmod(mode_t mode) {
+    persists_ = is_pending_ && (mode & XRDSFS_POSCPEND) == 0;
     is_pending_ = (mode & XRDSFS_POSCPEND) != 0;
-    forebay_files *files = store_.files();
-    const int code = forebay_files_set_mode(files, path_.data(), path_.size(), mode & 07777);
-    return code == FOREBAY_DONE ? 0 : failed("set the mode of");
+    if (refused_ != 0) {
+        return refused_;
+    }
+    const int code = writer_ != nullptr ? forebay_writer_set_mode(writer_, mode & 07777)
+                                        : forebay_files_set_mode(store_.files(), path_.data(), path_.size(), mode & 07777);
+    if (code == FOREBAY_DONE) {
+        return 0;
+    }
+    // XRootD closes what it could not say to persist, tells the client that it did, and takes the file away when it is started again.
+    refused_ = failed("set the mode of");
+    return refused_;
 }
 
 }  // namespace forebay_xrootd

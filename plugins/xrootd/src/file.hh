@@ -13,7 +13,8 @@ namespace forebay_xrootd {
 
 /// A file that is open for reading, or for writing and reading. XRootD gives all clients that have the same path open the same one.
 ///
-/// What is closed is sealed: it never changes again, and its checksums are kept. A file that was to persist on a successful close alone, and whose client went away, is not.
+/// What a client makes and closes is sealed: it never changes again, and its checksums are kept. Not so a file whose client went away, which XRootD closes, too; nor one that has another length than its
+/// client said when it opened it, as copies close what they failed to copy. XRootD tells the two apart for files that persist only when they are closed (`ofs.persist`), and no others are sealed here.
 class File : public XrdOssDF {
 public:
     File(Store &store, const char *client) : XrdOssDF(client, DF_isFile), store_(store) {}
@@ -39,14 +40,22 @@ private:
     /// Is done with the handles.
     void let_go();
     int open_for_writing(forebay_files *files, bool cut);
+    /// Seals what was written; what is wrong, or 0.
+    int seal();
+    /// Makes it durable; what is wrong, or 0.
+    int sync();
     int failed(const char *action) { return store_.failed(action, path_.c_str()); }
 
     Store &store_;
     std::string path_;
     forebay_reader *reader_ = nullptr;
     forebay_writer *writer_ = nullptr;
+    /// The length that the client said it will have (`oss.asize`); -1 where it did not.
+    long long announced_ = -1;
     /// It persists only when its client closes it, which has not happened.
     bool is_pending_ = false;
+    /// It was one of those, and its client closed it.
+    bool persists_ = false;
     /// What the first write came to that failed; 0 when none has.
     std::atomic<int> refused_{0};
 };

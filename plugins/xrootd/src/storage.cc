@@ -32,6 +32,7 @@ public:
     XrdOssDF *newFile(const char *client) override { return new File(store_, client); }
 
     int Init(XrdSysLogger *, const char *) override { return 0; }
+    void Connect(XrdOucEnv &) override { has_clients_ = true; }
     int Chmod(const char *path, mode_t mode, XrdOucEnv *) override;
     int Create(const char *client, const char *path, mode_t mode, XrdOucEnv &environment, int options) override;
     /// Requests are answered when they are done, in a thread of the server.
@@ -55,8 +56,11 @@ private:
     /// A call that needs the store and a path.
     template <typename Call> int with(const char *action, const char *path, Call call);
     int room(uint64_t &capacity_bytes, uint64_t &free_bytes);
+    int look_at(const char *path, forebay_stat &known);
 
     Store &store_;
+    /// Somebody has come since it was started.
+    std::atomic<bool> has_clients_{false};
 };
 
 template <typename Call> int Storage::with(const char *action, const char *path, Call call) {
@@ -147,13 +151,24 @@ int Storage::Rename(const char *from, const char *to, XrdOucEnv *, XrdOucEnv *) 
     });
 }
 
-int Storage::Stat(const char *path, struct stat *into, int, XrdOucEnv *) {
-    forebay_stat known;
-    const int error = with("look at", path, [&](forebay_files *files, const std::string &there) {
+int Storage::look_at(const char *path, forebay_stat &known) {
+    return with("look at", path, [&](forebay_files *files, const std::string &there) {
         return forebay_files_stat(files, there.data(), there.size(), &known);
     });
+}
+
+int Storage::Stat(const char *path, struct stat *into, int, XrdOucEnv *) {
+    forebay_stat known;
+    const int error = look_at(path, known);
     if (error == 0) {
         fill(*into, known);
+    }
+    if (!has_clients_ && error != 0 && error != -ENOENT) {
+        // At its start XRootD goes through what was not closed when it was killed, and forgets what it cannot look at: clients would write on where some of what they wrote is gone. So it is said to be there, and that it
+        // cannot be taken away ends the start.
+        std::memset(into, 0, sizeof *into);
+        into->st_mode = S_IFREG;
+        return 0;
     }
     return error;
 }
@@ -216,7 +231,19 @@ int Storage::Truncate(const char *path, unsigned long long length, XrdOucEnv *) 
     });
 }
 
-int Storage::Unlink(const char *path, int, XrdOucEnv *) {
+int Storage::Unlink(const char *path, int, XrdOucEnv *client) {
+    if (client == nullptr) {
+        // By itself, XRootD takes away by its name what nobody closed, and that may be long ago, and was not sealed.
+        forebay_stat known;
+        const int error = look_at(path, known);
+        if (error != 0) {
+            return error;
+        }
+        if (known.is_sealed) {
+            store_.warn("take away", path, "it is sealed, so another file has this name by now: it stays");
+            return -ENOENT;
+        }
+    }
     return with("remove", path, [&](forebay_files *files, const std::string &there) {
         return forebay_files_remove(files, there.data(), there.size());
     });

@@ -121,10 +121,18 @@ std::string Store::path(const char *path) const { return settings_.prefix + path
 int Store::failed(const char *action, const char *path) {
     const int code = forebay_last_code(), error = forebay_last_errno();
     if (!is_everyday(code)) {
-        log_.Emsg("forebay", action, path);
-        log_.Say("------ forebay: ", forebay_last_error());
+        warn(action, path, forebay_last_error());
     }
-    return error > 0 ? -error : -EIO;
+    switch (error) {
+        case ETIMEDOUT: return -ENETUNREACH;
+        case EBUSY: return -ETXTBSY;
+        default: return error > 0 ? -error : -EIO;
+    }
+}
+
+void Store::warn(const char *action, const char *path, const char *what) {
+    log_.Emsg("forebay", action, path);
+    log_.Say("------ forebay: ", what);
 }
 
 Store *the_store(const char *text, XrdSysError &log) {

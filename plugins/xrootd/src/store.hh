@@ -47,7 +47,12 @@ public:
     const Settings &settings() const { return settings_; }
 
     /// What the last call of this thread came to, as XRootD wants it: a negative error number. What an operator should know is said in the log, in the store's own words.
+    ///
+    /// "Timed out" and "busy" it is never told. XRootD makes seconds to wait of them, and takes these for bytes that were read or written, or for the end of a directory; a close that is asked for again it
+    /// calls done, and by the web a file is not found.
     int failed(const char *action, const char *path);
+    /// Tells the log of something that is not as it should be.
+    void warn(const char *action, const char *path, const char *what);
 
 private:
     const Settings settings_;

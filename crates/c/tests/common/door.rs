@@ -5,12 +5,14 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::credentials::Credentials;
 use super::installed::{Installed, run};
 use super::needs;
 
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plugins/xrootd");
 
 /// The plug-in, beside the library that it uses.
@@ -18,12 +20,19 @@ pub struct Door {
     installed: Installed,
 }
 
+/// Compiled once for all tests of this program.
+static SHARED: OnceLock<Door> = OnceLock::new();
+
 impl Door {
-    /// Compiles it; none where something for that is missing, which is said.
-    pub fn new() -> Option<Door> {
-        if !["c++", "cmake", "xrdcp", "curl"].into_iter().all(needs) || !has_headers() || !is_root() {
-            return None;
-        }
+    /// The plug-in; none where something for that is missing, which is said.
+    pub fn shared() -> Option<&'static Door> {
+        let has_all = ["c++", "cmake", "xrdcp", "curl"].into_iter().all(needs) && has_headers() && is_root();
+        has_all.then(|| SHARED.get_or_init(Door::new))
+    }
+
+    fn new() -> Door {
+        // SAFETY: it is called when the tests are over, and only removes a directory.
+        unsafe { libc::atexit(remove_shared) };
         let installed = Installed::new();
         let build = installed.prefix().join("build");
         let mut configure = Command::new("cmake");
@@ -32,21 +41,25 @@ impl Door {
             configure.arg(format!("-D{name}={}", installed.prefix().display()));
         }
         run(&mut configure);
-        run(Command::new("cmake").arg("--build").arg(&build));
+        run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
         run(Command::new("cmake").arg("--install").arg(&build));
         // The server is no user of this directory's owner.
         let prefix = installed.prefix();
         for directory in [installed.place(), &prefix, &prefix.join("lib"), &prefix.join("bin")] {
             fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("set");
         }
-        Some(Door { installed })
+        Door { installed }
     }
 
     /// A server before a store, with options behind its address.
     pub fn serve(&self, store: &str, options: &str) -> Gate {
+        self.serve_as(&Setup::new(store, options))
+    }
+
+    pub fn serve_as(&self, setup: &Setup) -> Gate {
         let mut gate = Gate::new();
         while gate.child.is_none() {
-            let refused = self.begin(&mut gate, store, options);
+            let refused = self.begin(&mut gate, setup);
             assert!(refused.is_none_or(|said| said.contains("address already in use")), "{}", gate.said());
         }
         gate
@@ -54,14 +67,69 @@ impl Door {
 
     /// What a server says that does not start.
     pub fn refused(&self, store: &str, options: &str) -> String {
-        self.begin(&mut Gate::new(), store, options).expect("it does not start")
+        self.begin(&mut Gate::new(), &Setup::new(store, options)).expect("it does not start")
     }
 
     /// Starts it with ports of its own, and waits until it answers; what it says where it ends instead.
-    fn begin(&self, gate: &mut Gate, store: &str, options: &str) -> Option<String> {
+    fn begin(&self, gate: &mut Gate, setup: &Setup) -> Option<String> {
         (gate.port, gate.http) = (free_port(), free_port());
-        gate.configure(&self.installed.prefix().join("bin"), store, options);
-        gate.begin(&self.installed.prefix().join("lib"))
+        gate.configure(&self.installed.prefix(), setup);
+        gate.begin()
+    }
+}
+
+/// What a server is to be.
+pub struct Setup<'a> {
+    store: &'a str,
+    /// Behind the address of the store.
+    options: &'a str,
+    /// The configuration that it has of those that are shipped.
+    shipped: &'a str,
+    credentials: Option<&'a Credentials>,
+}
+
+impl<'a> Setup<'a> {
+    pub fn new(store: &'a str, options: &'a str) -> Setup<'a> {
+        Setup { store, options, shipped: "forebay.cfg", credentials: None }
+    }
+
+    /// One with a certificate, and what needs one.
+    pub fn with_tls(store: &'a str, credentials: &'a Credentials) -> Setup<'a> {
+        Setup { credentials: Some(credentials), ..Setup::new(store, "") }
+    }
+
+    /// One that asks who comes.
+    pub fn secure(store: &'a str, credentials: &'a Credentials) -> Setup<'a> {
+        Setup { shipped: "forebay-secure.cfg", ..Setup::with_tls(store, credentials) }
+    }
+
+    /// The configuration as it is shipped; where there is a certificate, with the lines that need one.
+    fn text(&self) -> String {
+        let text = fs::read_to_string(Path::new(SOURCES).join(self.shipped)).expect("it is shipped");
+        let Some(credentials) = self.credentials else { return text };
+        // Lines that are put out of use have no space behind their sign, as comments have.
+        let in_use = |line: &str| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') => rest.to_owned(),
+            _ => line.to_owned(),
+        };
+        let mut text: String = text.lines().map(|line| in_use(line) + "\n").collect();
+        let places = [
+            ("/etc/grid-security/xrd/xrdcert.pem", credentials.text("certificate.pem")),
+            ("/etc/grid-security/xrd/xrdkey.pem", credentials.text("key.pem")),
+            ("certdir /etc/grid-security/certificates", format!("certfile {}", credentials.text("certificate.pem"))),
+            ("/etc/xrootd/sss.keytab", credentials.text("sss.keytab")),
+        ];
+        for (shipped, own) in places {
+            text = text.replace(shipped, &own);
+        }
+        text
+    }
+}
+
+/// What is shared is dropped by nobody.
+extern "C" fn remove_shared() {
+    if let Some(door) = SHARED.get() {
+        let _ = fs::remove_dir_all(door.installed.place());
     }
 }
 
@@ -93,12 +161,14 @@ pub struct Gate {
     place: tempfile::TempDir,
     port: u16,
     http: u16,
+    environment: Vec<(&'static str, PathBuf)>,
     child: Option<Child>,
 }
 
 impl Gate {
     fn new() -> Gate {
-        let gate = Gate { place: tempfile::tempdir().expect("a directory"), port: 0, http: 0, child: None };
+        let place = tempfile::tempdir().expect("a directory");
+        let gate = Gate { place, port: 0, http: 0, environment: Vec::new(), child: None };
         fs::set_permissions(gate.place.path(), fs::Permissions::from_mode(0o755)).expect("set");
         for name in ["admin", "run"] {
             fs::create_dir(gate.place.path().join(name)).expect("made");
@@ -108,30 +178,34 @@ impl Gate {
     }
 
     /// The configuration that is shipped, with the places of this test.
-    fn configure(&self, bin: &Path, store: &str, options: &str) {
+    fn configure(&mut self, prefix: &Path, setup: &Setup) {
         let here = self.place.path().display().to_string();
-        let mut text = fs::read_to_string(Path::new(SOURCES).join("forebay.cfg")).expect("it is shipped");
+        let mut text = setup.text();
         let places = [
-            ("127.0.0.1:7420", store.to_owned()),
-            ("libXrdForebay.so $store\nofs.ckslib", format!("libXrdForebay.so $store{options}\nofs.ckslib")),
+            ("127.0.0.1:7420", setup.store.to_owned()),
+            ("libXrdForebay.so $store\nofs.ckslib", format!("libXrdForebay.so $store{}\nofs.ckslib", setup.options)),
             ("/var/spool/xrootd", format!("{here}/admin")),
             ("/run/xrootd", format!("{here}/run")),
             ("xrd.port 1094", format!("xrd.port {}\nxrd.network nodnr", self.port)),
-            ("/usr/local/bin", bin.display().to_string()),
+            ("/usr/local/bin", prefix.join("bin").display().to_string()),
             ("http:8094", format!("http:{}", self.http)),
         ];
         for (shipped, own) in places {
             assert!(text.contains(shipped), "{shipped} is in what is shipped");
             text = text.replace(shipped, &own);
         }
+        let text = text.replace("/usr/local/etc", &prefix.join("etc").display().to_string());
         fs::write(self.place.path().join("xrootd.cfg"), text).expect("written");
+        self.environment = vec![("LD_LIBRARY_PATH", prefix.join("lib"))];
+        self.environment.extend(setup.credentials.map(|credentials| ("XDG_CACHE_HOME", credentials.cache())));
     }
 
-    fn begin(&mut self, libraries: &Path) -> Option<String> {
+    /// Starts it, and waits until it answers; what it says where it ends instead.
+    fn begin(&mut self) -> Option<String> {
         let log = File::create(self.log()).expect("a log");
         let mut command = Command::new("xrootd");
         command.args(["-R", "nobody", "-I", "v4", "-c"]).arg(self.place.path().join("xrootd.cfg"));
-        command.env("LD_LIBRARY_PATH", libraries).env("RES_OPTIONS", "timeout:1 attempts:1").stdin(Stdio::null());
+        command.envs(self.environment.iter().cloned()).env("RES_OPTIONS", "timeout:1 attempts:1").stdin(Stdio::null());
         command.current_dir(self.place.path().join("run")).stdout(log.try_clone().expect("a log")).stderr(log);
         let mut child = command.spawn().expect("it starts");
         // It is ready when it says so: a connection may meet somebody else who has taken its port.
@@ -149,6 +223,26 @@ impl Gate {
         None
     }
 
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("ours to end");
+        child.wait().expect("it ends");
+    }
+
+    /// Starts it again, where it was.
+    pub fn start(&mut self) {
+        // A connection of somebody else may have its port for a moment.
+        while let Some(said) = self.begin() {
+            assert!(said.contains("address already in use"), "{said}");
+        }
+    }
+
+    /// What it says when it does not start again.
+    pub fn does_not_start(&mut self) -> String {
+        self.begin().expect("it ends")
+    }
+
     fn log(&self) -> PathBuf {
         self.place.path().join("log")
     }
@@ -164,6 +258,10 @@ impl Gate {
 
     pub fn http(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.http)
+    }
+
+    pub fn https(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.http)
     }
 
     /// `xrdcp` with these words.

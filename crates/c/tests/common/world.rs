@@ -3,18 +3,21 @@
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay::*;
 use forebay_server::{Server, ServerConfig};
 use forebay_store::{InitOptions, StoreConfig, init, open};
 
+use super::process::Process;
+
 pub struct World {
     directory: tempfile::TempDir,
-    config: ServerConfig,
-    store: StoreConfig,
+    listen: SocketAddr,
     server: Option<Server>,
+    /// In place of that one.
+    process: Option<Process>,
 }
 
 impl World {
@@ -25,50 +28,49 @@ impl World {
 
     pub fn with_drives_of(drive_bytes: u64) -> World {
         let directory = tempfile::tempdir().expect("a directory");
-        let listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let config = ServerConfig { listen, ..ServerConfig::default() };
-        let store = StoreConfig {
-            cache_bytes: 16 << 20,
-            index_bytes: 64 << 20,
-            flush_bytes: Some(256 << 10),
-            // The machine of a test may stand still for a while.
-            drive_timeout_ms: Some(60_000),
-            ..StoreConfig::default()
-        };
-        let mut world = World { directory, config, store, server: None };
         let options = InitOptions {
             lanes: Some(1),
             drive_bytes: Some(drive_bytes),
             slot_bytes: Some(1 << 20),
             ..InitOptions::new(3, 1)
         };
-        init(&world.drives(), &options, &mut |_| {}).expect("a store can be made");
+        init(&drives(directory.path()), &options, &mut |_| {}).expect("a store can be made");
+        let listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let mut world = World { directory, listen, server: None, process: None };
         world.start();
         // It is started again at the same address.
-        world.config.listen = world.server.as_ref().expect("started").local_addr();
+        world.listen = world.server.as_ref().expect("started").local_addr();
         world
     }
 
-    fn drives(&self) -> Vec<PathBuf> {
-        (0..4).map(|drive| self.directory.path().join(format!("drive{drive}"))).collect()
+    /// One whose server can be killed.
+    pub fn in_a_process() -> World {
+        let mut world = World::new();
+        world.stop();
+        world.start_process();
+        world
     }
 
     pub fn start(&mut self) {
-        let listener = Server::bind(&self.config).expect("the address is free");
-        let opened = open(&self.drives(), &self.store).expect("the store opens");
-        let lanes = opened.info.lanes;
-        let server = Server::start(opened, listener).expect("the server starts");
-        // A stop before that would be none in order.
-        while !server.control().wait_until(Duration::from_secs(1), |status| status.lanes_serving == lanes) {}
-        self.server = Some(server);
+        self.server = Some(serve(self.directory.path(), self.listen));
     }
 
     pub fn stop(&mut self) {
         self.server.take().expect("running").stop().expect("a stop in order");
     }
 
+    /// Starts the server as a process of its own.
+    pub fn start_process(&mut self) {
+        self.process = Some(Process::start(self.directory.path(), self.listen));
+    }
+
+    /// Kills that process, at once.
+    pub fn kill(&mut self) {
+        drop(self.process.take().expect("running"));
+    }
+
     pub fn address(&self) -> String {
-        self.config.listen.to_string()
+        self.listen.to_string()
     }
 
     pub fn config(&self) -> Box<forebay_config> {
@@ -88,6 +90,30 @@ impl World {
         let config = self.config();
         made(|place| forebay_client_connect(Some(&config), place))
     }
+}
+
+fn drives(directory: &Path) -> Vec<PathBuf> {
+    (0..4).map(|drive| directory.join(format!("drive{drive}"))).collect()
+}
+
+/// Serves the store whose drives lie in a directory.
+pub fn serve(directory: &Path, listen: SocketAddr) -> Server {
+    let config = ServerConfig { listen, ..ServerConfig::default() };
+    let store = StoreConfig {
+        cache_bytes: 16 << 20,
+        index_bytes: 64 << 20,
+        flush_bytes: Some(256 << 10),
+        // The machine of a test may stand still for a while.
+        drive_timeout_ms: Some(60_000),
+        ..StoreConfig::default()
+    };
+    let listener = Server::bind(&config).expect("the address is free");
+    let opened = open(&drives(directory), &store).expect("the store opens");
+    let lanes = opened.info.lanes;
+    let server = Server::start(opened, listener).expect("the server starts");
+    // A stop before that would be none in order.
+    while !server.control().wait_until(Duration::from_secs(1), |status| status.lanes_serving == lanes) {}
+    server
 }
 
 /// The handle that a call made.

@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use forebay_protocol::{Changer, FileClose, FileOpen, FileSeal, FileSet, Node, Opener};
-use forebay_types::NodeKind;
 use forebay_types::limits::PIECE_BYTES_MAX;
+use forebay_types::{NodeKind, SetAttributes};
 
 use super::look::length_of;
 use super::reader::{FileReader, ReadOptions};
@@ -285,6 +285,15 @@ impl FileWriter {
         self.length = length;
         self.machine.was_cut(length);
         Ok(())
+    }
+
+    /// Changes the permissions of this file, whatever its name stands for by now.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn set_mode(&mut self, mode: u16) -> Result<(), FileError> {
+        let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        self.files.lock().set(self.path.as_bytes(), &self.node, &set)
     }
 
     /// Waits until all that was written is durable, seals the file unless the options say otherwise, and says that this writer is done. Nothing more can be written then.

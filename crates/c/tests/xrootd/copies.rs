@@ -1,39 +1,19 @@
-//! The store behind stock XRootD servers, used by the field's own clients.
-
-mod common;
+//! Files in and out by `xrdcp`, `xrdfs` and `curl`, and what may happen to them on the way.
 
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::door::{Door, client, failed_client, good_client};
-use common::world::*;
 use forebay::*;
 
-/// Bytes in a file of this machine.
-fn local(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> String {
-    let path = directory.path().join(name);
-    fs::write(&path, bytes).expect("written");
-    path.to_str().expect("text").to_owned()
-}
-
-fn adler32(bytes: &[u8]) -> String {
-    let mut sum = forebay_types::Adler32::default();
-    sum.update(bytes);
-    format!("{:08x}", sum.finish())
-}
-
-/// Looks until something is so.
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use crate::common::door::{Door, client, failed_client, good_client};
+use crate::common::world::*;
+use crate::{adler32, local, until};
 
 #[test]
 fn files_go_in_and_out_with_the_checksums_that_the_store_keeps() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     let (world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let (gate, files) = (door.serve(&world.address(), ""), world.files());
     let bytes = content(1, 9_000_001);
@@ -73,7 +53,7 @@ fn files_go_in_and_out_with_the_checksums_that_the_store_keeps() {
 
 #[test]
 fn names_are_listed_looked_at_renamed_and_removed() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     let (world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let gate = door.serve(&world.address(), "");
     let from = local(&here, "from", b"some bytes");
@@ -107,7 +87,7 @@ fn names_are_listed_looked_at_renamed_and_removed() {
 
 #[test]
 fn several_servers_stand_before_one_store() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     let (world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let (one, other) = (door.serve(&world.address(), ""), door.serve(&world.address(), " prefix=/area connections=2"));
     let bytes = content(5, 3_000_000);
@@ -128,7 +108,7 @@ fn several_servers_stand_before_one_store() {
 
 #[test]
 fn the_web_has_ranges_digests_and_webdav() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     let (world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let gate = door.serve(&world.address(), "");
     let bytes = content(6, 2_000_000);
@@ -151,8 +131,8 @@ fn the_web_has_ranges_digests_and_webdav() {
 
 #[test]
 fn what_a_client_that_vanishes_wrote_is_taken_away() {
-    let Some(door) = Door::new() else { return };
-    let world = World::new();
+    let Some(door) = Door::shared() else { return };
+    let (world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let (gate, files) = (door.serve(&world.address(), ""), world.files());
     let mut command = client("xrdcp");
     command.args(["--nopbar", "-", &gate.url("/half")]).stdin(Stdio::piped()).stderr(Stdio::null());
@@ -169,11 +149,20 @@ fn what_a_client_that_vanishes_wrote_is_taken_away() {
     child.wait().expect("it ends");
     until(|| stat(&files, b"/half").err() == Some(FOREBAY_NOT_FOUND));
     assert!(gate.said().contains("Unpersisting"));
+    // By the web.
+    let from = local(&here, "from", &content(7, 40_000_000));
+    let mut command = client("curl");
+    command.args(["-sS", "--limit-rate", "2M", "-T", &from, &gate.http("/web")]).stdout(Stdio::null());
+    let mut child = command.spawn().expect("it runs");
+    until(|| stat(&files, b"/web").is_ok_and(|known| known.length > 0));
+    child.kill().expect("ours to end");
+    child.wait().expect("it ends");
+    until(|| stat(&files, b"/web").err() == Some(FOREBAY_NOT_FOUND));
 }
 
 #[test]
 fn a_full_store_is_told_to_the_client_and_has_its_room_again() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     let (world, here) = (World::with_drives_of(32 << 20), tempfile::tempdir().expect("a directory"));
     let (gate, files) = (door.serve(&world.address(), " patience_s=1"), world.files());
     let kept = local(&here, "kept", &content(8, 1_000_000));
@@ -190,7 +179,7 @@ fn a_full_store_is_told_to_the_client_and_has_its_room_again() {
 
 #[test]
 fn a_copy_goes_on_when_the_store_is_started_again() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     let (mut world, here) = (World::new(), tempfile::tempdir().expect("a directory"));
     let gate = door.serve(&world.address(), "");
     let bytes = content(10, 30_000_000);
@@ -217,7 +206,7 @@ fn a_copy_goes_on_when_the_store_is_started_again() {
 
 #[test]
 fn settings_that_are_wrong_are_said_before_the_server_starts() {
-    let Some(door) = Door::new() else { return };
+    let Some(door) = Door::shared() else { return };
     for (store, options, said) in [
         ("nowhere", "", "must be the store's HOST:PORT"),
         ("127.0.0.1:1", " conections=3", "conections=3 is no option"),
