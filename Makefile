@@ -41,9 +41,10 @@ rados-test: rust ## stores in the pools of a Ceph cluster, which is started for 
 		--test conformance --test rados
 
 python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
-	cargo clippy $(LOCKED) --manifest-path python/Cargo.toml --all-targets -- -D warnings
-	cargo build $(LOCKED) -p forebay -p forebay-c
-	MATURIN_PEP517_ARGS=$(LOCKED) $(PYTHON) -m pip install --quiet --disable-pip-version-check './python[test]'
+	export CARGO_TARGET_DIR=$(abspath $(TARGET)); \
+	cargo clippy $(LOCKED) --manifest-path python/Cargo.toml --all-targets -- -D warnings; \
+	cargo build $(LOCKED) -p forebay -p forebay-c; \
+	MATURIN_PEP517_ARGS="$(LOCKED) --profile dev" $(PYTHON) -m pip install --quiet --disable-pip-version-check './python[test]'
 	FOREBAY_C_LIBRARIES=$(abspath $(TARGET))/debug FOREBAY_BINARY=$(abspath $(TARGET))/debug/forebay $(PYTHON) -B -m pytest -q -p no:cacheprovider python/tests
 
 python-bench: $(PYTHON) ## reads of 1 MiB by Python beside the Rust client; the result goes to bench/python-reads.json
