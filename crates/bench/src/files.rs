@@ -1,6 +1,6 @@
 //! Files through the native client and through a mount, beside iperf3, and names beside ext4: 4+1 on tmpfs.
 
-mod mount;
+pub mod mount;
 mod names;
 mod peers;
 
@@ -103,7 +103,7 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     // anything is measured as then, and is there together.
     for _ in 0..2 {
         write_natively(&server, streams, total_bytes);
-        let mounted = Mount::of(&server);
+        let mounted = Mount::of(&server, "native0");
         mounted.read(streams, total_bytes);
         mounted.write(streams, total_bytes);
         drop(mounted);
@@ -114,8 +114,8 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     let write = write_natively(&server, streams, total_bytes);
     let read_cached = read_natively(&server, streams, total_bytes);
     // The kernel's cache gets the memory back that it had here.
-    Mount::of(&server).read(streams, total_bytes);
-    let mounted = Mount::of(&server);
+    Mount::of(&server, "native0").read(streams, total_bytes);
+    let mounted = Mount::of(&server, "native0");
     let mount_read = mounted.read(streams, total_bytes);
     let mount_read_direct = mounted.read_directly(streams, total_bytes);
     let mount_write = mounted.write(streams, total_bytes);

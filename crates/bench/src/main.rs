@@ -6,6 +6,7 @@ mod bare;
 mod curves;
 mod degraded;
 mod disks;
+mod doors;
 mod endurance;
 mod engine;
 mod files;
@@ -41,7 +42,7 @@ struct Arguments {
     /// Keeps each result in this directory, as NAME.json.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Which one; all but `endurance`, which takes an hour, when not said.
+    /// Which one; all but `endurance`, which takes an hour, and `doors`, which needs the plug-in of XRootD, when not said.
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -181,6 +182,24 @@ enum What {
         #[arg(long)]
         only: Option<String>,
     },
+    /// A stock XRootD server over a store beside one over a directory, by `xrdcp` and `curl`; and what clients take of the processors by each door. Needs the plug-in installed.
+    Doors {
+        /// Bytes of each measurement. Some 15 times as much memory is taken.
+        #[arg(long, default_value_t = 1 << 30)]
+        payload_bytes: u64,
+        /// Where the plug-in and the library for C are installed (docs/xrootd.md).
+        #[arg(long, default_value = "/usr/local")]
+        xrootd_prefix: PathBuf,
+        /// Further lines of configuration for the server over the directory alone.
+        #[arg(long, default_value = "")]
+        plain_lines: String,
+        /// A Python that has the module `forebay`; without it that door is left out.
+        #[arg(long)]
+        python: Option<PathBuf>,
+        /// One part alone: rates or cpu.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// A destination of the mover that is away until the source is full to a high mark, and comes back.
     Backlog {
         /// What the readout writes a second.
@@ -291,6 +310,11 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
         }
         What::Backlog { bytes_per_s, high_mark_bytes } => {
             moving::backlog::backlog(directory, moving::backlog::Backlog { bytes_per_s, high_mark_bytes })
+        }
+        What::Doors { payload_bytes, ref xrootd_prefix, ref plain_lines, ref python, ref only } => {
+            let (python, only) = (python.as_ref(), only.as_deref());
+            let options = doors::Doors { payload_bytes, xrootd_prefix, plain_lines, python, only };
+            doors::doors(directory, pairs.min(5), options)
         }
         What::Server => server::throughput(directory, pairs),
         What::Occupancy => occupancy::occupancy(directory, pairs),

@@ -4,15 +4,17 @@ pub mod backlog;
 mod journal;
 mod many;
 mod merging;
-mod program;
+pub mod program;
 mod stream;
 mod throughput;
 #[path = "../../destinations/tests/common/xrootd.rs"]
-mod xrootd;
+pub mod xrootd;
 
 use std::path::Path;
 
 use serde_json::{Value, json};
+
+use crate::measure::load_average;
 
 /// What is measured of the mover, and how much of it.
 #[derive(Clone, Copy, Debug)]
@@ -53,14 +55,8 @@ pub fn moving(directory: &Path, pairs: usize, options: Moving<'_>) -> Value {
     result
 }
 
-/// Of the last minute: how many wanted to run at once.
-fn load_average() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN)
-}
-
 /// Bytes that no other seed gives.
-fn noise(seed: u64, count: usize) -> Vec<u8> {
+pub fn noise(seed: u64, count: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; count];
     random.fill(&mut bytes);

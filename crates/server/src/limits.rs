@@ -56,8 +56,8 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// A reply chunk of a connection that waits for nothing is kept for others if its memory is not larger.
 pub const SPARE_CHUNK_BYTES_MAX: usize = 2 * REPLY_BYTES + (256 << 10);
 
-/// Reply chunks that are kept.
-pub const SPARE_CHUNKS_MAX: usize = 4;
+/// Memory of all reply chunks that are kept: of replies of a MiB, as to who reads a file ahead, eight.
+pub const SPARE_CHUNKS_BYTES_MAX: usize = 4 * SPARE_CHUNK_BYTES_MAX;
 
 /// A lane whose connections together have more than so many full buffers to send serves each a frame at a time.
 pub const OUT_BUFFERS_MAX: usize = 2;

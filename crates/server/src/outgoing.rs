@@ -2,21 +2,28 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::{CHUNK_BYTES, SPARE_CHUNK_BYTES_MAX, SPARE_CHUNKS_MAX};
+use crate::limits::{CHUNK_BYTES, SPARE_CHUNK_BYTES_MAX, SPARE_CHUNKS_BYTES_MAX};
 
 /// Memory of chunks, used again: a fresh one would be touched page by page.
 #[derive(Default)]
-pub(crate) struct Chunks(Vec<Vec<u8>>);
+pub(crate) struct Chunks {
+    spare: Vec<Vec<u8>>,
+    bytes: usize,
+}
 
 impl Chunks {
     fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_default()
+        let chunk = self.spare.pop().unwrap_or_default();
+        self.bytes -= chunk.capacity();
+        chunk
     }
 
     fn give_back(&mut self, mut chunk: Vec<u8>) {
-        if self.0.len() < SPARE_CHUNKS_MAX && chunk.capacity() <= SPARE_CHUNK_BYTES_MAX {
+        let bytes = chunk.capacity();
+        if bytes <= SPARE_CHUNK_BYTES_MAX && self.bytes + bytes <= SPARE_CHUNKS_BYTES_MAX {
+            self.bytes += bytes;
             chunk.clear();
-            self.0.push(chunk);
+            self.spare.push(chunk);
         }
     }
 }
@@ -120,5 +127,18 @@ mod tests {
             assert!(out.is_empty() && out.chunks.is_empty());
             assert_eq!(sent, expected, "in steps of {step}");
         }
+    }
+
+    #[test]
+    fn memory_of_chunks_is_used_again_and_bounded() {
+        let mut chunks = Chunks::default();
+        for _ in 0..20 {
+            chunks.give_back(Vec::with_capacity(1 << 20));
+        }
+        assert_eq!((chunks.spare.len(), chunks.bytes), (SPARE_CHUNKS_BYTES_MAX >> 20, chunks.spare.len() << 20));
+        let kept = chunks.spare.len();
+        chunks.give_back(Vec::with_capacity(SPARE_CHUNK_BYTES_MAX + 1));
+        (0..kept).for_each(|_| assert!(chunks.take().capacity() >= 1 << 20));
+        assert_eq!((chunks.take().capacity(), chunks.bytes), (0, 0));
     }
 }

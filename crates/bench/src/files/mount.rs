@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,11 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts, and waits until it stands.
+    /// Mounts, and waits until it stands: until it shows a file that is there.
     ///
     /// # Panics
     /// Where `/dev/fuse` is missing.
-    pub fn of(server: &Server) -> Mount {
+    pub fn of(server: &Server, shown: &str) -> Mount {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let child = Command::new(binary())
             .args(["mount", "--foreground", &server.address()])
@@ -31,11 +32,21 @@ impl Mount {
             .spawn()
             .expect("the program is there");
         let start = Instant::now();
-        while !directory.path().join("native0").exists() {
+        while !directory.path().join(shown).exists() {
             assert!(start.elapsed() < Duration::from_secs(60), "the mount does not stand: it needs /dev/fuse");
             std::thread::sleep(Duration::from_millis(5));
         }
         Mount { child, directory }
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it shows a file of the root.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Bytes a second of files that are written and durable.
