@@ -558,8 +558,7 @@ impl LaneSide {
 
 /// Others fill a pool for a while, and make room again.
 fn is_filled_by_others(now: Time) -> bool {
-    const TURN_NS: u64 = 300_000_000;
-    (now.0 / TURN_NS).is_multiple_of(7)
+    (now.0 / 300_000_000).is_multiple_of(7)
 }
 
 pub(crate) fn lane_config(

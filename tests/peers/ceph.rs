@@ -57,14 +57,15 @@ impl Ceph {
 fn end_with_this_process(directory: &Path, stores: &Path) {
     let script =
         "while kill -0 \"$1\" 2>/dev/null; do sleep 1; done; \"$2\" \"$3\" --purge --kill; rm -rf \"$3\" \"$4\"";
-    Command::new("setsid")
-        .args(["sh", "-c", script, "sh", &std::process::id().to_string()])
+    let started = Command::new("setsid")
+        .args(["--fork", "sh", "-c", script, "sh", &std::process::id().to_string()])
         .arg(peers().join("ceph-down.sh"))
         .args([directory, stores])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("a shell");
+        .status()
+        .expect("it runs");
+    assert!(started.success(), "{started}");
 }
 
 fn peers() -> PathBuf {

@@ -293,7 +293,7 @@ pub struct LaneConfig {
     /// Of what happened to events, so much is remembered for those who look on: so many events that were offered to filters, and as many that were
     /// accepted, of 32 bytes each.
     pub told_events: usize,
-    /// What a flush takes of each of its drives is a multiple of this, in bytes: [`BLOCK_BYTES`], or more with one data shard, for media that append in
+    /// What a flush takes of each of its drives is a multiple of this, in bytes: a block, or more with one data shard, for media that append in
     /// multiples alone.
     pub flush_multiple_bytes: usize,
     /// Writers whose fragments cannot be taken in are told that they are unavailable for now, instead of being left waiting, when a drive has not answered for so long.

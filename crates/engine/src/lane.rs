@@ -255,7 +255,7 @@ impl Lane {
         self.wall = wall;
     }
 
-    /// Whether what the drives stand on has no room, though they have slots: what is new is refused then ([`PutOutcome::NoSpace`]), and what frees is done.
+    /// Whether what the drives stand on has no room, though they have slots: what is new is refused then ([`forebay_types::PutOutcome::NoSpace`]), and what frees is done.
     pub fn set_media_full(&mut self, is_full: bool) {
         self.writer.is_media_full = is_full;
     }

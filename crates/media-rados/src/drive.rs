@@ -176,8 +176,7 @@ impl RadosDrive {
 
     /// Makes all objects before the slots this owner's: from then on no write of an earlier one is taken there, however late it comes.
     fn take_places(&self) -> Result<(), RadosError> {
-        let objects: Vec<String> =
-            (0..self.layout.slots_offset.div_ceil(PLACE_BYTES)).map(|index| place_name(index)).collect();
+        let objects: Vec<String> = (0..self.layout.slots_offset.div_ceil(PLACE_BYTES)).map(place_name).collect();
         let tally = Arc::new(Tally::default());
         for object in &objects {
             tally.begin();

@@ -20,7 +20,7 @@ mod operation;
 mod owner;
 #[cfg(feature = "link")]
 mod ownership;
-#[cfg_attr(not(feature = "link"), expect(dead_code, reason = "what uses it is linked with librados"))]
+#[cfg_attr(not(any(feature = "link", test)), expect(dead_code, reason = "what uses it is linked with librados"))]
 mod slots;
 #[cfg(feature = "link")]
 mod sys;
