@@ -13,6 +13,13 @@ use crate::mover::try_play_mover;
 use crate::play::Play;
 use crate::try_play;
 
+/// Seeds that found a mistake before, and are played first: `MISTAKE SEED` on each line. One that does not any more costs a play, and the search goes on as without.
+const KNOWN: &str = include_str!("../known-seeds.txt");
+
+fn known_seed(mistake: Mistake) -> Option<u64> {
+    KNOWN.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == mistake.name())?.1.parse().ok()
+}
+
 /// Plants these mistakes, one at a time, in seed after seed until one finds it, on all processors. As soon as the first seed that does is known `tell`
 /// is given it, with what broke. Gives the mistakes that no seed found.
 pub fn search(
@@ -20,7 +27,8 @@ pub fn search(
     seeds: Range<u64>,
     tell: impl Fn(Mistake, u64, &str) + Sync,
 ) -> Vec<Mistake> {
-    let begin = |mistake| Search::new(mistake, seeds.clone());
+    let known = |mistake| known_seed(mistake).filter(|seed| seeds.contains(seed));
+    let begin = |mistake| Search { known: known(mistake), ..Search::new(mistake, seeds.clone()) };
     let searches: Mutex<Vec<Search>> = Mutex::new(mistakes.into_iter().map(begin).collect());
     let lock = || -> MutexGuard<'_, Vec<Search>> { searches.lock().expect("nobody fails with it") };
     std::thread::scope(|scope| {
@@ -59,6 +67,8 @@ struct Search {
     mistake: Mistake,
     /// Somebody plays it, or did.
     is_begun: bool,
+    /// Is played first.
+    known: Option<u64>,
     /// Seeds that nobody played yet.
     left: Range<u64>,
     playing: BTreeSet<u64>,
@@ -68,11 +78,11 @@ struct Search {
 
 impl Search {
     fn new(mistake: Mistake, seeds: Range<u64>) -> Search {
-        Search { mistake, is_begun: false, left: seeds, playing: BTreeSet::new(), found: None }
+        Search { mistake, is_begun: false, known: None, left: seeds, playing: BTreeSet::new(), found: None }
     }
 
     fn has_more(&self) -> bool {
-        self.found.is_none() && !self.left.is_empty()
+        self.found.is_none() && (self.known.is_some() || !self.left.is_empty())
     }
 
     /// What came of a seed; gives the first that found it once all before it are played.
@@ -96,7 +106,7 @@ fn next_play(searches: &mut [Search], at: &mut Option<usize>) -> Option<(usize, 
     *at = Some(next);
     let search = &mut searches[next];
     search.is_begun = true;
-    let seed = search.left.next().expect("it has more");
+    let seed = search.known.take().or_else(|| search.left.next()).expect("it has more");
     search.playing.insert(seed);
     Some((next, search.mistake, seed))
 }
@@ -121,6 +131,18 @@ mod tests {
         assert_eq!(seeds(&mut searches, &mut one), Some((0, 1)));
         assert_eq!(seeds(&mut searches, &mut other), Some((0, 2)), "its own has no seeds left");
         assert_eq!(seeds(&mut searches, &mut one), None);
+    }
+
+    #[test]
+    fn what_found_it_before_is_played_first() {
+        let mut searches = [Search { known: Some(5), ..begun(0..9) }];
+        let mut at = None;
+        let seeds: Vec<u64> = (0..3).map(|_| next_play(&mut searches, &mut at).expect("it has more").2).collect();
+        assert_eq!(seeds, [5, 0, 1]);
+        for line in KNOWN.lines() {
+            let (name, seed) = line.split_once(' ').expect("a mistake and a seed");
+            assert!(Mistake::named(name).is_some() && seed.parse::<u64>().is_ok(), "{line}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// The options of every command that talks to a server; of one that has commands of its own, before and behind these.
 #[derive(Clone, Debug, Args)]
 pub struct ServerOptions {
-    /// The server, HOST:PORT
+    /// The server, HOST:PORT; of a store in a cluster all of its servers, with commas: the one that has it is found
     #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS, global = true)]
     pub server: String,
 }

@@ -50,8 +50,18 @@ fn serve(name: &str) -> Server {
 
 /// A standby that has begun to wait; whoever joins it has it when it serves.
 fn standby(name: &str) -> std::thread::JoinHandle<Server> {
-    let name = name.to_owned();
-    std::thread::spawn(move || serve_at(FREE, &name, &["--standby"]).unwrap_or_else(|ran| panic!("{ran:?}")))
+    standby_at(FREE, name)
+}
+
+fn standby_at(listen: &str, name: &str) -> std::thread::JoinHandle<Server> {
+    let (listen, name) = (listen.to_owned(), name.to_owned());
+    std::thread::spawn(move || serve_at(&listen, &name, &["--standby"]).unwrap_or_else(|ran| panic!("{ran:?}")))
+}
+
+/// Where nobody listens now.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("it has one").to_string()
 }
 
 fn id(event: u64) -> FragmentId {
@@ -103,32 +113,36 @@ fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
     let Some(_ceph) = Ceph::shared() else { return };
     init("killed").expect(0);
     let mut server = serve("killed");
-    let next = standby("killed");
+    let other = free_address();
+    let next = standby_at(&other, "killed");
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let address = server.address.clone();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let config = ClientConfig::new(address, "writer").deadline(Some(Duration::from_secs(1)));
-            let mut client = Client::connect(config).expect("connected");
-            let mut event = 0;
-            while !stop.load(Ordering::Relaxed) {
-                if client.put(id(event), 1, &payload(event)).and_then(|()| client.flush()).is_err() {
-                    return;
-                }
-                event += 1;
-                acknowledged.store(event, Ordering::Release);
-            }
-        });
-        while acknowledged.load(Ordering::Acquire) < 200 {
+    let servers = format!("{},{other}", server.address);
+    let until = |events: u64| {
+        while acknowledged.load(Ordering::Acquire) < events {
             std::thread::sleep(Duration::from_millis(1));
         }
+    };
+    let server = std::thread::scope(|scope| {
+        // Knows both, and is told nothing.
+        scope.spawn(|| {
+            let mut client = Client::connect(ClientConfig::new(servers, "writer").deadline(None)).expect("connected");
+            for event in 0.. {
+                client.put(id(event), 1, &payload(event)).and_then(|()| client.flush()).expect("stored");
+                acknowledged.store(event + 1, Ordering::Release);
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        until(200);
         server.send_kill();
+        let next = next.join().expect("it serves");
+        until(acknowledged.load(Ordering::Acquire) + 200);
         stop.store(true, Ordering::Relaxed);
+        next
     });
-    let server = next.join().expect("it serves");
     let mut client = server.client("reader");
     assert_has(&mut client, 0..acknowledged.load(Ordering::Acquire));
-    client.put(id(1_000_000), 1, b"goes on").and_then(|()| client.flush()).expect("stored");
     server.terminate().expect(0);
 }
 

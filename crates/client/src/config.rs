@@ -8,7 +8,7 @@ use forebay_types::StoreUuid;
 /// How a client behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The server, `HOST:PORT`.
+    /// The server, `HOST:PORT`; or several with commas between them, of which one has the store at a time: another one is tried when one does not answer.
     pub address: String,
     /// The name in the server's log.
     pub name: String,

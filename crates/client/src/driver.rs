@@ -452,12 +452,19 @@ fn connect(address: &str, attempt: u32) -> io::Result<TcpStream> {
     TcpStream::connect(addresses[attempt as usize % addresses.len()])
 }
 
-/// The addresses of `HOST:PORT`, at least one.
+/// The addresses of `HOST:PORT`, or of several with commas between them, at least one. One that cannot be resolved now is left out as long as others can.
 pub(crate) fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-    match addresses.is_empty() {
-        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
-        false => Ok(addresses),
+    let (mut addresses, mut failed) = (Vec::new(), None);
+    for one in address.split(',') {
+        match one.trim().to_socket_addrs() {
+            Ok(found) => addresses.extend(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match (addresses.is_empty(), failed) {
+        (false, _) => Ok(addresses),
+        (true, Some(error)) => Err(error),
+        (true, None) => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
     }
 }
 
