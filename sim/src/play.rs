@@ -42,6 +42,9 @@ pub struct Play {
     /// With clients that declare, close, hold and discard runs; not in the second mode.
     #[arg(long)]
     pub runs: bool,
+    /// On one drive that stands for the pools of a cluster; not in the second mode.
+    #[arg(long)]
+    pub pool: bool,
     /// Nothing goes wrong after so many milliseconds.
     #[arg(long, value_name = "MILLISECONDS")]
     pub trouble_ms: Option<u64>,
@@ -82,6 +85,7 @@ impl fmt::Display for Play {
         f.write_str(if self.appends { " --appends" } else { "" })?;
         f.write_str(if self.full { " --full" } else { "" })?;
         f.write_str(if self.runs { " --runs" } else { "" })?;
+        f.write_str(if self.pool { " --pool" } else { "" })?;
         self.without.iter().try_for_each(|fault| write!(f, " --without {}", fault.option()))?;
         let numbers = [
             ("events", self.events),
@@ -112,12 +116,13 @@ mod tests {
             appends: true,
             full: true,
             runs: true,
+            pool: true,
             ..Play::of(7)
         };
         let text = play.to_string();
         assert_eq!(
             text,
-            "--seed 7 --beyond --files --subscribers --appends --full --runs --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
+            "--seed 7 --beyond --files --subscribers --appends --full --runs --pool --without bit-rot --without crash --events 3 --writers 1 --filters 2 --trouble-ms 40"
         );
         assert_eq!(Play::from_options(&text).unwrap(), play);
         assert!(Play::from_options("--without nonsense").is_err());

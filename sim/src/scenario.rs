@@ -71,6 +71,8 @@ pub(crate) struct Scenario {
     pub(crate) full: bool,
     /// Clients declare, close, hold and discard runs.
     pub(crate) runs: bool,
+    /// Its one drive stands for pools of a cluster: flushes are whole multiples, what is free is taken away, and at times others fill the pool.
+    pub(crate) pool: bool,
     /// Until then drives do what they should.
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
@@ -137,6 +139,7 @@ impl Scenario {
             appends: false,
             full: false,
             runs: false,
+            pool: false,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
@@ -146,11 +149,6 @@ impl Scenario {
         }
     }
 
-    /// Whether the one drive stands for pools of a cluster: flushes are whole multiples, what is free is taken away, and at times others fill the pool.
-    pub(crate) fn is_pool(&self) -> bool {
-        self.shape.drives == 1 && self.flush_depth.is_multiple_of(2)
-    }
-
     /// Leaves out what is not to be played.
     pub(crate) fn leave_out(&mut self, play: &Play, random: &mut Random) {
         self.files = play.files && !play.beyond;
@@ -158,6 +156,11 @@ impl Scenario {
         self.appends = play.appends && !play.beyond;
         self.full = play.full && !play.beyond;
         self.runs = play.runs && !play.beyond;
+        self.pool = play.pool && !play.beyond;
+        if self.pool {
+            self.shape = Shape { drives: 1, data: 1, parity: 0 };
+            (self.geometry.data_shards, self.geometry.parity_shards) = (1, 0);
+        }
         self.faults.retain(|fault| !play.without.contains(fault));
         if play.beyond {
             // So that as much happens before the worst as in a run of the first mode.

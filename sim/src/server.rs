@@ -329,7 +329,7 @@ impl Process {
                 serving: false,
                 stopped: None,
                 may_lose: scenario.beyond_after_events.is_some(),
-                is_pool: scenario.is_pool(),
+                is_pool: scenario.pool,
                 pressure: PressureCheck::default(),
             });
         }
@@ -591,8 +591,8 @@ pub(crate) fn lane_config(
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,
         told_events: scenario.told_events,
-        flush_multiple_bytes: if scenario.is_pool() { 8 << 10 } else { forebay_types::limits::BLOCK_BYTES },
-        tells_freed: scenario.is_pool(),
+        flush_multiple_bytes: if scenario.pool { 8 << 10 } else { forebay_types::limits::BLOCK_BYTES },
+        tells_freed: scenario.pool,
         blocked_after: std::time::Duration::MAX,
         read_only: false,
         has_files: superblock.has_files(),

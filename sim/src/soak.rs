@@ -41,6 +41,10 @@ const FULL_FROM: u64 = 1;
 const RUNS_EVERY: u64 = 6;
 const RUNS_FROM: u64 = 2;
 
+/// Of so many seeds in one the store stands on a pool; it may be one of any of these but the first.
+const POOL_EVERY: u64 = 11;
+const POOL_FROM: u64 = 5;
+
 /// How a seed of a soak is played.
 fn play_of(seed: u64, options: &Play) -> Play {
     let beyond = options.beyond || seed.is_multiple_of(BEYOND_EVERY);
@@ -49,8 +53,10 @@ fn play_of(seed: u64, options: &Play) -> Play {
     let appends = options.appends || seed % APPENDS_EVERY == APPENDS_FROM;
     let full = options.full || seed % FULL_EVERY == FULL_FROM;
     let runs = options.runs || seed % RUNS_EVERY == RUNS_FROM;
+    let pool = options.pool || seed % POOL_EVERY == POOL_FROM;
     let (files, appends, subscribers) = (files && !beyond, appends && !beyond, subscribers && !beyond);
-    Play { seed, beyond, files, appends, subscribers, full: full && !beyond, runs: runs && !beyond, ..options.clone() }
+    let (full, runs, pool) = (full && !beyond, runs && !beyond, pool && !beyond);
+    Play { seed, beyond, files, appends, subscribers, full, runs, pool, ..options.clone() }
 }
 
 /// Seeds that are known to fail, each with what is known of it.

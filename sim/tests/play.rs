@@ -66,6 +66,11 @@ fn seeds_with_runs_end_well_and_the_same_each_time() {
     end_well_and_the_same_each_time(&Play { runs: true, ..Play::default() }, 300);
 }
 
+#[test]
+fn seeds_on_a_pool_end_well_and_the_same_each_time() {
+    end_well_and_the_same_each_time(&Play { pool: true, files: true, ..Play::default() }, 100);
+}
+
 /// What is known of a seed of the second mode that fails and is not mended yet.
 fn open_finding_beyond(seed: u64) -> Option<&'static str> {
     let findings = include_str!("../open-findings.txt").lines().filter_map(|line| line.split_once(" --beyond | "));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_format::{FileRecord, PlannedSegment, RecordKind, SegmentState, TableEntry};
 use forebay_types::Time;
+use forebay_types::limits::BLOCK_BYTES;
 
 use super::space::Space;
 use super::{Lane, State};
@@ -261,7 +262,8 @@ impl Lane {
         };
         // A fragment that is larger than a flush at full rate gets a flush of its own size.
         let row_bytes = usize::from(segment.data_shards) * segment.unit_bytes as usize;
-        let data_bytes = payload_bytes + row_bytes;
+        // What is lost of its end, where a flush must be a whole multiple, is no room either.
+        let data_bytes = payload_bytes + row_bytes + self.config.flush_multiple_bytes - BLOCK_BYTES;
         let bytes = flush_buffer_bytes(segment.data_shards, segment.shards.len(), segment.unit_bytes, data_bytes);
         let (index, position) = (open.index, segment.next_position());
         let width = Width { data: segment.data_shards, parity: segment.parity_shards };

@@ -49,7 +49,19 @@ fn key(event: u64) -> EventKey {
 
 #[test]
 fn flushes_follow_each_other_in_whole_multiples_whatever_is_in_them() {
-    let mut driven = Driven::new(on_one_drive);
+    follow_each_other(on_one_drive);
+}
+
+#[test]
+fn also_when_a_multiple_is_larger_than_a_unit() {
+    follow_each_other(|config| {
+        on_one_drive(config);
+        config.geometry.unit_bytes = 4096;
+    });
+}
+
+fn follow_each_other(change: impl FnOnce(&mut LaneConfig)) {
+    let mut driven = Driven::new(change);
     let (mut writes, mut freed) = (Vec::new(), Vec::new());
     let sizes = [1, 4000, 4096, 28_000, 32_768, 33_000, 60_000, 59_999, 7, 50_000, 100, 31_000];
     for (event, bytes) in sizes.into_iter().cycle().take(200).enumerate() {
