@@ -593,7 +593,7 @@ pub(crate) fn lane_config(
         told_events: scenario.told_events,
         flush_multiple_bytes: if scenario.pool { 8 << 10 } else { forebay_types::limits::BLOCK_BYTES },
         tells_freed: scenario.pool,
-        blocked_after: std::time::Duration::MAX,
+        blocked_after: None,
         read_only: false,
         has_files: superblock.has_files(),
     }

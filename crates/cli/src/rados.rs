@@ -58,7 +58,7 @@ impl Place {
             let drive = RadosDrive::open(pools, layout, ownership.token(), listed, Arc::clone(ownership.licence()));
             (ownership, drive.map_err(Failure::retry)?)
         };
-        drive.discard_all();
+        drive.discard_all().map_err(Failure::retry)?;
         let report = plan.write(&drive).map_err(crate::init::failure)?;
         drop(drive);
         ownership.give_back().map_err(Failure::retry)?;

@@ -17,6 +17,9 @@ use forebay_client::{Client, ClientConfig};
 use forebay_types::{EventId, FragmentId, RunId, SourceId};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Tests that do something to the cluster have it alone.
+static CLUSTER: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
 const MEDIA: &str = "rados:ec,meta";
 const FREE: &str = "127.0.0.1:0";
 /// Short, so that a test is.
@@ -81,6 +84,7 @@ fn assert_has(client: &mut Client, events: impl Iterator<Item = u64>) {
 #[test]
 fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
     let Some(_ceph) = Ceph::shared() else { return };
+    let _together = CLUSTER.read();
     forebay(["serve", "--media", MEDIA, "--name", "none"]).expect(2).says("holds no store");
     let made = init("plain").expect(0).json();
     assert_eq!((made["data_shards"].as_u64(), made["parity_shards"].as_u64()), (Some(1), Some(0)));
@@ -111,6 +115,7 @@ fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
 #[test]
 fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
     let Some(_ceph) = Ceph::shared() else { return };
+    let _together = CLUSTER.read();
     init("killed").expect(0);
     let mut server = serve("killed");
     let other = free_address();
@@ -149,6 +154,7 @@ fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
 #[test]
 fn a_server_that_stood_still_while_it_was_replaced_answers_nobody_and_writes_nothing() {
     let Some(_ceph) = Ceph::shared() else { return };
+    let _together = CLUSTER.read();
     init("still").expect(0);
     let mut old = serve("still");
     old.collect_log();
@@ -189,6 +195,7 @@ fn a_server_that_stood_still_while_it_was_replaced_answers_nobody_and_writes_not
 #[test]
 fn an_operator_takes_a_store_from_a_server_that_lives() {
     let Some(_ceph) = Ceph::shared() else { return };
+    let _together = CLUSTER.read();
     init("by-hand").expect(0);
     let mut old = serve("by-hand");
     old.collect_log();
@@ -199,4 +206,73 @@ fn an_operator_takes_a_store_from_a_server_that_lives() {
     let new = serve("by-hand");
     assert_eq!(new.get("1/7/3").expect(0).stdout, b"hello");
     new.terminate().expect(0);
+}
+
+/// Sends a signal to daemons of the cluster.
+fn signal(ceph: &Ceph, daemons: &[&str], signal: Signal) {
+    for daemon in daemons {
+        kill_process(Pid::from_raw(ceph.process(daemon)).expect("a process"), signal).expect("it runs");
+    }
+}
+
+#[test]
+fn a_pool_that_blocks_costs_nothing_but_the_time() {
+    let Some(ceph) = Ceph::shared() else { return };
+    let _alone = CLUSTER.write();
+    init("blocked").expect(0);
+    let server = serve("blocked");
+    let mut client = server.client("patient");
+    for event in 0..100 {
+        client.put(id(event), 1, &payload(event)).expect("taken");
+    }
+    client.flush().expect("stored");
+    // Two of three: nothing can be written, neither what is stored nor the pulse.
+    signal(ceph, &["osd.0", "osd.1"], Signal::STOP);
+    let writes = std::thread::spawn(move || {
+        for event in 100..200 {
+            client.put(id(event), 1, &payload(event)).expect("taken");
+        }
+        client.flush().expect("stored when the pool goes on");
+        client
+    });
+    let config = ClientConfig::new(server.address.clone(), "in a hurry").deadline(Some(Duration::from_secs(8)));
+    let hurried = Client::connect(config)
+        .and_then(|mut client| client.put(id(9_000_000), 1, b"now").and_then(|()| client.flush()));
+    assert!(hurried.is_err(), "it was told that something is stored which cannot be");
+    signal(ceph, &["osd.0", "osd.1"], Signal::CONT);
+    let mut client = writes.join().expect("no panic");
+    assert_has(&mut client, 0..200);
+    server.terminate().expect(0);
+    let server = serve("blocked");
+    assert_has(&mut server.client("reader"), 0..200);
+}
+
+#[test]
+fn a_pool_that_is_full_is_no_space_and_loses_nothing() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let _alone = CLUSTER.write();
+    init("full").expect(0);
+    let server = serve("full");
+    let mut client = server.client("writer");
+    for event in 0..100 {
+        client.put(id(event), 1, &payload(event)).expect("taken");
+    }
+    client.flush().expect("stored");
+    // All that counts as full beyond what the drives use of themselves.
+    full_ratio("0.001");
+    common::running::until(|| server.put("1/9000000/3", b"more").stderr.contains("no space"));
+    assert_has(&mut client, 0..100);
+    full_ratio("0.95");
+    common::running::until(|| server.put("1/9000000/3", b"more").exit == 0);
+    for event in 0..90 {
+        client.delete(&[forebay_types::EventKey { run: RunId(1), event: EventId(event) }]).expect("deleted");
+    }
+    assert_has(&mut client, 90..100);
+    assert!(server.status()["cluster"]["available_bytes"].as_u64().is_some());
+    server.terminate().expect(0);
+}
+
+fn full_ratio(ratio: &str) {
+    let output = std::process::Command::new("ceph").args(["osd", "set-full-ratio", ratio]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -297,8 +297,8 @@ pub struct LaneConfig {
     /// multiples alone.
     pub flush_multiple_bytes: usize,
     /// Writers whose fragments cannot be taken in are told that they are unavailable for now, instead of being left waiting, when a drive has not answered for so long.
-    /// Longer than [`LaneConfig::drive_timeout`]: never.
-    pub blocked_after: Duration,
+    /// `None` where such a drive is given up.
+    pub blocked_after: Option<Duration>,
     /// Whether the media is told of slots in which nothing lies any more, so that it can give their space to others.
     pub tells_freed: bool,
     /// Nothing is written.

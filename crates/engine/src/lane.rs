@@ -262,7 +262,8 @@ impl Lane {
 
     /// Whether the media has not answered for so long that writers are told ([`LaneConfig::blocked_after`]).
     fn is_blocked(&self) -> bool {
-        self.io.oldest().is_some_and(|oldest| self.now.since(oldest) > self.config.blocked_after)
+        let blocked = |after| self.io.oldest().is_some_and(|oldest| self.now.since(oldest) > after);
+        self.config.blocked_after.is_some_and(blocked)
     }
 
     /// What [`Lane::set_wall_time`] said last, in nanoseconds since 1970.

@@ -228,6 +228,15 @@ impl Pool {
         Ok(bytes.max(1))
     }
 
+    /// Waits until all that was begun by this way is done.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn flush(&self) -> Result<(), RadosError> {
+        // SAFETY: the pool is open.
+        check(unsafe { sys::rados_aio_flush(self.raw) }, || format!("what goes to pool {}", self.name)).map(drop)
+    }
+
     /// The names of all objects in the namespace. Each drive of the pool is asked.
     ///
     /// # Errors

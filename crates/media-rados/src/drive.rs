@@ -139,9 +139,13 @@ impl RadosDrive {
         Steps::new().although_full(sys::FULL_TRY).compare(OWNER, self.token.bytes()).write(bytes, in_object)
     }
 
-    /// Nothing in any slot is needed any more.
-    pub fn discard_all(&self) {
+    /// Nothing in any slot is needed any more. What could not be removed is found by the next owner.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn discard_all(&self) -> Result<(), RadosError> {
         self.discard(self.layout.slots_offset..self.layout.bytes);
+        self.slots.flush()
     }
 
     /// Nothing in this range is needed any more.

@@ -37,6 +37,9 @@ pub(crate) fn words_of(errno: i32) -> String {
     if is(Errno::CANCELED) {
         return "somebody else owns the store now".to_owned();
     }
+    if is(Errno::PERM) || is(Errno::ACCESS) {
+        return "this user's key has no right to that: `ceph auth get client.USER` shows its rights, docs/ceph.md those that are needed".to_owned();
+    }
     let text = io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

@@ -144,9 +144,12 @@ impl RadosMedia {
                 }
             }
             Memory::Read(buffer) => {
-                let memory = buffer.as_mut_ptr();
-                buffer[..bytes].fill(0);
                 let reads: Vec<ObjectRead> = parts.into_iter().flat_map(|part| reads_of(drive, part)).collect();
+                if reads.iter().map(|read| read.at.len()).sum::<usize>() < bytes {
+                    // What no object has was never written.
+                    buffer[..bytes].fill(0);
+                }
+                let memory = buffer.as_mut_ptr();
                 if reads.is_empty() {
                     return self.queue.push(request.complete(Ok(())));
                 }
@@ -235,22 +238,44 @@ fn reads_of(drive: &RadosDrive, part: Part) -> Vec<ObjectRead> {
     }
 }
 
+/// A part of a reader's buffer, on its way through the library.
+struct Target(*mut u8, usize);
+
+// SAFETY: it is used by one thread after the other.
+unsafe impl Send for Target {}
+
+impl Target {
+    /// What an object did not have was never written.
+    ///
+    /// # Safety
+    /// The memory is alive, and nobody else's.
+    unsafe fn zero_from(&self, read: usize) {
+        let read = read.min(self.1);
+        // SAFETY: as the caller promises; the rest lies within the part.
+        unsafe { self.0.add(read).write_bytes(0, self.1 - read) };
+    }
+}
+
 /// # Safety
 /// The memory holds all of the read until the flight is over, and the range is no other read's.
 unsafe fn start_object_read(drive: &RadosDrive, read: ObjectRead, memory: *mut u8, flight: &Arc<Flight>) {
     let flight = Arc::clone(flight);
     let is_place = read.is_place;
     let pool = if is_place { &drive.places } else { &drive.slots };
-    // What an object does not have was never written: those bytes stay zeros.
+    // SAFETY: as the caller promises.
+    let target = Target(unsafe { memory.add(read.at.start) }, read.at.len());
+    let into = (target.0, target.1);
     let then = move |returned: i32| {
         let is_missing = is_place && -returned == Errno::NOENT.raw_os_error();
-        flight.part_is_done(if is_missing { Ok(()) } else { failure(returned) });
+        let result = if is_missing { Ok(()) } else { failure(returned) };
+        if result.is_ok() {
+            // SAFETY: the flight holds the buffer still, and nobody else writes to this part of it.
+            unsafe { target.zero_from(usize::try_from(returned).unwrap_or(0)) };
+        }
+        flight.part_is_done(result);
     };
     // SAFETY: as the caller promises.
-    unsafe {
-        let into = (memory.add(read.at.start), read.at.len());
-        start_read(pool, &read.object, read.in_object, into, Box::new(then));
-    }
+    unsafe { start_read(pool, &read.object, read.in_object, into, Box::new(then)) };
 }
 
 fn failure(returned: i32) -> Result<(), i32> {

@@ -95,6 +95,7 @@ unsafe extern "C" {
         bytes: usize,
         offset: u64,
     ) -> c_int;
+    pub(crate) fn rados_aio_flush(context: IoContext) -> c_int;
     pub(crate) fn rados_create_write_op() -> WriteOperation;
     pub(crate) fn rados_release_write_op(operation: WriteOperation);
     pub(crate) fn rados_write_op_create(operation: WriteOperation, exclusive: c_int, category: *const c_char);

@@ -269,7 +269,7 @@ impl Ground {
                 flush_multiple_bytes: drive.flush_multiple_bytes(),
                 tells_freed: !config.read_only,
                 drive_timeout: crate::remote::PATIENCE,
-                blocked_after: crate::remote::BLOCKED_AFTER,
+                blocked_after: Some(crate::remote::BLOCKED_AFTER),
                 ..config
             },
         }
@@ -364,7 +364,7 @@ pub(crate) fn lane_config(
         told_events: TOLD_EVENTS,
         flush_multiple_bytes: BLOCK_BYTES,
         tells_freed: false,
-        blocked_after: std::time::Duration::MAX,
+        blocked_after: None,
         read_only: config.read_only,
         has_files: plan.superblock.has_files(),
     }

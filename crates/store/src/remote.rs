@@ -20,6 +20,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(365 * 86_400);
 /// And after so long without an answer writers are told that it is unavailable for now.
 pub(crate) const BLOCKED_AFTER: Duration = Duration::from_secs(5);
 
+/// A slot is one object.
+const SLOT_BYTES_MAX: u64 = 128 << 20;
+
 /// How a store on a remote drive is laid out, before anything is written.
 pub struct RemotePlan {
     /// The store that is to be.
@@ -49,6 +52,11 @@ impl RemotePlan {
 /// [`InitError`].
 pub fn plan_remote(name: &str, bytes: u64, options: &InitOptions) -> Result<RemotePlan, InitError> {
     let options = InitOptions { data: 1, parity: 0, drive_kind: Some(Profile::Pool), ..options.clone() };
+    if options.slot_bytes.is_some_and(|bytes| bytes > SLOT_BYTES_MAX) {
+        return Err(InitError::Options(format!(
+            "--slot-bytes: a slot is an object, and may have {SLOT_BYTES_MAX} bytes at most, as objects have where nobody changed `osd_max_object_size`"
+        )));
+    }
     let (report, geometry) = RemoteGeometry::plan(PathBuf::from(name), bytes, DriveKind::Unknown, &options)?;
     Ok(RemotePlan { report, geometry })
 }

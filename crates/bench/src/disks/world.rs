@@ -119,7 +119,7 @@ impl World {
             told_events: 0,
             flush_multiple_bytes: forebay_types::limits::BLOCK_BYTES,
             tells_freed: false,
-            blocked_after: std::time::Duration::MAX,
+            blocked_after: None,
             read_only: false,
             has_files: true,
         };

@@ -55,16 +55,22 @@ fn a_copy_goes_on_when_the_server_of_the_store_is_killed() {
     assert!(stat(&world.files(), b"/file").expect("there").is_sealed);
     assert!(pread(&open_read(&world.files(), b"/file"), 0, 31_000_000) == bytes);
     // And back, with the pipe so full that it waits in the middle.
-    let mut copy = start(slow_reader().args(["--nopbar", &gate.url("/file"), "-"]));
-    let mut pipe = copy.stdout.take().expect("a pipe");
+    let copy = start(slow_reader().args(["--nopbar", &gate.url("/file"), "-"]));
+    assert!(read_over_a_kill(&mut world, copy) == bytes);
+}
+
+/// What a client prints that is in the middle of a file, and waits as nobody takes what it has, when the server of the store is killed and started again.
+fn read_over_a_kill(world: &mut World, mut client: Child) -> Vec<u8> {
+    let mut pipe = client.stdout.take().expect("a pipe");
     let mut back = vec![0; 100_000];
     pipe.read_exact(&mut back).expect("it comes");
     world.kill();
     let reads = std::thread::spawn(move || pipe.read_to_end(&mut back).map(|_| back).expect("it comes"));
     std::thread::sleep(PAUSE);
     world.start_process();
-    assert!(reads.join().expect("read") == bytes);
-    good_client(&copy.wait_with_output().expect("it ends"));
+    let back = reads.join().expect("read");
+    good_client(&client.wait_with_output().expect("it ends"));
+    back
 }
 
 #[test]
@@ -81,16 +87,8 @@ fn a_copy_by_the_web_goes_on_when_the_server_of_the_store_is_killed() {
     world.start_process();
     good_client(&put.wait_with_output().expect("it ends"));
     assert!(stat(&world.files(), b"/file").expect("there").is_sealed);
-    let mut get = start(client("curl").args(["-sS", "--fail", &url]));
-    let mut pipe = get.stdout.take().expect("a pipe");
-    let mut back = vec![0; 100_000];
-    pipe.read_exact(&mut back).expect("it comes");
-    world.kill();
-    let reads = std::thread::spawn(move || pipe.read_to_end(&mut back).map(|_| back).expect("it comes"));
-    std::thread::sleep(PAUSE);
-    world.start_process();
-    assert!(reads.join().expect("read") == bytes);
-    good_client(&get.wait_with_output().expect("it ends"));
+    let get = start(client("curl").args(["-sS", "--fail", &url]));
+    assert!(read_over_a_kill(&mut world, get) == bytes);
 }
 
 #[test]

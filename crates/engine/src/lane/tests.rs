@@ -88,7 +88,7 @@ impl Driven {
             told_events: 16,
             flush_multiple_bytes: BLOCK_BYTES,
             tells_freed: false,
-            blocked_after: std::time::Duration::MAX,
+            blocked_after: None,
             read_only: false,
             has_files: true,
         };

@@ -268,7 +268,9 @@ impl LaneThread {
         } else {
             ids.drain(..).for_each(|id| self.write_to(id));
         }
-        self.to_write.append(&mut ids);
+        // Its memory is used again.
+        ids.append(&mut self.to_write);
+        self.to_write = ids;
     }
 
     /// Whether anybody may be told anything: not while another server may own the store.
