@@ -37,13 +37,12 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	test -z "$$failed"
 
 rados-test: rust ## stores in the pools of a Ceph cluster, which is started for it (after `make deps`)
-	tools/run-tests.sh $(LOCKED) -p forebay-media-rados -p forebay --features forebay-media-rados/link,forebay/rados \
-		--test conformance --test rados
+	tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados
 
 python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
 	export CARGO_TARGET_DIR=$(abspath $(TARGET)); \
 	cargo clippy $(LOCKED) --manifest-path python/Cargo.toml --all-targets -- -D warnings; \
-	cargo build $(LOCKED) -p forebay -p forebay-c; \
+	cargo build $(LOCKED) --workspace --lib --bin forebay; \
 	MATURIN_PEP517_ARGS="$(LOCKED) --profile dev" $(PYTHON) -m pip install --quiet --disable-pip-version-check './python[test]'
 	FOREBAY_C_LIBRARIES=$(abspath $(TARGET))/debug FOREBAY_BINARY=$(abspath $(TARGET))/debug/forebay $(PYTHON) -B -m pytest -q -p no:cacheprovider python/tests
 

@@ -18,6 +18,8 @@ pub(crate) struct Watch {
     report: Mutex<RemoteReport>,
     is_full: AtomicBool,
     is_over: AtomicBool,
+    /// Whether it was said that it does not answer.
+    is_silent: AtomicBool,
 }
 
 impl Watch {
@@ -27,6 +29,7 @@ impl Watch {
             report: Mutex::default(),
             is_full: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
         });
         let of_thread = Arc::downgrade(&watch);
         let look_on = move || {
@@ -51,13 +54,17 @@ impl Watch {
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
             Ok(found) => {
+                self.is_silent.store(false, Ordering::Release);
                 let is_full = found.available_bytes.is_some_and(|available| available < reserve_bytes);
                 if is_full != self.is_full.swap(is_full, Ordering::AcqRel) {
                     tell_full(is_full);
                 }
                 *report = RemoteReport { asked_at: Some(asked_at), ..found };
             }
-            Err(error) => tracing::warn!("{error}: how the cluster is, is not known now"),
+            Err(error) if !self.is_silent.swap(true, Ordering::AcqRel) => {
+                tracing::warn!("{error}: how the cluster is, and how full, is not known until it answers");
+            }
+            Err(_) => {}
         }
     }
 
