@@ -3,6 +3,7 @@
 
 mod acknowledgements;
 mod bare;
+mod ceph;
 mod curves;
 mod degraded;
 mod disks;
@@ -42,7 +43,7 @@ struct Arguments {
     /// Keeps each result in this directory, as NAME.json.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Which one; all but `endurance`, which takes an hour, and `doors`, which needs the plug-in of XRootD, when not said.
+    /// Which one; all but `endurance`, which takes an hour, `doors`, which needs the plug-in of XRootD, and `ceph`, which needs Ceph, when not said.
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -200,6 +201,24 @@ enum What {
         #[arg(long)]
         only: Option<String>,
     },
+    /// A store in the pools of a Ceph cluster beside `rados bench` and CephFS, slow writers beside readers on it, and takeovers. Needs Ceph, and the program with the feature `rados`.
+    Ceph {
+        /// Drives of the cluster, of 8+2.
+        #[arg(long, default_value_t = 12)]
+        drives: usize,
+        /// Bytes of each of them. What is written is there 1.25 times, up to three times at once.
+        #[arg(long, default_value_t = 3 << 29)]
+        drive_bytes: u64,
+        /// Bytes of each measurement of rates.
+        #[arg(long, default_value_t = 1 << 30)]
+        payload_bytes: u64,
+        /// Fragments of the largest store that is taken over.
+        #[arg(long, default_value_t = 1_000_000)]
+        fragments: u64,
+        /// One part alone: rates, slow_writers or takeover.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// A destination of the mover that is away until the source is full to a high mark, and comes back.
     Backlog {
         /// What the readout writes a second.
@@ -315,6 +334,10 @@ fn run(what: &What, directory: &Path, pairs: usize) -> serde_json::Value {
             let (python, only) = (python.as_ref(), only.as_deref());
             let options = doors::Doors { payload_bytes, xrootd_prefix, plain_lines, python, only };
             doors::doors(directory, pairs.min(5), options)
+        }
+        What::Ceph { drives, drive_bytes, payload_bytes, fragments, ref only } => {
+            let options = ceph::Ceph { drives, drive_bytes, payload_bytes, fragments, only: only.as_deref() };
+            ceph::ceph(directory, pairs.min(3), options)
         }
         What::Server => server::throughput(directory, pairs),
         What::Occupancy => occupancy::occupancy(directory, pairs),

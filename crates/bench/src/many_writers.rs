@@ -123,17 +123,25 @@ fn phase(server: &Server, writers: usize, seconds: f64) -> Phase {
 
 /// Readers without and with so many writers, in turn.
 pub fn many_writers(directory: &Path, pairs: usize, writers: usize, seconds: f64) -> Value {
-    open_files::raise((writers + READERS) * FILES_PER_CLIENT);
     let drives = Drives::of_width(directory, (DATA, PARITY), DRIVE_BYTES, LANES);
     let server = drives.serve(CACHE_BYTES);
-    make_read_files(&server);
+    let mut result = beside(&server, pairs, writers, seconds);
+    result["benchmark"] = "many-writers".into();
+    result["width"] = format!("{DATA}+{PARITY}").into();
+    result
+}
+
+/// The same of a server of two lanes that has room for what they read and write.
+pub fn beside(server: &Server, pairs: usize, writers: usize, seconds: f64) -> Value {
+    open_files::raise((writers + READERS) * FILES_PER_CLIENT);
+    make_read_files(server);
     // The first phase pays for the memory of all.
-    phase(&server, writers, 1.0);
+    phase(server, writers, 1.0);
     let mut latencies_ms = Vec::new();
     let rounds: Vec<(Phase, Phase)> = (0..pairs)
         .map(|pair| {
-            let alone = phase(&server, 0, seconds);
-            let mut beside = phase(&server, writers, seconds);
+            let alone = phase(server, 0, seconds);
+            let mut beside = phase(server, writers, seconds);
             latencies_ms.append(&mut beside.append_latencies_ms);
             eprintln!(
                 "pair {pair}: reads {:.2} GB/s alone, {:.2} beside {writers} writers of {:.1} MB/s in all; server {:.2} and {:.2} cores",
@@ -150,8 +158,6 @@ pub fn many_writers(directory: &Path, pairs: usize, writers: usize, seconds: f64
     let ratios: Vec<f64> =
         rounds.iter().map(|(alone, beside)| beside.read_bytes_per_s / alone.read_bytes_per_s).collect();
     json!({
-        "benchmark": "many-writers",
-        "width": format!("{DATA}+{PARITY}"),
         "writers": writers,
         "append_bytes": APPEND_BYTES,
         "readers": READERS,

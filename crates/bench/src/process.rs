@@ -1,8 +1,10 @@
 //! A server as a process of its own, with what it costs.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use forebay_client::{Client, ClientConfig};
@@ -72,39 +74,74 @@ impl Drives {
 
     /// Starts a server on them and waits until it serves.
     pub fn serve(&self, cache_bytes: u64) -> Server {
-        let config = self.directory.path().join("forebay.toml");
+        let paths = self.paths.iter().map(|path| path.as_os_str());
+        Starting::start(self.directory.path(), cache_bytes, paths, &[]).wait()
+    }
+}
+
+/// A server that has been started and is waited for.
+pub struct Starting {
+    child: Child,
+    ready: tempfile::TempDir,
+    lines: Arc<Mutex<Vec<Line>>>,
+}
+
+/// What a server wrote to its log, and when it came here.
+pub type Line = (Instant, String);
+
+impl Starting {
+    /// Starts `forebay serve` with these arguments, its files in a directory, with further variables.
+    pub fn start(
+        directory: &Path,
+        cache_bytes: u64,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        environment: &[(&str, &Path)],
+    ) -> Starting {
+        let ready = tempfile::TempDir::new_in(directory).expect("a directory can be made");
+        let config = ready.path().join("forebay.toml");
         let text = format!("[store]\ncache-bytes = {cache_bytes}\ndrive-timeout-ms = 60000\n");
         std::fs::write(&config, text).expect("the configuration can be written");
-        let ready = self.directory.path().join("ready");
-        let _ = std::fs::remove_file(&ready);
         let binary = binary();
         let mut child = Command::new(&binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
-            .arg(&ready)
+            .arg(ready.path().join("ready"))
             .arg("--config")
             .arg(&config)
-            .args(&self.paths)
+            .args(arguments)
+            .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("needs {}: `cargo build --release` makes it ({error})", binary.display()));
-        let mut log = BufReader::new(child.stderr.take().expect("piped"));
+        let log = BufReader::new(child.stderr.take().expect("piped"));
+        let lines: Arc<Mutex<Vec<Line>>> = Arc::default();
+        let kept = Arc::clone(&lines);
         // Someone must read the log, or the server would wait.
         std::thread::spawn(move || {
-            let mut line = String::new();
-            while log.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-                line.clear();
+            for line in log.lines().map_while(Result::ok) {
+                kept.lock().expect("no panic").push((Instant::now(), line));
             }
         });
-        let start = Instant::now();
-        let address = loop {
+        Starting { child, ready, lines }
+    }
+
+    /// Waits until it serves, however long that takes.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub fn wait(mut self) -> Server {
+        let ready = self.ready.path().join("ready");
+        loop {
             match std::fs::read_to_string(&ready) {
-                Ok(address) if !address.trim().is_empty() => break address.trim().to_owned(),
+                Ok(address) if !address.trim().is_empty() => {
+                    let address = address.trim().to_owned();
+                    return Server { child: self.child, address, lines: self.lines };
+                }
                 _ => std::thread::sleep(Duration::from_millis(2)),
             }
-            assert!(start.elapsed() < Duration::from_secs(60), "the server is not ready");
-        };
-        Server { child, address }
+            let ended = self.child.try_wait().expect("it can be asked");
+            assert!(ended.is_none(), "the server ended: {:?}", self.lines.lock());
+        }
     }
 }
 
@@ -112,6 +149,7 @@ impl Drives {
 pub struct Server {
     child: Child,
     address: String,
+    lines: Arc<Mutex<Vec<Line>>>,
 }
 
 impl Server {
@@ -128,6 +166,12 @@ impl Server {
     /// User and system time that it has used, its kernel workers included, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         cpu_seconds_of(self.child.id())
+    }
+
+    /// When it wrote a line with these words to its log.
+    pub fn said(&self, words: &str) -> Option<Instant> {
+        let lines = self.lines.lock().expect("no panic");
+        lines.iter().find(|(_, line)| line.contains(words)).map(|(at, _)| *at)
     }
 
     /// Its memory in RAM, in bytes: now, and the most there was.

@@ -1,0 +1,174 @@
+//! How fast fragments go into a store and come back, beside objects and beside files, all on the same cluster in turn.
+
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::files::Mount;
+use super::objects::Objects;
+use super::store::Store;
+use crate::measure::{children_cpu_seconds, measured, median};
+use crate::process::Server;
+use crate::requests::{delete_all, payload, put_all, read_all};
+
+/// Bytes of a fragment, and of a request to a file.
+pub const FRAGMENT_BYTES: usize = 10 << 10;
+/// Programs that write.
+pub const WRITERS: usize = 100;
+/// Programs that read.
+pub const READERS: usize = 4;
+/// Less than a round writes, so that what is read comes from the pool.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// Runs so many at once, each with its number.
+pub fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
+    std::thread::scope(|scope| {
+        for number in 0..count {
+            let work = &work;
+            scope.spawn(move || work(number));
+        }
+    });
+}
+
+/// One measurement: how long it took, and the processor time of the cluster's drives.
+#[derive(Clone, Copy)]
+struct Run {
+    seconds: f64,
+    drives_cpu_seconds: f64,
+}
+
+/// What was found of one way, round by round.
+#[derive(Default)]
+struct Way {
+    writes: Vec<Run>,
+    reads: Vec<Run>,
+}
+
+struct World<'a> {
+    cluster: &'a Cluster,
+    payload_bytes: u64,
+}
+
+impl World<'_> {
+    /// Of work that says how long it took, or else as long as it is seen to take.
+    fn run(&self, work: impl FnOnce() -> Option<f64>) -> Run {
+        let cpu = self.cluster.drives_cpu_seconds();
+        let (said, cost) = measured(work);
+        let drives_cpu_seconds = self.cluster.drives_cpu_seconds() - cpu;
+        Run { seconds: said.unwrap_or(cost.seconds), drives_cpu_seconds }
+    }
+
+    fn objects(&self, way: &mut Way, object_bytes: u64, at_once: usize) {
+        let objects = self.payload_bytes / object_bytes;
+        let objects = Objects { cluster: self.cluster, object_bytes, objects, at_once };
+        way.writes.push(self.run(|| Some(objects.write())));
+        way.reads.push(self.run(|| Some(objects.read())));
+        objects.remove();
+    }
+
+    fn fragments(&self, way: &mut Way, server: &Server) {
+        let payload = payload(FRAGMENT_BYTES);
+        let count = self.payload_bytes / (WRITERS * FRAGMENT_BYTES) as u64;
+        // Each has a run of its own.
+        let each = |count_of: usize, work: &(dyn Fn(u32) + Sync)| {
+            let next = Mutex::new(0..WRITERS as u32);
+            in_parallel(count_of, |_| {
+                while let Some(run) = { next.lock().expect("no panic").next() } {
+                    work(run + 1);
+                }
+            });
+        };
+        way.writes.push(self.run(|| {
+            in_parallel(WRITERS, |writer| {
+                put_all(&mut server.client(), writer as u32 + 1, count, &payload);
+            });
+            None
+        }));
+        way.reads.push(self.run(|| {
+            each(READERS, &|run| drop(read_all(&mut server.client(), run, count, FRAGMENT_BYTES)));
+            None
+        }));
+        each(READERS, &|run| drop(delete_all(&mut server.client(), run, count)));
+    }
+
+    fn files(&self, way: &mut Way) {
+        let mount = Mount::of(self.cluster);
+        way.writes.push(self.run(|| {
+            mount.write(self.payload_bytes);
+            None
+        }));
+        drop(mount);
+        // What is read comes from the cluster: this one has nothing in memory.
+        let mount = Mount::of(self.cluster);
+        way.reads.push(self.run(|| {
+            mount.read();
+            None
+        }));
+        mount.remove();
+    }
+
+    fn told(&self, runs: &[Run], of: &[Run]) -> Value {
+        let bytes = self.payload_bytes as f64;
+        let rate = |run: &Run| bytes / run.seconds;
+        let per_cpu = |run: &Run| bytes / run.drives_cpu_seconds;
+        let ratios = |value: &dyn Fn(&Run) -> f64| -> Vec<f64> {
+            runs.iter().zip(of).map(|(run, of)| value(run) / value(of)).collect()
+        };
+        json!({
+            "bytes_per_s": median(runs.iter().map(rate).collect()),
+            "bytes_per_drives_cpu_second": median(runs.iter().map(per_cpu).collect()),
+            "to_objects": median(ratios(&rate)),
+            "to_objects_per_drives_cpu_second": median(ratios(&per_cpu)),
+            "all": { "to_objects": ratios(&rate), "to_objects_per_drives_cpu_second": ratios(&per_cpu) },
+        })
+    }
+}
+
+/// Slots, and objects, of so many bytes.
+pub fn rates(cluster: &Cluster, rounds: usize, payload_bytes: u64, object_bytes: u64, at_once: usize) -> Value {
+    let world = World { cluster, payload_bytes };
+    let store = Store::make(cluster, &format!("rates-{object_bytes}"), Some(object_bytes));
+    let server = store.serve(CACHE_BYTES, &[]).wait();
+    let (mut objects, mut fragments, mut files) = (Way::default(), Way::default(), Way::default());
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let before = children_cpu_seconds();
+        world.objects(&mut objects, object_bytes, at_once);
+        clients.push(children_cpu_seconds() - before);
+        let before = server.cpu_seconds();
+        world.fragments(&mut fragments, &server);
+        servers.push(server.cpu_seconds() - before);
+        world.files(&mut files);
+        let rate = |runs: &[Run]| runs.last().map_or(0.0, |run| payload_bytes as f64 / run.seconds / 1e6);
+        eprintln!(
+            "round {}, objects of {object_bytes}: rados bench writes {:.0} and reads {:.0} MB/s, Forebay {:.0} and {:.0}, CephFS {:.0} and {:.0}",
+            round + 1,
+            rate(&objects.writes),
+            rate(&objects.reads),
+            rate(&fragments.writes),
+            rate(&fragments.reads),
+            rate(&files.writes),
+            rate(&files.reads)
+        );
+    }
+    let told = |way: &Way| json!({ "write": world.told(&way.writes, &objects.writes), "read": world.told(&way.reads, &objects.reads) });
+    let to_files = |runs: &[Run], of: &[Run]| -> Vec<f64> {
+        runs.iter().zip(of).map(|(run, of)| of.seconds / run.seconds).collect()
+    };
+    let (writes, reads) = (to_files(&fragments.writes, &files.writes), to_files(&fragments.reads, &files.reads));
+    json!({
+        "object_bytes": object_bytes,
+        "objects_at_once": at_once,
+        "fragment_bytes": FRAGMENT_BYTES,
+        "writers": WRITERS,
+        "readers": READERS,
+        "rounds": rounds,
+        "rados_bench": told(&objects),
+        "forebay": told(&fragments),
+        "cephfs": told(&files),
+        "forebay_to_cephfs": { "write": median(writes.clone()), "read": median(reads.clone()), "all": { "write": writes, "read": reads } },
+        "rados_bench_client_cpu_seconds": median(clients),
+        "forebay_server_cpu_seconds": median(servers),
+    })
+}
