@@ -24,6 +24,9 @@ pub enum Alarm {
     RecorderStuck,
     UncleanStart,
     WritingStopped,
+    ClusterUnwell,
+    ClusterSilent,
+    PoolFilling,
 }
 
 impl Alarms for Alarm {
@@ -42,6 +45,9 @@ impl Alarms for Alarm {
         Alarm::RecorderStuck,
         Alarm::UncleanStart,
         Alarm::WritingStopped,
+        Alarm::ClusterUnwell,
+        Alarm::ClusterSilent,
+        Alarm::PoolFilling,
     ];
 
     fn info(self) -> AlarmInfo {
@@ -74,6 +80,11 @@ impl Alarms for Alarm {
             Alarm::WritingStopped => {
                 info("FB-402", "writing-stopped", Critical, Effect::Refused, "forebay status --json")
             }
+            Alarm::ClusterUnwell => {
+                info("FB-601", "cluster-unwell", Warning, Effect::LessProtected, "ceph health detail")
+            }
+            Alarm::ClusterSilent => info("FB-602", "cluster-silent", Warning, Effect::Safe, "ceph -s"),
+            Alarm::PoolFilling => info("FB-603", "pool-filling", Warning, Effect::Safe, "ceph df"),
         }
     }
 }

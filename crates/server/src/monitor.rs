@@ -4,6 +4,7 @@
 //! nobody; `driver/control.rs` looks at the server once a second, and whenever somebody asks for the state.
 
 mod clients;
+mod cluster;
 mod drives;
 mod history;
 pub(crate) mod limits;
@@ -25,7 +26,7 @@ use crate::alarm::Alarm;
 pub(crate) use drives::DriveFinding;
 pub(crate) use observation::{KnownOfDrives, Observation};
 #[cfg(test)]
-pub(crate) use observation::{SeenDrive, SeenLane, SeenLosses, SeenStream};
+pub(crate) use observation::{SeenCluster, SeenDrive, SeenLane, SeenLosses, SeenStream};
 
 /// What a person decides about alarms.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,7 @@ pub(crate) struct Monitor {
     space: space::Space,
     clients: clients::Clients,
     drives: drives::Drives,
+    cluster: cluster::Cluster,
     raised: Raised<Alarm>,
     findings: Findings,
 }
@@ -69,6 +71,7 @@ impl Monitor {
             space: space::Space::default(),
             clients: clients::Clients::new(config),
             drives: drives::Drives::default(),
+            cluster: cluster::Cluster::default(),
             raised: Raised::default(),
             findings: Findings::default(),
         }
@@ -81,6 +84,7 @@ impl Monitor {
         self.space.judge(now, seen, &mut wanted);
         self.clients.judge(now, seen, &mut wanted);
         self.drives.judge(now, seen, &mut wanted);
+        self.cluster.judge(seen, &mut wanted);
         let changes = self.raised.set(now, wanted);
         self.findings = Findings {
             alarms: self.raised.all(now, |alarm| alarm.command(seen.read_only)),

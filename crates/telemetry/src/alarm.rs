@@ -60,7 +60,7 @@ impl Effect {
 /// What is told of an alarm whenever it is raised.
 #[derive(Clone, Copy, Debug)]
 pub struct AlarmInfo {
-    /// The stable code, `FB-` and three digits; the first one tells what it is about: 1 drives, 2 space, 3 clients, 4 the server, 5 the mover.
+    /// The stable code, `FB-` and three digits; the first one tells what it is about: 1 drives, 2 space, 3 clients, 4 the server, 5 the mover, 6 a cluster that it stands on.
     pub code: &'static str,
     /// The same in a word.
     pub name: &'static str,

@@ -1,7 +1,7 @@
 //! The metrics, one after the other.
 
 use forebay_engine::{LaneCounters, LaneStatus};
-use forebay_store::DriveCounts;
+use forebay_store::{ClusterStatus, DriveCounts};
 use forebay_telemetry::metrics::{ALARM_LABELS, Sample, alarms, count_words, one, perhaps, sample};
 use forebay_telemetry::metrics_table;
 
@@ -102,6 +102,16 @@ fn lane_states(seen: &Seen) -> Vec<Sample> {
     let state = |lane: &Option<LaneReport>| lane.as_ref().map_or("not answering", |lane| lane.status.state);
     let states = count_words(seen.snapshot.lanes.iter().map(state));
     states.into_iter().map(|(state, count)| sample(state, count as f64)).collect()
+}
+
+/// Of the cluster that the store stands on, when it stands on one.
+fn cluster(seen: &Seen, of: impl Fn(&ClusterStatus) -> Option<f64>) -> Vec<Sample> {
+    perhaps(seen.snapshot.control.cluster.as_ref().and_then(of))
+}
+
+fn cluster_checks(seen: &Seen) -> Vec<Sample> {
+    let checks = seen.snapshot.control.cluster.iter().flat_map(|cluster| &cluster.checks);
+    checks.map(|check| sample(check.split(':').next().unwrap_or_default(), 1.0)).collect()
 }
 
 fn connections(seen: &Seen) -> Vec<Sample> {
@@ -246,4 +256,10 @@ metrics_table! { pub(super) METRICS: Seen;
     "forebay_drive_life_used_ratio" Gauge DRIVE, "The part of its life that is over, as the drive says itself" => |seen| findings(seen, |drive| drive.used_percent.map(|percent| f64::from(percent) / 100.0));
     "forebay_drive_power_on_seconds" Gauge DRIVE, "Time that the drive was powered on, as it says itself" => |seen| findings(seen, |drive| drive.power_on_hours.map(|hours| hours as f64 * 3600.0));
     "forebay_drive_worn_out_in_seconds" Gauge DRIVE, "Time until the drive has written what it was made for, at the rate of the last day" => |seen| findings(seen, |drive| drive.worn_out_in_s);
+
+    "forebay_cluster_is_healthy" Gauge &[], "1 while the cluster that the store stands on says HEALTH_OK; absent without one, or until it has answered" => |seen| cluster(seen, |cluster| Some(f64::from(u8::from(cluster.health.as_ref()? == "HEALTH_OK"))));
+    "forebay_cluster_check" Gauge &["check"], "1 for each of its health checks that is raised" => cluster_checks;
+    "forebay_cluster_available_bytes" Gauge &[], "Bytes that the pool still takes" => |seen| cluster(seen, |cluster| Some(cluster.available_bytes? as f64));
+    "forebay_cluster_stored_bytes" Gauge &[], "Bytes that the pool holds" => |seen| cluster(seen, |cluster| Some(cluster.stored_bytes? as f64));
+    "forebay_cluster_answer_age_seconds" Gauge &[], "Time since a monitor answered last" => |seen| cluster(seen, |cluster| cluster.asked_s_ago);
 }

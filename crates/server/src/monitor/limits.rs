@@ -8,6 +8,12 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// An unclean start is told for so long: until somebody had a working day to see it.
 pub(crate) const UNCLEAN_START_TOLD: Duration = Duration::from_secs(24 * 3600);
 
+/// A cluster of which nothing was heard for so long is not heard of: it is asked every few seconds.
+pub(crate) const CLUSTER_SILENT: Duration = Duration::from_secs(30);
+/// A pool has little room below the first, and not above the second, in percent of what it could hold.
+pub(crate) const POOL_ROOM_PERCENT_LOW: u64 = 10;
+pub(crate) const POOL_ROOM_PERCENT_GOOD: u64 = 15;
+
 /// Damage is told for so long after the last that was found.
 pub(crate) const DAMAGE_TOLD: Duration = Duration::from_secs(24 * 3600);
 

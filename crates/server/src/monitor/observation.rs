@@ -99,6 +99,21 @@ pub(crate) struct SeenLane {
     pub(crate) lost: SeenLosses,
 }
 
+/// What a store stands on, when that is a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenCluster {
+    pub(crate) name: String,
+    /// In its own words.
+    pub(crate) health: Option<String>,
+    /// What is wrong, each with its name before a colon.
+    pub(crate) checks: Vec<String>,
+    /// Bytes that the pool still takes, and those that it holds.
+    pub(crate) available_bytes: Option<u64>,
+    pub(crate) stored_bytes: Option<u64>,
+    /// How long nothing has been heard of it.
+    pub(crate) silent: Duration,
+}
+
 /// A look at the whole server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observation {
@@ -118,6 +133,7 @@ pub(crate) struct Observation {
     pub(crate) lanes: Vec<SeenLane>,
     /// Lanes that did not answer in time.
     pub(crate) silent_lanes: Vec<u16>,
+    pub(crate) cluster: Option<SeenCluster>,
 }
 
 impl SeenLane {
@@ -215,6 +231,7 @@ impl Observation {
             failure: control.failure.clone(),
             drives: control.drives.iter().map(drive).collect(),
             lanes: lanes.iter().flatten().map(SeenLane::of).collect(),
+            cluster: control.cluster.as_ref().map(|cluster| SeenCluster::of(cluster, uptime)),
             silent_lanes: lanes.iter().enumerate().filter_map(silent).collect(),
         }
     }

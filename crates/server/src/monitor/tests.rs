@@ -1,5 +1,7 @@
 //! Every alarm is raised and cleared, by looks that are made up.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
