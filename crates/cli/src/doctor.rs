@@ -19,6 +19,7 @@ use forebay_types::{DriveNumber, ReadOutcome};
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::pool::{Owned, PoolOptions, Pools};
 use crate::serve::open_failure;
 use crate::size::counted;
 use export::Export;
@@ -35,6 +36,8 @@ Examples:
       the same for scripts: one object on one line, its words explained in docs/doctor.md
   forebay doctor --export /rescue /data/d0 /data/d1 /data/d3
       writes every fragment and file that these drives give into files, for a store that starts no more
+  forebay doctor --media rados:ec,meta --name buffer1
+      the same of a store in the pools of a Ceph cluster, which no server has meanwhile
 
 The drives are opened for reading alone, under the lock that a server takes: those of a running server are refused, and nothing is
 written to them. Every header and every unit of what is stored is read and compared, which takes as long as reading it all; with
@@ -70,8 +73,11 @@ pub struct DoctorCommand {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     drive_timeout: u32,
 
+    #[command(flatten)]
+    pool: PoolOptions,
+
     /// The drives, in any order
-    #[arg(value_name = "DRIVE", required = true)]
+    #[arg(value_name = "DRIVE", required_unless_present = "media")]
     drives: Vec<PathBuf>,
 }
 
@@ -84,7 +90,10 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     // Nothing is cached but rows, and no drive is judged by its speed.
     let timeout_ms = u64::from(command.drive_timeout) * 1000;
     let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(timeout_ms), ..StoreConfig::default() };
-    let mut examination = examine(&command.drives, &config).map_err(not_examined)?;
+    let (mut examination, owned) = match command.pool.store() {
+        Some(place) => examine_in_pool(place, &config)?,
+        None => (examine(&command.drives, &config).map_err(not_examined)?, Owned::default()),
+    };
     let All { lanes, names_damaged, books, export } = look_at_lanes(&mut examination, command, output)?;
     // What the drives are is known when all of them were read.
     let mut report = drives::report(&examination, command.quick);
@@ -103,12 +112,27 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
         stopped
     });
     report.judge();
+    // Until now nobody else could have it.
+    owned.give_back();
     let refused = examination.refusals.drain(..).next().map(open_failure);
     let failure = stopped.or_else(|| failure(&report, refused, command));
     output.line(&screen::screen(&report));
     let mut object = serde_json::to_value(&report).expect("a report has string keys");
     object["seconds"] = start.elapsed().as_secs_f64().into();
     output.result(&mut object, failure)
+}
+
+#[cfg(feature = "rados")]
+fn examine_in_pool(place: (&Pools, &str), config: &StoreConfig) -> Result<(Examination, Owned), Failure> {
+    let interrupt = crate::interrupt::Interrupt::catch()?;
+    let place = crate::rados::Place::open(place, None)?;
+    let (examination, ownership) = place.examine(config, &|| interrupt.is_set())?;
+    Ok((examination, Owned::of(ownership)))
+}
+
+#[cfg(not(feature = "rados"))]
+fn examine_in_pool(_: (&Pools, &str), _: &StoreConfig) -> Result<(Examination, Owned), Failure> {
+    Err(crate::pool::not_built())
 }
 
 /// Why drives cannot be looked at. That another process has one means a running server, hardly ever anything else.

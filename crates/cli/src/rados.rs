@@ -7,7 +7,10 @@ use forebay_media::AlignedBuffer;
 use forebay_media_rados::{
     Cluster, Layout, NotOwned, OpenRadosError, Owned, Ownership, Pool, Progress, RadosDrive, own,
 };
-use forebay_store::{InitOptions, InitReport, OpenedStore, StoreConfig, open_remote, plan_remote, remote_layout};
+use forebay_store::{
+    Examination, InitOptions, InitReport, OpenedStore, StoreConfig, examine_remote, open_remote, plan_remote,
+    remote_layout,
+};
 use forebay_takeover::{Patience, Timing};
 
 use crate::failure::Failure;
@@ -75,10 +78,39 @@ impl Place {
         patience: Patience,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Option<(OpenedStore, Ownership)>, Failure> {
-        let (ownership, listed, pools) = match self.keep(patience, is_stopped) {
+        let (drive, ownership) = match self.own_store(patience, is_stopped) {
             Err(_) if is_stopped() => return Ok(None),
-            kept => kept?,
+            owned => owned?,
         };
+        let opened = open_remote(drive, config).map_err(crate::serve::open_failure)?;
+        Ok(Some((opened, ownership)))
+    }
+
+    /// Comes to own the store, and looks at it; nothing is written but whose it is.
+    ///
+    /// # Errors
+    /// As [`Place::serve`].
+    pub fn examine(
+        self,
+        config: &StoreConfig,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(Examination, Ownership), Failure> {
+        let (drive, ownership) = self.own_store(Patience::UntilSeenAlive, is_stopped)?;
+        match examine_remote(drive, config) {
+            Ok(examination) => Ok((examination, ownership)),
+            Err(error) => {
+                drop(ownership.give_back());
+                Err(crate::serve::open_failure(error))
+            }
+        }
+    }
+
+    fn own_store(
+        self,
+        patience: Patience,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(Arc<RadosDrive>, Ownership), Failure> {
+        let (ownership, listed, pools) = self.keep(patience, is_stopped)?;
         let name = pools.name.clone();
         let Some((slots_offset, slot_bytes, bytes)) = layout_of(&pools)? else {
             drop(ownership.give_back());
@@ -89,8 +121,7 @@ impl Place {
         let layout = Layout { slots_offset, slot_bytes, bytes };
         let drive = RadosDrive::open(pools, layout, ownership.token(), listed, Arc::clone(ownership.licence()))
             .map_err(Failure::retry)?;
-        let opened = open_remote(Arc::new(drive), config).map_err(crate::serve::open_failure)?;
-        Ok(Some((opened, ownership)))
+        Ok((Arc::new(drive), ownership))
     }
 
     /// Takes the store from whoever has it, and leaves it to the next server.

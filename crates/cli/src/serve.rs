@@ -17,7 +17,7 @@ use crate::config::{self, FileConfig};
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::output::{self, Output};
-use crate::pool::{PoolOptions, Pools};
+use crate::pool::{Owned, PoolOptions, Pools};
 
 /// The time between two looks whether all lanes serve.
 const LOOK: Duration = Duration::from_millis(50);
@@ -192,22 +192,6 @@ struct Ground {
     owned: Owned,
 }
 
-/// What must be given back when a server has ended.
-#[derive(Default)]
-struct Owned {
-    #[cfg(feature = "rados")]
-    ownership: Option<forebay_media_rados::Ownership>,
-}
-
-impl Owned {
-    fn give_back(self) {
-        #[cfg(feature = "rados")]
-        if let Some(Err(error)) = self.ownership.map(forebay_media_rados::Ownership::give_back) {
-            tracing::warn!("{error}; the next server waits until this one counts as dead");
-        }
-    }
-}
-
 /// Opens the store, and listens; nothing when a standby was stopped while it waited.
 fn open(
     command: &ServeCommand,
@@ -243,7 +227,7 @@ fn open_in_pool(
     let early = (!command.standby).then(|| Server::bind(server)).transpose().map_err(start_failure)?;
     let Some((opened, ownership)) = place.serve(store, patience, &|| interrupt.is_set())? else { return Ok(None) };
     let listener = early.map_or_else(|| Server::bind(server), Ok).map_err(start_failure)?;
-    Ok(Some(Ground { opened, listener, owned: Owned { ownership: Some(ownership) } }))
+    Ok(Some(Ground { opened, listener, owned: Owned::of(ownership) }))
 }
 
 #[cfg(not(feature = "rados"))]

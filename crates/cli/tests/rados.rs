@@ -81,6 +81,10 @@ fn assert_has(client: &mut Client, events: impl Iterator<Item = u64>) {
     }
 }
 
+fn doctor(name: &str) -> Ran {
+    forebay(["doctor", "--media", MEDIA, "--name", name, "--json"])
+}
+
 #[test]
 fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
     let Some(_ceph) = Ceph::shared() else { return };
@@ -106,7 +110,11 @@ fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
         client.delete(&[forebay_types::EventKey { run: RunId(1), event: EventId(event) }]).expect("deleted");
     }
     assert_has(&mut client, 400..500);
+    doctor("plain").expect(3).says("which lives");
     server.terminate().expect(0);
+    let found = doctor("plain").expect(0).json();
+    assert_eq!((&found["verdict"], &found["readable"]["fragments"]), (&"whole".into(), &100.into()), "{found}");
+    assert_eq!((&found["readable"]["files"], &found["drives"][0]["state"]), (&1.into(), &"member".into()), "{found}");
     forebay(["init", "--media", MEDIA, "--name", "plain", "--drive-bytes", "1GiB", "--force"]).expect(0);
     let server = serve("plain");
     assert!(server.client("test").get(id(450)).is_err(), "--force destroys what was there");

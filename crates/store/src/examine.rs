@@ -2,6 +2,7 @@
 //! drives are opened for reading, under the lock that a server takes, and nothing is written.
 
 mod lane;
+mod remote;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +11,16 @@ use std::time::{Duration, Instant};
 
 use forebay_engine::{FoundDrive, LaneConfig, OpenError, OpenPlan, OpenRequest, plan_open};
 use forebay_format::{DriveState, Superblock};
-use forebay_media::{Access, DriveFile, OpenDriveError, OpenMediaError, PatientMedia, SilentDrives, open_media};
+use forebay_media::{Access, DriveFile, OpenDriveError, OpenMediaError, PatientMedia, RemoteDrive, SilentDrives};
 use forebay_types::{DriveNumber, StoreUuid};
 
 use crate::config::StoreConfig;
-use crate::open::{Drives, LaneSeed, OpenStoreError, lane_config};
+use crate::open::{Ground, LaneSeed, OpenStoreError, lane_config};
 use crate::paths::check_paths;
 use crate::profile::Profile;
 use crate::superblocks::{NoSuperblock, OPEN_PATIENCE_MIN, is_newer, newest_of, open_within, words_of};
 pub use lane::{LaneLook, ReadWanted};
+pub use remote::examine_remote;
 
 /// What was found.
 pub struct Examination {
@@ -91,6 +93,8 @@ pub struct ExaminedStore {
     plan: OpenPlan,
     /// Those that are there.
     candidates: Vec<Candidate>,
+    /// The one drive that is none of this machine's.
+    remote: Option<Arc<dyn RemoteDrive>>,
     config: StoreConfig,
 }
 
@@ -111,23 +115,29 @@ impl ExaminedStore {
     /// When the drives cannot be reached as configured.
     pub fn look(&self, lane: u16, waiting: &mut dyn FnMut()) -> Result<LaneLook, OpenMediaError> {
         let file = |uuid| self.candidates.iter().find(|c| c.found.superblock.drive == uuid).map(|c| c.file.clone());
-        let drives: Drives = self.plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
-        let profile = self.config.profile(self.candidates.iter().map(|candidate| candidate.file.kind()));
+        let (ground, profile) = match &self.remote {
+            Some(remote) => (Ground::Remote(Arc::clone(remote)), Profile::Pool),
+            None => {
+                let drives = self.plan.drives.iter().map(|info| (info.number, file(info.uuid))).collect();
+                let kinds = self.candidates.iter().map(|candidate| candidate.file.kind());
+                (Ground::Drives(drives), self.config.profile(kinds))
+            }
+        };
         let mut plan = self.plan.clone();
         plan.drives.iter_mut().for_each(|info| info.present &= !self.absent.contains(&info.number));
-        look_at_lane((&plan, &drives, profile), &self.config, lane, waiting)
+        look_at_lane((&plan, &ground, profile), &self.config, lane, waiting)
     }
 }
 
 /// Looks at a lane of a store that was found, as a start for reading alone has it, whatever `config` says of that: nothing is written.
 pub(crate) fn look_at_lane(
-    (plan, drives, profile): (&OpenPlan, &Drives, Profile),
+    (plan, ground, profile): (&OpenPlan, &Ground, Profile),
     config: &StoreConfig,
     lane: u16,
     waiting: &mut dyn FnMut(),
 ) -> Result<LaneLook, OpenMediaError> {
     let silent = SilentDrives::default();
-    let media = PatientMedia::new(open_media(drives, &config.media)?, config.drive_timeout(), silent.clone());
+    let media = PatientMedia::new(ground.media(config, None)?, config.drive_timeout(), silent.clone());
     let (epoch, nonce) = (plan.superblock.epoch, plan.superblock.nonce);
     let config = lane_config(lane, plan, plan.drives.clone(), config, profile, epoch, nonce);
     // Nobody listens: there is no control part, since nothing may change.
@@ -185,7 +195,7 @@ struct Candidate {
 /// # Errors
 /// [`OpenStoreError`] when they cannot be looked at at all: one is in use, is named twice, or cannot be reached as configured.
 pub fn examine(paths: &[PathBuf], config: &StoreConfig) -> Result<Examination, OpenStoreError> {
-    let config = StoreConfig { read_only: true, fault_injection: false, parity_min: None, ..config.clone() };
+    let config = only_reading(config);
     check_paths(paths)?;
     let (mut drives, mut candidates, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
@@ -207,8 +217,12 @@ pub fn examine(paths: &[PathBuf], config: &StoreConfig) -> Result<Examination, O
     }
     refusals.extend(refusal(&candidates));
     let absent = plan.drives.iter().filter(|info| !info.present).map(|info| info.number).collect();
-    let store = ExaminedStore { superblock: plan.superblock.clone(), absent, plan, candidates, config };
+    let store = ExaminedStore { superblock: plan.superblock.clone(), absent, plan, candidates, remote: None, config };
     Ok(Examination { drives, store: Some(store), refusals })
+}
+
+fn only_reading(config: &StoreConfig) -> StoreConfig {
+    StoreConfig { read_only: true, fault_injection: false, parity_min: None, ..config.clone() }
 }
 
 /// Why a start for writing with these drives would be refused.

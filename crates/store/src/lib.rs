@@ -23,7 +23,7 @@ pub use config::{StoreConfig, machine_memory_bytes};
 pub use control::{ClusterStatus, ControlHandle, ControlStatus, DriveStatus};
 pub use drives::Replacement;
 pub use examine::{
-    Examination, ExaminedDrive, ExaminedStore, LaneLook, ReadWanted, Standing, SuperblockPlace, examine,
+    Examination, ExaminedDrive, ExaminedStore, LaneLook, ReadWanted, Standing, SuperblockPlace, examine, examine_remote,
 };
 pub use init::{InitError, InitOptions, InitProgress, InitReport, Sampled, init};
 pub use open::{LaneSeed, OpenStoreError, OpenedStore, StoreInfo, open};

@@ -162,8 +162,8 @@ pub enum OpenStoreError {
 /// # Errors
 /// [`OpenStoreError`].
 pub fn open(paths: &[PathBuf], config: &StoreConfig) -> Result<OpenedStore, OpenStoreError> {
-    let FoundStore { plan, drives, profile, .. } = find_store(paths, config)?;
-    open_on(Ground::Drives(drives), plan, profile, config)
+    let FoundStore { plan, ground, profile, .. } = find_store(paths, config)?;
+    open_on(ground, plan, profile, config)
 }
 
 /// Opens what was found, and makes the start durable.
@@ -228,13 +228,13 @@ pub(crate) const REMOTE: DriveNumber = DriveNumber(0);
 
 impl Ground {
     /// A way to it for a lane, or the control part.
-    fn media(
+    pub(crate) fn media(
         &self,
         config: &StoreConfig,
         switch: Option<&FaultSwitch>,
     ) -> Result<Box<dyn Media + Send>, OpenMediaError> {
         match self {
-            Ground::Drives(drives) => media_for(drives, config, switch),
+            Ground::Drives(drives) => Ok(switched(open_media(drives, &config.media)?, switch)),
             Ground::Remote(drive) => {
                 let refused = |source| OpenMediaError::Remote { name: drive.name(), source };
                 Ok(switched(Arc::clone(drive).media(REMOTE).map_err(refused)?, switch))
@@ -280,7 +280,7 @@ impl Ground {
 pub(crate) struct FoundStore {
     /// Its warnings are all that an operator should know.
     pub(crate) plan: OpenPlan,
-    pub(crate) drives: Drives,
+    pub(crate) ground: Ground,
     pub(crate) profile: Profile,
     /// Every member that was found says the same format version: else an upgrade was cut off.
     pub(crate) is_agreed: bool,
@@ -301,15 +301,7 @@ pub(crate) fn find_store(paths: &[PathBuf], config: &StoreConfig) -> Result<Foun
     let is_member = |drive: DriveUuid| plan.drives.iter().any(|info| info.uuid == drive && info.member);
     let members = found.iter().map(|drive| &drive.superblock).filter(|superblock| is_member(superblock.drive));
     let is_agreed = members.into_iter().all(|own| own.format_version == plan.superblock.format_version);
-    Ok(FoundStore { plan, drives, profile, is_agreed })
-}
-
-pub(crate) fn media_for(
-    drives: &[(DriveNumber, Option<Arc<DriveFile>>)],
-    config: &StoreConfig,
-    switch: Option<&FaultSwitch>,
-) -> Result<Box<dyn Media + Send>, OpenMediaError> {
-    Ok(switched(open_media(drives, &config.media)?, switch))
+    Ok(FoundStore { plan, ground: Ground::Drives(drives), profile, is_agreed })
 }
 
 fn switched(media: Box<dyn Media + Send>, switch: Option<&FaultSwitch>) -> Box<dyn Media + Send> {

@@ -88,16 +88,19 @@ pub fn remote_layout(
 /// [`OpenStoreError`].
 pub fn open_remote(drive: Arc<dyn RemoteDrive>, config: &StoreConfig) -> Result<OpenedStore, OpenStoreError> {
     let name = drive.name();
-    let bytes = SUPERBLOCK_BYTES;
-    let places = read_places(&|offset, buffer: &mut AlignedBuffer| drive.read_at(offset, buffer, bytes));
-    let superblock = newest_of_places(&name, places)?;
+    let superblock = newest_of_places(&name, places_of(&*drive))?;
     let found = [FoundDrive { path: name, superblock }];
     let plan = plan_open(&found, OpenRequest { read_only: config.read_only })?;
     open_on(Ground::Remote(drive), plan, Profile::Pool, config)
 }
 
+/// The places for a superblock of a drive.
+pub(crate) fn places_of(drive: &dyn RemoteDrive) -> Vec<Place> {
+    read_places(&|offset, buffer: &mut AlignedBuffer| drive.read_at(offset, buffer, SUPERBLOCK_BYTES))
+}
+
 /// A place that holds nothing but zeros was never written.
-type Place = Result<Option<Superblock>, NoSuperblock>;
+pub(crate) type Place = Result<Option<Superblock>, NoSuperblock>;
 
 fn read_places(read: &impl Fn(u64, &mut AlignedBuffer) -> Result<(), MediaError>) -> Vec<Place> {
     let place = |place: u64| {
@@ -111,7 +114,7 @@ fn read_places(read: &impl Fn(u64, &mut AlignedBuffer) -> Result<(), MediaError>
     (0..forebay_format::PLACES).map(place).collect()
 }
 
-fn newest_of_places(name: &str, places: Vec<Place>) -> Result<Superblock, OpenStoreError> {
+pub(crate) fn newest_of_places(name: &str, places: Vec<Place>) -> Result<Superblock, OpenStoreError> {
     let refused = |why: String| OpenStoreError::Remote { name: name.to_owned(), why };
     newest_of(places.into_iter().filter_map(Result::transpose)).map_err(|reasons| {
         if reasons.is_empty() {

@@ -11,7 +11,7 @@ use crate::config::StoreConfig;
 use crate::control::ControlThread;
 use crate::examine::look_at_lane;
 use crate::init::random;
-use crate::open::{FoundStore, Ground, OpenStoreError, find_store, media_for};
+use crate::open::{FoundStore, OpenStoreError, find_store};
 
 /// What an upgrade did.
 #[derive(Clone, Debug)]
@@ -153,7 +153,7 @@ fn check_lane(
     waiting: &mut dyn FnMut(),
 ) -> Result<(), UpgradeError> {
     let version = found.plan.superblock.format_version;
-    let mut look = look_at_lane((&found.plan, &found.drives, found.profile), config, lane, waiting)?;
+    let mut look = look_at_lane((&found.plan, &found.ground, found.profile), config, lane, waiting)?;
     if let Err(reason) = look.lane().serves_reads() {
         return Err(UpgradeError::Unreadable { lane, reason: reason.to_owned(), version });
     }
@@ -165,11 +165,10 @@ fn check_lane(
 }
 
 fn write_version(found: &FoundStore, config: &StoreConfig, report: &mut UpgradeReport) -> Result<(), UpgradeError> {
-    let FoundStore { plan, drives, .. } = found;
+    let FoundStore { plan, ground, .. } = found;
     let control = Control::upgrade(plan, u64::from_le_bytes(random()));
-    let media = media_for(drives, config, None)?;
-    let thread =
-        ControlThread::new(Some(control), media, Vec::new(), plan, &Ground::Drives(drives.clone()), config, None);
+    let media = ground.media(config, None)?;
+    let thread = ControlThread::new(Some(control), media, Vec::new(), plan, ground, config, None);
     let (thread, _) = thread.start_store().map_err(UpgradeError::Write)?;
     let members = thread.superblock().into_iter().flat_map(|superblock| &superblock.drives);
     report.members = members.filter(|drive| drive.state == DriveState::Member).map(|drive| drive.number).collect();
