@@ -235,6 +235,7 @@ fn percent_encoded(text: &str) -> String {
     text.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
 }
 
+/// A gateway that was killed while it completed an upload keeps others from that until its lock is over, ten minutes by default.
 fn config(directory: &Path, monitor_port: u16, port: u16) -> String {
     let shown = directory.display();
     format!(
@@ -244,6 +245,7 @@ fn config(directory: &Path, monitor_port: u16, port: u16) -> String {
          osd_pool_default_pg_autoscale_mode = off\nmon_allow_pool_size_one = true\nmon_max_pg_per_osd = 2000\nmon_data = {shown}/mon/a\n\
          mon_data_avail_crit = 0\npaxos_propose_interval = 0.1\nosd_data = {shown}/osd\nosd_objectstore = memstore\n\
          memstore_device_bytes = 2147483648\nosd_class_update_on_start = false\nrgw_data = {shown}/rgw\n\
-         rgw_frontends = beast endpoint=127.0.0.1:{port}\nrgw_bucket_quota_ttl = 0\nrgw_user_quota_bucket_sync_interval = 1\n"
+         rgw_frontends = beast endpoint=127.0.0.1:{port}\nrgw_bucket_quota_ttl = 0\nrgw_user_quota_bucket_sync_interval = 1\n\
+         rgw_mp_lock_max_time = 3\n"
     )
 }
