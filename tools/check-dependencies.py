@@ -45,7 +45,7 @@ ALLOWED = {
     "cli": ["client", "destinations", "emulators", "engine", "media", "media-rados", "mount", "mover", "names", "rawdata", "runs", "server", "store", "takeover", "telemetry", "types"],
     "bench": ["client", "engine", "erasure", "format", "media", "mover", "rawdata", "store", "types"],
     # The simulator: every machine, and nothing that drives one. Nobody may use it.
-    "sim": ["client", "engine", "format", "media", "mover", "protocol", "server", "types"],
+    "sim": ["client", "engine", "format", "media", "media-rados", "mover", "protocol", "server", "types"],
 }
 
 # What its tests may use besides ([dev-dependencies]).

@@ -3,6 +3,7 @@
 
 mod crash;
 mod disaster;
+mod pool;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +13,14 @@ use std::time::Duration;
 
 use forebay_format::CHECKPOINTS_OFFSET;
 use forebay_media::{AlignedBuffer, Completion, MediaError, Operation, OperationId};
+use forebay_media_rados::WriteTarget;
 use forebay_types::limits::BLOCK_BYTES;
 use forebay_types::{DriveNumber, Time};
 
 use crate::faults::{Fault, FaultCounts};
 use crate::random::Random;
+use pool::Pool;
+pub(crate) use pool::STRIPE_BYTES;
 pub(crate) use written::{FlushWritten, Written};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -60,6 +64,8 @@ struct InFlight {
     bytes: usize,
     memory: Memory,
     fate: Fate,
+    /// The object of a pool that a write to a slot goes to.
+    target: Option<WriteTarget>,
 }
 
 enum Memory {
@@ -122,6 +128,8 @@ pub(crate) struct Drives {
     enabled: BTreeSet<Fault>,
     /// Where slots begin.
     slots_offset: u64,
+    /// What slots lie on, when the one drive stands for a cluster.
+    pool: Option<Pool>,
     in_flight: BTreeMap<u64, InFlight>,
     due: BTreeSet<(Time, u64)>,
     next_serial: u64,
@@ -157,6 +165,7 @@ impl Drives {
             victims: chosen,
             enabled: enabled.clone(),
             slots_offset: 0,
+            pool: None,
             in_flight: BTreeMap::new(),
             due: BTreeSet::new(),
             next_serial: 0,
@@ -175,6 +184,60 @@ impl Drives {
     /// Before this lie superblocks and checkpoints.
     pub(crate) fn slots_begin_at(&mut self, offset: u64) {
         self.slots_offset = offset;
+    }
+
+    /// The one drive stands for the pools of a cluster, with slots of so many bytes.
+    pub(crate) fn are_a_pool(&mut self, slot_bytes: u64) {
+        self.pool = Some(Pool::new(self.slots_offset, slot_bytes));
+    }
+
+    /// Another process has the store.
+    pub(crate) fn own_anew(&mut self, now: Time) {
+        if let Some(pool) = &mut self.pool {
+            pool.own_anew(now);
+        }
+    }
+
+    /// Nothing is answered until then.
+    pub(crate) fn block(&mut self, until: Time) {
+        let Some(pool) = &mut self.pool else { return };
+        pool.blocked_until = pool.blocked_until.max(until);
+        self.counts.fire_and_meet(Fault::PoolBlocks);
+        for (due, serial) in std::mem::take(&mut self.due) {
+            self.due.insert((due.max(until), serial));
+        }
+        let pool = self.pool.as_mut().expect("there is one");
+        pool.wait_until(until);
+    }
+
+    /// Everything of the present owner is refused from now on.
+    pub(crate) fn fence(&mut self) {
+        if let Some(pool) = &mut self.pool {
+            pool.is_fenced = true;
+            self.counts.fire(Fault::Fenced);
+        }
+    }
+
+    /// Whether that is so: then nothing is answered to anybody.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.is_fenced)
+    }
+
+    /// Whether others fill the pool: for a while, and then they make room again.
+    pub(crate) fn is_filled_by_others(&mut self, now: Time) -> bool {
+        let is_filled = self.enabled.contains(&Fault::PoolFull) && (now.0 / 300_000_000).is_multiple_of(7);
+        let Some(pool) = &mut self.pool else { return false };
+        if is_filled && !std::mem::replace(&mut pool.is_filled, is_filled) {
+            self.counts.fire_and_meet(Fault::PoolFull);
+        }
+        pool.is_filled = is_filled;
+        is_filled
+    }
+
+    /// A cluster takes away what lies in a slot that is free.
+    pub(crate) fn discard(&mut self, now: Time, offset: u64) {
+        let pool = self.pool.as_mut().expect("who tells what is free stands on one");
+        pool.discard(offset, now, &mut self.random);
     }
 
     pub(crate) fn is_victim(&self, drive: DriveNumber) -> bool {
@@ -292,12 +355,7 @@ impl Drives {
         self.drives.values_mut().for_each(|drive| drive.slow = false);
     }
 
-    /// Whether anything may go wrong still.
-    pub(crate) fn is_troubled(&self) -> bool {
-        !self.enabled.is_empty()
-    }
-
-    /// Writes without anybody's knowledge: how a store is made, and what a pool does with what is free.
+    /// Writes without anybody's knowledge: how a store is made.
     pub(crate) fn put(&mut self, drive: DriveNumber, offset: u64, bytes: &[u8]) {
         let contents = &mut self.drives.get_mut(&drive).expect("a drive of the store").contents;
         contents[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
@@ -345,9 +403,16 @@ impl Drives {
         if known.dead || known.unreadable.range(blocks).next().is_some() {
             return Completion { id, result: Err(MediaError::Injected), buffer: Some(buffer) };
         }
-        let start = offset_bytes as usize;
-        buffer[..bytes].copy_from_slice(&known.contents[start..start + bytes]);
+        self.read(drive, offset_bytes, &mut buffer[..bytes]);
         Completion { id, result: Ok(()), buffer: Some(buffer) }
+    }
+
+    /// What lies there.
+    fn read(&self, drive: DriveNumber, offset: u64, into: &mut [u8]) {
+        match self.pool.as_ref().filter(|_| offset >= self.slots_offset) {
+            Some(pool) => pool.read(offset, into),
+            None => into.copy_from_slice(&self.drives[&drive].contents[offset as usize..][..into.len()]),
+        }
     }
 
     pub(crate) fn submit(&mut self, now: Time, queue: Queue, id: OperationId, operation: Operation) {
@@ -368,6 +433,11 @@ impl Drives {
         let held = self.held.filter(|held| matches!(memory, Memory::Read(_)) && held.0 == queue && now <= held.1);
         // Both at once: one after the other would be later than a sound drive may be.
         let due = held.map_or(now, |(.., until)| until).max(now + latency);
+        let (target, due) = match &mut self.pool {
+            None => (None, due),
+            Some(pool) if matches!(memory, Memory::Read(_)) => (None, due.max(pool.blocked_until)),
+            Some(pool) => pool.submit(offset, bytes, due.max(pool.blocked_until)),
+        };
         if matches!(memory, Memory::Write(_)) && offset < self.slots_offset {
             let round = self.rounds.entry(queue).or_default();
             if round.on_way.is_empty() {
@@ -382,7 +452,7 @@ impl Drives {
         }
         self.next_serial += 1;
         self.due.insert((due, self.next_serial));
-        let operation = InFlight { queue, id, drive, offset, bytes, memory, fate };
+        let operation = InFlight { queue, id, drive, offset, bytes, memory, fate, target };
         self.in_flight.insert(self.next_serial, operation);
     }
 
@@ -475,6 +545,10 @@ impl Drives {
     /// What has come to its end.
     pub(crate) fn take_due(&mut self, now: Time, into: &mut Vec<(Queue, DriveNumber, Completion)>) {
         self.now = now;
+        if let Some(pool) = &mut self.pool {
+            pool.deliver(now);
+            (0..std::mem::take(&mut pool.landed)).for_each(|_| self.counts.meet(Fault::LateOfFenced));
+        }
         while let Some(&(due, serial)) = self.due.first()
             && due <= now
         {
@@ -492,7 +566,11 @@ impl Drives {
     }
 
     fn carry_out(&mut self, operation: InFlight) -> Completion {
-        let InFlight { id, drive, offset, bytes, memory, fate, .. } = operation;
+        let InFlight { id, drive, offset, bytes, memory, fate, target, .. } = operation;
+        if self.is_fenced() {
+            self.counts.meet(Fault::Fenced);
+            return self.refused(id, memory, target);
+        }
         let end = offset + bytes as u64;
         let known = self.drives.get_mut(&drive).expect("a drive of the store");
         let failed = |message: &str| MediaError::Os {
@@ -527,7 +605,10 @@ impl Drives {
                 {
                     written.carried_out(offset, &buffer[..bytes]);
                 }
-                self.write(drive, offset, &buffer[..bytes], fate);
+                match (&mut self.pool, target) {
+                    (Some(pool), Some(target)) => pool.write(target, &buffer[..bytes]),
+                    _ => self.write(drive, offset, &buffer[..bytes], fate),
+                }
                 Completion { id, result: Ok(()), buffer: None }
             }
             Memory::Read(mut buffer) => {
@@ -540,7 +621,7 @@ impl Drives {
                         Ok(())
                     }
                     Fate::Right | Fate::Lost | Fate::Failed => {
-                        buffer[..bytes].copy_from_slice(&known.contents[offset as usize..end as usize]);
+                        self.read(drive, offset, &mut buffer[..bytes]);
                         Ok(())
                     }
                 };
@@ -551,6 +632,15 @@ impl Drives {
                 Completion { id, result, buffer: Some(buffer) }
             }
         }
+    }
+
+    /// What a cluster answers whoever is on its blocklist.
+    fn refused(&mut self, id: OperationId, memory: Memory, target: Option<WriteTarget>) -> Completion {
+        if let (Some(pool), Some(target)) = (&mut self.pool, target) {
+            pool.failed(target);
+        }
+        let buffer = if let Memory::Read(buffer) = memory { Some(buffer) } else { None };
+        Completion { id, result: Err(MediaError::Injected), buffer }
     }
 
     fn write(&mut self, drive: DriveNumber, offset: u64, bytes: &[u8], fate: Fate) {

@@ -110,9 +110,22 @@ faults!(
     LostBeyond = "drives lost beyond parity",
     /// Drives without which a store was started, more than parity makes up for, are there again at a later start.
     BackBeyond = "drives lost beyond parity that come back",
+    /// A cluster answers nothing for a while; this and the next three where a store stands on one.
+    PoolBlocks = "pool that blocks",
+    /// Others fill the pool.
+    PoolFull = "pool that others fill",
+    /// The cluster refuses everything of the owner, which ends.
+    Fenced = "owner that is fenced",
+    /// What a fenced owner had begun happens when there is another.
+    LateOfFenced = "operation that lands after its owner was fenced",
 );
 
 impl Fault {
+    /// Those of stores that stand on a cluster.
+    pub(crate) fn is_of_pools(self) -> bool {
+        matches!(self, Fault::PoolBlocks | Fault::PoolFull | Fault::Fenced | Fault::LateOfFenced)
+    }
+
     /// Its name in one word.
     pub fn option(self) -> String {
         self.to_string().replace(' ', "-")

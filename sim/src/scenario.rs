@@ -110,7 +110,8 @@ impl Scenario {
         };
         // Each seed knows some of the faults: what one hides another shows.
         let known = random.within(200..1001);
-        let faults: BTreeSet<Fault> = Fault::ALL.iter().copied().filter(|_| random.per_mille(known)).collect();
+        let of_drives = Fault::ALL.iter().copied().filter(|fault| !fault.is_of_pools());
+        let faults: BTreeSet<Fault> = of_drives.filter(|_| random.per_mille(known)).collect();
         Scenario {
             shape,
             lanes,
@@ -160,6 +161,8 @@ impl Scenario {
         if self.pool {
             self.shape = Shape { drives: 1, data: 1, parity: 0 };
             (self.geometry.data_shards, self.geometry.parity_shards) = (1, 0);
+            let of_pools = Fault::ALL.iter().copied().filter(|fault| fault.is_of_pools());
+            self.faults.extend(of_pools.filter(|_| random.per_mille(700)));
         }
         self.faults.retain(|fault| !play.without.contains(fault));
         if play.beyond {

@@ -12,7 +12,7 @@ use forebay_media::Completion;
 use forebay_server::{Greeting, Pressure, Service, ServiceConfig, Step};
 use forebay_types::{DriveNumber, EventId, EventKey, RunId, StoreUuid, Time, WallTime};
 
-use crate::drives::{Drives, Queue};
+use crate::drives::{Drives, Queue, STRIPE_BYTES};
 use crate::faults::Fault;
 use crate::network::{ConnectionId, Network, Side};
 use crate::pressure::PressureCheck;
@@ -398,7 +398,11 @@ impl Process {
         let step = side.pressure.replies_taken(clock, &side.lane, &side.service);
         told.extend(step.map(|step| Told::Pressed { step }));
         side.note_readable(now, network);
-        side.write(now, network);
+        // As a server looks at its licence before each write to a socket.
+        let may_answer = !drives.is_fenced();
+        if may_answer {
+            side.write(now, network);
+        }
         let worked = side.work(now, network);
         if side.service.tend_files(&mut side.lane) || worked {
             let moved = side.run(now, clock, queue, drives, events);
@@ -406,11 +410,13 @@ impl Process {
         }
         self.carry_messages(number);
         let side = &mut self.lanes[number];
-        side.write(now, network);
+        if may_answer {
+            side.write(now, network);
+        }
         PressureCheck::turn_ended(&side.service);
         if now >= side.looked_round + LOOK_ROUND {
             side.looked_round = now;
-            if !side.may_lose {
+            if !side.may_lose && !drives.is_fenced() {
                 side.assert_nothing_is_lost();
             }
             for (id, _) in side.service.stalled(clock) {
@@ -463,10 +469,10 @@ impl LaneSide {
             self.lane.membership(&message);
             moved = true;
         }
-        self.lane.set_media_full(self.is_pool && drives.is_troubled() && is_filled_by_others(now));
+        self.lane.set_media_full(self.is_pool && drives.is_filled_by_others(now));
         self.lane.pump(clock);
-        while let Some((drive, offset, bytes)) = self.lane.next_freed() {
-            drives.put(drive, offset, &vec![0; bytes as usize]);
+        while let Some((_, offset, _)) = self.lane.next_freed() {
+            drives.discard(now, offset);
         }
         while let Some((id, operation)) = self.lane.next_operation() {
             drives.submit(now, queue, id, operation);
@@ -556,10 +562,9 @@ impl LaneSide {
     }
 }
 
-/// Others fill a pool for a while, and make room again.
-fn is_filled_by_others(now: Time) -> bool {
-    (now.0 / 300_000_000).is_multiple_of(7)
-}
+/// A cluster is waited for however long it takes, and writers are told when that is long.
+const PATIENCE: Duration = Duration::from_secs(365 * 86_400);
+const BLOCKED_AFTER: Duration = Duration::from_millis(300);
 
 pub(crate) fn lane_config(
     scenario: &Scenario,
@@ -580,7 +585,7 @@ pub(crate) fn lane_config(
         flush_interval: scenario.flush_interval,
         cache_bytes: scenario.cache_bytes,
         index_bytes: 4 << 20,
-        drive_timeout: scenario.drive_timeout,
+        drive_timeout: if scenario.pool { PATIENCE } else { scenario.drive_timeout },
         incomplete_after: scenario.incomplete_after,
         background_percent: scenario.background_percent,
         rebuild_percent: scenario.rebuild_percent,
@@ -591,9 +596,9 @@ pub(crate) fn lane_config(
         lease_attempts_max: scenario.lease_attempts_max,
         parity_min: scenario.shape.parity,
         told_events: scenario.told_events,
-        flush_multiple_bytes: if scenario.pool { 8 << 10 } else { forebay_types::limits::BLOCK_BYTES },
+        flush_multiple_bytes: if scenario.pool { STRIPE_BYTES } else { forebay_types::limits::BLOCK_BYTES },
         tells_freed: scenario.pool,
-        blocked_after: None,
+        blocked_after: scenario.pool.then_some(BLOCKED_AFTER),
         read_only: false,
         has_files: superblock.has_files(),
     }

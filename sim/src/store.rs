@@ -31,6 +31,9 @@ pub(crate) fn make(drives: &mut Drives, scenario: &Scenario) {
         })
         .collect();
     drives.slots_begin_at(layout.slots_offset());
+    if scenario.pool {
+        drives.are_a_pool(layout.slot_bytes);
+    }
     let body = CheckpointBody::default().encode();
     for entry in &entries {
         for lane in 0..scenario.lanes {

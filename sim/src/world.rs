@@ -100,6 +100,8 @@ pub(crate) struct World {
     subscribers: Vec<Subscriber>,
     next_crash: Option<Time>,
     next_fault: Option<Time>,
+    /// The server was fenced, and ends then.
+    fenced_end: Option<Time>,
     crash_when: CrashWhen,
     /// It is meant for a start.
     crash_hits_start: bool,
@@ -186,6 +188,7 @@ impl World {
             subscribers,
             next_crash: None,
             next_fault: None,
+            fenced_end: None,
             crash_when: CrashWhen::AtOnce,
             crash_hits_start: false,
             ahead: BTreeSet::new(),
@@ -275,8 +278,14 @@ impl World {
             .chain(self.recorders.iter().map(|recorder| recorder.next_at().filter(|_| self.mending_since.is_none())));
         let files = self.file_clients.iter().map(|client| client.next_at().filter(|_| self.mending_since.is_none()));
         let clients = clients.chain(files).chain(self.subscribers.iter().map(Subscriber::next_at));
-        let world =
-            [self.crash_comes_at(), self.next_fault, self.drives.next_due(), self.network.next_due(self.now), process];
+        let world = [
+            self.crash_comes_at(),
+            self.next_fault,
+            self.fenced_end,
+            self.drives.next_due(),
+            self.network.next_due(self.now),
+            process,
+        ];
         let next = match at_last {
             Some(asker) => world.into_iter().chain([asker]).flatten().min(),
             None => world.into_iter().chain(clients).flatten().min(),
@@ -301,7 +310,10 @@ impl World {
             return;
         };
         let wall = self.model.calendar.at(self.now);
-        for told in process.turn(self.now, wall, &mut self.drives, &mut self.network, &self.scenario) {
+        let all_told = process.turn(self.now, wall, &mut self.drives, &mut self.network, &self.scenario);
+        // What a fenced server thinks of its drives is nobody's business: it ends.
+        let is_fenced = self.drives.is_fenced();
+        for told in all_told.into_iter().filter(|told| !is_fenced || matches!(told, Told::Pressed { .. })) {
             match told {
                 Told::DriveFailed { drive, reason } => {
                     self.trace.note(self.now, &[2, u64::from(drive.0)], || format!("drive {drive} failed: {reason}"));

@@ -20,7 +20,6 @@ mod operation;
 mod owner;
 #[cfg(feature = "link")]
 mod ownership;
-#[cfg_attr(not(any(feature = "link", test)), expect(dead_code, reason = "what uses it is linked with librados"))]
 mod slots;
 #[cfg(feature = "link")]
 mod sys;
@@ -39,5 +38,4 @@ pub use media::RadosMedia;
 pub use owner::{Holder, OwnerToken, Owners};
 #[cfg(feature = "link")]
 pub use ownership::{NotOwned, Owned, Ownership, Progress, own};
-#[cfg(feature = "link")]
-pub use slots::{Birth, ExtentName};
+pub use slots::{Birth, ExtentName, ReadPiece, SlotMap, WriteTarget};

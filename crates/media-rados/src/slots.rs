@@ -48,7 +48,7 @@ impl fmt::Display for ExtentName {
 
 impl ExtentName {
     /// What a name says; `None` when it is not one of these.
-    pub(crate) fn parse(name: &str) -> Option<ExtentName> {
+    pub fn parse(name: &str) -> Option<ExtentName> {
         let number = |text: &str| {
             let is_plain = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
             let is_short = text == "0" || !text.starts_with('0');
@@ -67,22 +67,24 @@ impl ExtentName {
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WriteTarget {
-    pub(crate) name: ExtentName,
+pub struct WriteTarget {
+    /// The object.
+    pub name: ExtentName,
     /// In bytes from the object's start.
-    pub(crate) object_offset: u64,
+    pub object_offset: u64,
     /// The object is made by this write.
-    pub(crate) is_new: bool,
+    pub is_new: bool,
 }
 
 /// A part of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadPiece {
-    pub(crate) name: ExtentName,
+pub struct ReadPiece {
+    /// The object.
+    pub name: ExtentName,
     /// In bytes from the object's start.
-    pub(crate) object_offset: u64,
+    pub object_offset: u64,
     /// Where in the reader's buffer.
-    pub(crate) at: Range<usize>,
+    pub at: Range<usize>,
 }
 
 struct Extent {
@@ -96,7 +98,7 @@ struct Extent {
 }
 
 /// The extents of all slots.
-pub(crate) struct SlotMap {
+pub struct SlotMap {
     slot_bytes: u64,
     /// What an append must be a multiple of, unless it is the last one.
     append_bytes: u64,
@@ -107,12 +109,12 @@ pub(crate) struct SlotMap {
 
 impl SlotMap {
     /// No slot holds anything. What is begun from now on is of `epoch`.
-    pub(crate) fn new(slot_bytes: u64, append_bytes: u64, epoch: u64) -> Self {
+    pub fn new(slot_bytes: u64, append_bytes: u64, epoch: u64) -> Self {
         SlotMap { slot_bytes, append_bytes, epoch, next_serial: 0, slots: BTreeMap::new() }
     }
 
     /// Takes in what a list of all names says. Gives what nothing is read of any more.
-    pub(crate) fn load(&mut self, names: impl IntoIterator<Item = ExtentName>) -> Vec<ExtentName> {
+    pub fn load(&mut self, names: impl IntoIterator<Item = ExtentName>) -> Vec<ExtentName> {
         let mut slots: HashMap<u32, Vec<ExtentName>> = HashMap::new();
         names.into_iter().for_each(|name| slots.entry(name.slot).or_default().push(name));
         let mut unneeded = Vec::new();
@@ -139,7 +141,7 @@ impl SlotMap {
     }
 
     /// Where a write to a slot goes. It is read from there once [`SlotMap::written`] was told.
-    pub(crate) fn plan_write(&mut self, slot: u32, offset: u64, bytes: u64) -> WriteTarget {
+    pub fn plan_write(&mut self, slot: u32, offset: u64, bytes: u64) -> WriteTarget {
         let extents = self.slots.entry(slot).or_default();
         let end = offset + bytes;
         // Only what lies behind all else may end where a name does not say: so a list of names says what is where.
@@ -158,21 +160,21 @@ impl SlotMap {
     }
 
     /// A write that went to `name` is durable up to `end` of the slot.
-    pub(crate) fn written(&mut self, name: ExtentName, end: u64) {
+    pub fn written(&mut self, name: ExtentName, end: u64) {
         if let Some(extent) = self.extent(name) {
             extent.end = extent.end.max(end);
         }
     }
 
     /// A write that went to `name` failed: nothing more is appended there, since nobody knows where that would come to lie.
-    pub(crate) fn failed(&mut self, name: ExtentName) {
+    pub fn failed(&mut self, name: ExtentName) {
         if let Some(extent) = self.extent(name) {
             extent.takes_appends = false;
         }
     }
 
     /// The objects that hold a range of a slot. What none holds was never written.
-    pub(crate) fn plan_read(&self, slot: u32, range: Range<u64>) -> Vec<ReadPiece> {
+    pub fn plan_read(&self, slot: u32, range: Range<u64>) -> Vec<ReadPiece> {
         let mut pieces = Vec::new();
         let mut missing = vec![range.clone()];
         for extent in self.slots.get(&slot).into_iter().flatten().rev() {
@@ -197,7 +199,7 @@ impl SlotMap {
     }
 
     /// Forgets what a slot holds; gives the objects that held it.
-    pub(crate) fn discard(&mut self, slot: u32) -> Vec<ExtentName> {
+    pub fn discard(&mut self, slot: u32) -> Vec<ExtentName> {
         self.slots.remove(&slot).into_iter().flatten().map(|extent| extent.name).collect()
     }
 

@@ -49,6 +49,14 @@ impl Drives {
         }
         for operation in std::mem::take(&mut self.in_flight).into_values() {
             let Memory::Write(buffer) = &operation.memory else { continue };
+            if let (Some(pool), Some(target)) = (&mut self.pool, operation.target) {
+                let late = self.enabled.contains(&Fault::LateOfFenced);
+                let comes = pool.leave(target, &buffer[..operation.bytes], (self.now, late), &mut self.random);
+                if comes {
+                    self.counts.fire(Fault::LateOfFenced);
+                }
+                continue;
+            }
             if self.drives[&operation.drive].dead {
                 continue;
             }
@@ -84,5 +92,11 @@ impl Drives {
                 drive.damaged.extend((first..first + blocks as u64).map(|block| (block, Fault::TornWrite)));
             }
         }
+        if let Some(pool) = &mut self.pool {
+            let left = pool.owner_is_gone(&mut self.random);
+            (0..left).for_each(|_| self.counts.fire(Fault::LateOfFenced));
+        }
+        // What another owner would find now.
+        self.own_anew(self.now);
     }
 }

@@ -101,6 +101,7 @@ impl World {
     }
 
     pub(super) fn end_process(&mut self) {
+        self.fenced_end = None;
         let process = self.process.take();
         let protected = process.as_ref().is_some_and(|process| self.is_protected(process));
         let mut ahead = self.drives.ahead();

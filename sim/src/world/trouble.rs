@@ -27,6 +27,9 @@ impl World {
             self.plan_crash();
             self.end_somehow();
         }
+        if self.fenced_end.is_some_and(|at| at <= self.now) {
+            self.end_process();
+        }
         if self.next_fault.is_some_and(|at| at <= self.now) {
             self.fault();
             self.plan_fault();
@@ -72,6 +75,9 @@ impl World {
         if self.scenario.knows(Fault::EmptiedDuringRead) && self.random.per_mille(300) {
             return self.empty_during_read();
         }
+        if self.scenario.pool && self.random.per_mille(400) {
+            return self.trouble_pool();
+        }
         match self.random.below(5) {
             0 if self.scenario.knows(Fault::DriveDies) && self.drives.may_fail() && self.random.per_mille(400) => {
                 if let Some(victim) = self.drives.some_victim()
@@ -98,6 +104,23 @@ impl World {
                 self.filters_rest_until = self.now + self.random.millis(100..4000);
             }
             3 | 4 if self.drives.may_fail() => self.operate(),
+            _ => {}
+        }
+    }
+
+    /// The cluster blocks for a while, or takes the store from its server.
+    fn trouble_pool(&mut self) {
+        match self.random.below(2) {
+            0 if self.scenario.knows(Fault::PoolBlocks) => {
+                let for_so_long = self.random.millis(100..8000);
+                self.trace.note(self.now, &[17], || format!("the pool blocks for {for_so_long:?}"));
+                self.drives.block(self.now + for_so_long);
+            }
+            1 if self.scenario.knows(Fault::Fenced) && self.process.is_some() && self.fenced_end.is_none() => {
+                self.trace.note(self.now, &[18], || "the server is fenced".to_owned());
+                self.drives.fence();
+                self.fenced_end = Some(self.now + self.random.micros(1..20_000));
+            }
             _ => {}
         }
     }
@@ -145,6 +168,7 @@ impl World {
                 self.refuse(stranger, nonce);
             }
         }
+        self.drives.own_anew(self.now);
         let process = Process::start(&mut self.drives, &self.scenario, &self.away, None, nonce);
         let process = process.unwrap_or_else(|error| panic!("the store does not start: {error}"));
         self.trace.note(self.now, &[9, self.processes], || format!("start {} without {:?}", self.processes, self.away));
