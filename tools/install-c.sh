@@ -24,7 +24,7 @@ fill() {
 }
 
 install -d "$root/include" "$root/lib/pkgconfig" "$root/lib/cmake/forebay"
-install -m 644 crates/c/include/forebay.h crates/c/include/forebay.hpp "$root/include/"
+install -m 644 crates/c/include/forebay.h crates/c/include/forebay.hpp crates/c/include/forebay_runs.hpp "$root/include/"
 install -m 755 "$libraries/libforebay.so" "$root/lib/libforebay.so.$version"
 install -m 644 "$libraries/libforebay.a" "$root/lib/libforebay.a"
 # Programs are linked with the first name, and ask for the second one, of the ABI, when they start.

@@ -1,16 +1,20 @@
 //! `forebay.Client`: fragments and events.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay_client::{self as native, Class, ClientConfig, ClientError, Decision};
-use forebay_types::{EventKey, Fraction, FragmentId, ReadOutcome, RunId, SourceId, StreamName, Verdict};
+use forebay_client::{self as native, Class, ClientConfig, ClientError, Decision, Signature};
+use forebay_types::{
+    EventKey, Fraction, FragmentId, ReadOutcome, RunChange, RunId, SourceId, StreamDefinition, StreamName, Verdict,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::buffer::{self, Given};
 use crate::errors::{self, kebab};
 use crate::events::{AcceptedPage, Event, Key, Lease, PutResult, keys};
+use crate::runs;
 use crate::shared::Shared;
 use crate::subscription::Subscription;
 
@@ -80,6 +84,19 @@ impl Client {
         ask: impl FnOnce(&mut native::Client) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         self.connection.run(py, |connection| ask(&mut lock(connection)))?.map_err(errors::of_client)
+    }
+
+    fn change_run<'py>(
+        &self,
+        py: Python<'py>,
+        run: u32,
+        what: RunChange,
+        by: &str,
+        reason: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let signature = Signature { by: by.to_owned(), reason: reason.to_owned() };
+        let record = self.ask(py, |client| client.change_run(RunId(run), what, &signature))?;
+        runs::object(py, &record)
     }
 }
 
@@ -287,6 +304,162 @@ impl Client {
         let subscription = self.ask(py, |client| client.subscribe(run.map(RunId), stream, part))?;
         let connection = self.connection.run(py, |connection| Arc::clone(connection))?;
         Ok(Subscription::new(connection, subscription, idle))
+    }
+
+    /// Takes a run number, durably, for a run of these sources. All that is done with runs is kept with who did it (`by`) and why (`reason`), as far as that is said.
+    ///
+    /// Args:
+    ///     sources: as text, such as "0-15,32" or "0x100-0x1ff".
+    ///
+    /// Returns:
+    ///     the run as it is then, as `forebay run show --json` has it; so do the other calls that change a run.
+    ///
+    /// Raises:
+    ///     forebay.ServerError: it may not be done: the message has what is so and what to do, and nothing was changed. So do the other calls.
+    #[pyo3(signature = (run, sources, *, by = "", reason = ""))]
+    fn declare_run<'py>(
+        &self,
+        py: Python<'py>,
+        run: u32,
+        sources: &str,
+        by: &str,
+        reason: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let sources = runs::sources(sources)?;
+        self.change_run(py, run, RunChange::Declare { sources }, by, reason)
+    }
+
+    /// Data of the run are taken from now on, and it has the streams that are defined now.
+    #[pyo3(signature = (run, *, by = "", reason = ""))]
+    fn start_run<'py>(&self, py: Python<'py>, run: u32, by: &str, reason: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.change_run(py, run, RunChange::Start, by, reason)
+    }
+
+    /// No more data of the run are taken.
+    ///
+    /// Args:
+    ///     events: how many events the run control counted, which `close_run` compares; None: nobody counted, and closing needs a signature.
+    ///     fragments: how many fragments it counted, by source; they are kept and shown.
+    #[pyo3(signature = (run, events = None, fragments = None, *, by = "", reason = ""))]
+    fn stop_run<'py>(
+        &self,
+        py: Python<'py>,
+        run: u32,
+        events: Option<u64>,
+        fragments: Option<BTreeMap<u32, u64>>,
+        by: &str,
+        reason: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let fragments = runs::fragments(fragments.unwrap_or_default())?;
+        self.change_run(py, run, RunChange::Stop { events, fragments }, by, reason)
+    }
+
+    /// No fragment of the run is taken any more. It is refused unless the store knows as many events as were counted, all of them decided; with `accept_difference` it is closed as it is, and
+    /// `reason` says why.
+    #[pyo3(signature = (run, *, accept_difference = false, by = "", reason = ""))]
+    fn close_run<'py>(
+        &self,
+        py: Python<'py>,
+        run: u32,
+        accept_difference: bool,
+        by: &str,
+        reason: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.change_run(py, run, RunChange::Close { accept_difference }, by, reason)
+    }
+
+    /// Nothing of the run is freed until `end_hold`.
+    #[pyo3(signature = (run, reason, *, by = ""))]
+    fn hold_run<'py>(&self, py: Python<'py>, run: u32, reason: &str, by: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.change_run(py, run, RunChange::Hold, by, reason)
+    }
+
+    /// Ends the hold of a run: what is to go may go again.
+    #[pyo3(signature = (run, *, by = "", reason = ""))]
+    fn end_hold<'py>(&self, py: Python<'py>, run: u32, by: &str, reason: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.change_run(py, run, RunChange::EndHold, by, reason)
+    }
+
+    /// Deletes what is left of a run, for good, and takes no fragment of it any more. It is refused while the run is held or running.
+    #[pyo3(signature = (run, reason, *, by = ""))]
+    fn discard_run<'py>(&self, py: Python<'py>, run: u32, reason: &str, by: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.change_run(py, run, RunChange::Discard, by, reason)
+    }
+
+    /// A run with what the store knows of it now, as `forebay run show --json` has it; None when it was never declared.
+    fn run<'py>(&self, py: Python<'py>, run: u32) -> PyResult<Bound<'py, PyAny>> {
+        let known = self.ask(py, |client| client.known_run(RunId(run)))?;
+        runs::object(py, &known)
+    }
+
+    /// The runs that were declared, from this number on, ascending, each as `run` gives it.
+    #[pyo3(signature = (first = 0))]
+    fn runs<'py>(&self, py: Python<'py>, first: u32) -> PyResult<Bound<'py, PyAny>> {
+        let runs = self.ask(py, |client| client.known_runs(Some(RunId(first))))?;
+        runs::object(py, &runs)
+    }
+
+    /// Defines a stream, durably: version 1, or one more than the newest. Runs that are started from then on have it.
+    ///
+    /// Args:
+    ///     sources: those that it is shipped with: "all", or some, such as "0-15,32".
+    ///     prescale: one event in so many is kept; the store applies it, and all else is for whoever ships.
+    ///     format: of its files; empty: what its events are.
+    ///     priority: streams with a higher one are shipped first.
+    ///     destination: where it goes; empty: where the mover is told.
+    ///     block_events, block_s: a luminosity block has so many event numbers, or lasts so many seconds; without both a run is one block.
+    ///     by: who defines it, as it is kept with the version.
+    ///
+    /// Returns:
+    ///     the version that this is, as `forebay stream show --json` has it.
+    ///
+    /// Raises:
+    ///     ValueError: no stream can be so; nothing was asked.
+    #[pyo3(signature = (name, *, sources = "all", prescale = 1, format = "", priority = 0, destination = "", block_events = None, block_s = None, by = ""))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn define_stream<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        sources: &str,
+        prescale: u32,
+        format: &str,
+        priority: u16,
+        destination: &str,
+        block_events: Option<u64>,
+        block_s: Option<u64>,
+        by: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let name = stream_name(name)?;
+        let definition = runs::checked(StreamDefinition {
+            sources: runs::stream_sources(sources)?,
+            prescale,
+            format: format.to_owned(),
+            priority,
+            destination: destination.to_owned(),
+            block: runs::block(block_events, block_s)?,
+        })?;
+        let version = self.ask(py, |client| client.define_stream(&name, definition, by))?;
+        runs::object(py, &version)
+    }
+
+    /// The newest version of each stream that is defined, as `forebay stream list --json` has them.
+    fn streams<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let streams = self.ask(py, native::Client::stream_definitions)?;
+        runs::object(py, &streams)
+    }
+
+    /// All versions of a stream, the oldest first; none when it is not defined.
+    fn stream_versions<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let name = stream_name(name)?;
+        let streams = self.ask(py, |client| client.stream_versions(&name))?;
+        runs::object(py, &streams)
+    }
+
+    /// The definitions that hold for a run, of the versions that it was started with; the newest for one that was not declared or not started.
+    fn streams_of_run<'py>(&self, py: Python<'py>, run: u32) -> PyResult<Bound<'py, PyAny>> {
+        let streams = self.ask(py, |client| client.streams_of_run(RunId(run)))?;
+        runs::object(py, &streams)
     }
 
     /// The state of the server, as `forebay status --json` has it.

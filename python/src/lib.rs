@@ -9,6 +9,7 @@ mod errors;
 mod events;
 mod files;
 mod reader;
+mod runs;
 mod shared;
 mod status;
 mod subscription;

@@ -427,6 +427,42 @@ typedef struct {
     uint64_t restarts;
 } forebay_subscription_counts;
 
+// Who asks for something that is done with a run, and why. It is kept with the run; either may be null where no reason is demanded.
+typedef struct {
+    // Who, at most 128 bytes; null: nobody says.
+    const char *by;
+    // Why, at most 1024 bytes; null: nobody says.
+    const char *reason;
+} forebay_signature;
+
+// So many fragments came of each source from `first` to `last`.
+typedef struct {
+    // The first source.
+    uint32_t first;
+    // The last one, which may be the same.
+    uint32_t last;
+    // Fragments of each of them.
+    uint64_t fragments;
+} forebay_source_fragments;
+
+// What a stream is defined to be. The store applies the prescale; all else is for whoever ships.
+typedef struct {
+    // The sources that it is shipped with, as in "0-15,32"; null: all.
+    const char *sources;
+    // The format of its files; null: what its events are.
+    const char *format;
+    // Where it goes: an address, or the name of a destination of the mover's configuration; null: where the mover is told.
+    const char *destination;
+    // A luminosity block has so many event numbers; 0: it does not end by these.
+    uint64_t block_events;
+    // A luminosity block lasts so many seconds; 0: it does not end by these. With both 0 a run is one block; one of both has to be.
+    uint64_t block_s;
+    // One event in so many is kept, at least 1.
+    uint32_t prescale;
+    // Streams with a higher one are shipped first.
+    uint16_t priority;
+} forebay_stream_definition;
+
 // What is known of something that has a name.
 typedef struct {
     // Its number, which nothing else in this store ever gets.
@@ -688,6 +724,69 @@ int32_t forebay_subscription_get_counts(const forebay_subscription *subscription
 // Frees it; null is nothing to free. The server knows nothing of it that would have to end.
 void forebay_subscription_free(forebay_subscription *subscription);
 
+// Takes a run number, durably, for a run of these sources, as in "0-15,32" or "0x100-0x1ff". `signature` may be null. `json` is set to the run as it is then, one JSON object as
+// `forebay run show --json` has it; null: it is not wanted. `FOREBAY_REFUSED`: the text has what is so and what to do, and nothing was changed; that is so of all changes of runs and streams.
+int32_t forebay_client_declare_run(const forebay_client *client,
+                                   uint32_t run_number,
+                                   const char *sources,
+                                   const forebay_signature *signature,
+                                   forebay_text **json);
+
+// Data of the run are taken from now on, and it has the streams that are defined now. `signature` and `json` as above.
+int32_t forebay_client_start_run(const forebay_client *client, uint32_t run_number, const forebay_signature *signature, forebay_text **json);
+
+// No more data of the run are taken. `events`: how many events the run control counted, which closing compares; null: nobody counted, and closing needs a signature. `fragments`: how many
+// fragments it counted by source, ascending, which are kept and shown; null with a count of 0: nobody counted.
+int32_t forebay_client_stop_run(const forebay_client *client,
+                                uint32_t run_number,
+                                const uint64_t *events,
+                                const forebay_source_fragments *fragments,
+                                size_t fragments_count,
+                                const forebay_signature *signature,
+                                forebay_text **json);
+
+// No fragment of the run is taken any more. It is refused unless the store knows as many events as were counted, all of them decided; with `accept_difference` it is closed as it is, and the
+// reason of the signature is kept.
+int32_t forebay_client_close_run(const forebay_client *client,
+                                 uint32_t run_number,
+                                 bool accept_difference,
+                                 const forebay_signature *signature,
+                                 forebay_text **json);
+
+// Nothing of the run is freed until `forebay_client_end_hold`. It needs a reason.
+int32_t forebay_client_hold_run(const forebay_client *client, uint32_t run_number, const forebay_signature *signature, forebay_text **json);
+
+// Ends the hold of a run: what is to go may go again.
+int32_t forebay_client_end_hold(const forebay_client *client, uint32_t run_number, const forebay_signature *signature, forebay_text **json);
+
+// Deletes what is left of a run, for good, and takes no fragment of it any more. It needs a reason, and is refused while the run is held or running.
+int32_t forebay_client_discard_run(const forebay_client *client, uint32_t run_number, const forebay_signature *signature, forebay_text **json);
+
+// A run with what the store knows of it now, one JSON object as `forebay run show --json` has it. `FOREBAY_NOT_FOUND`: it was never declared.
+int32_t forebay_client_run(const forebay_client *client, uint32_t run_number, forebay_text **json);
+
+// The runs that were declared, from this number on, ascending: one JSON object as `forebay run list --json` has it.
+int32_t forebay_client_runs(const forebay_client *client, uint32_t from, forebay_text **json);
+
+// Defines a stream, durably: version 1, or one more than the newest. Runs that are started from then on have it. `by`: who defines it; may be null. `json` is set to the version, one JSON object;
+// null: it is not wanted.
+int32_t forebay_client_define_stream(const forebay_client *client,
+                                     const char *name,
+                                     const forebay_stream_definition *definition,
+                                     const char *by,
+                                     forebay_text **json);
+
+// The newest definition of each stream that is defined, one JSON object as `forebay stream list --json` has it.
+int32_t forebay_client_streams(const forebay_client *client, forebay_text **json);
+
+// All versions of a stream, the oldest first, one JSON object as `forebay stream show --json` has it; an empty list when it is not defined.
+int32_t forebay_client_stream_versions(const forebay_client *client, const char *name, forebay_text **json);
+
+// The definitions that hold for a run, of the versions that it was started with; the newest for one that was not declared or not started. One JSON object as that of `forebay_client_streams`.
+int32_t forebay_client_streams_of_run(const forebay_client *client,
+                                      uint32_t run_number,
+                                      forebay_text **json);
+
 // Connects and greets, trying again until the deadline.
 int32_t forebay_files_connect(const forebay_config *config, forebay_files **files);
 
@@ -770,6 +869,11 @@ void forebay_listing_free(forebay_listing *listing);
 // Opens a file for reading; symbolic links are followed.
 int32_t forebay_files_open_read(const forebay_files *files, const char *path, size_t path_bytes, forebay_reader **reader);
 
+// Opens the file of a reader once more: the same file, whatever became of its name meanwhile, for somebody who reads elsewhere in it. It waits for no call of that reader, which has to stay open
+// as long as this one.
+int32_t forebay_reader_open_again(const forebay_reader *reader,
+                                  forebay_reader **again);
+
 // Reads from `offset` on as many bytes as there is room for; fewer before the present end of the file, or before what cannot be read, which the call that begins there says. What was
 // read is checked, and holds zeros where nothing was written.
 int32_t forebay_reader_pread(const forebay_reader *reader,
@@ -777,6 +881,14 @@ int32_t forebay_reader_pread(const forebay_reader *reader,
                              void *into,
                              size_t into_bytes,
                              size_t *count);
+
+// The same, and nothing behind what is wanted is asked for from `ahead_end` on, where somebody else reads: with `offset`, nothing at all is read ahead.
+int32_t forebay_reader_pread_until(const forebay_reader *reader,
+                                   uint64_t offset,
+                                   void *into,
+                                   size_t into_bytes,
+                                   uint64_t ahead_end,
+                                   size_t *count);
 
 // What is known of the file now, whatever became of its name.
 int32_t forebay_reader_stat(const forebay_reader *reader, forebay_stat *stat);

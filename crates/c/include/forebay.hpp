@@ -391,6 +391,20 @@ public:
         return count;
     }
 
+    // The same; from ahead_end on nothing is read ahead, as somebody else reads there.
+    std::size_t pread_until(std::uint64_t offset, void *into, std::size_t bytes, std::uint64_t ahead_end) const {
+        std::size_t count = 0;
+        check(forebay_reader_pread_until(get(), offset, into, bytes, ahead_end, &count));
+        return count;
+    }
+
+    // The same file once more, whatever became of its name, for who reads elsewhere in it. This reader has to stay open as long.
+    Reader open_again() const {
+        forebay_reader *again = nullptr;
+        check(forebay_reader_open_again(get(), &again));
+        return Reader(again);
+    }
+
     Stat stat() const {
         Stat stat{};
         check(forebay_reader_stat(get(), &stat));

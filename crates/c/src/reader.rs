@@ -2,20 +2,26 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, TryLockError};
 
-use forebay_client::files::FileReader;
+use forebay_client::files::{FileReader, Node};
 
 use crate::call::{free, run};
 use crate::code::FOREBAY_CLOSED;
 use crate::failure::Failure;
 use crate::files::forebay_files;
-use crate::pool::Seat;
+use crate::pool::{Pool, Seat};
 use crate::raw::{buffer, give, give_handle, given, lock, path as path_of};
 use crate::stat::{forebay_stat, stat_of, status_of};
 
 /// A file that is open for reading. Any thread may use it, and each call waits for the one before. While it is open the file stays, whatever becomes of its name.
-pub struct forebay_reader(Mutex<Option<Open>>);
+pub struct forebay_reader {
+    /// Who reads it, and where: what another reader of the same file begins with.
+    pool: Arc<Pool>,
+    path: String,
+    node: Node,
+    open: Mutex<Option<Open>>,
+}
 
 struct Open {
     reader: FileReader,
@@ -29,7 +35,12 @@ pub(crate) fn closed() -> Failure {
 }
 
 fn with<T>(reader: Option<&forebay_reader>, call: impl FnOnce(&mut Open) -> Result<T, Failure>) -> Result<T, Failure> {
-    call(lock(&given(reader, "the reader")?.0)?.as_mut().ok_or_else(closed)?)
+    call(lock(&given(reader, "the reader")?.open)?.as_mut().ok_or_else(closed)?)
+}
+
+fn handle(pool: &Arc<Pool>, reader: FileReader, seat: Seat) -> forebay_reader {
+    let (path, node) = (reader.path().to_owned(), reader.node().clone());
+    forebay_reader { pool: Arc::clone(pool), path, node, open: Mutex::new(Some(Open { reader, seat })) }
 }
 
 /// Opens a file for reading; symbolic links are followed.
@@ -47,7 +58,31 @@ pub unsafe extern "C" fn forebay_files_open_read(
             let pool = &given(files, "the files")?.0;
             let seat = pool.seat()?;
             let reader = seat.files.open_read(path, &pool.config().read)?;
-            Ok(forebay_reader(Mutex::new(Some(Open { reader, seat }))))
+            Ok(handle(pool, reader, seat))
+        })
+    })
+}
+
+/// Opens the file of a reader once more: the same file, whatever became of its name meanwhile, for somebody who reads elsewhere in it. It waits for no call of that reader, which has to stay open
+/// as long as this one.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_reader_open_again(
+    reader: Option<&forebay_reader>,
+    again: Option<&mut MaybeUninit<*mut forebay_reader>>,
+) -> i32 {
+    run(|| {
+        give_handle(again, || {
+            let first = given(reader, "the reader")?;
+            match first.open.try_lock() {
+                Ok(open) if open.is_none() => return Err(closed()),
+                // It is broken, which `lock` says.
+                Err(TryLockError::Poisoned(_)) => drop(lock(&first.open)?),
+                // It is in use, and so open.
+                Ok(_) | Err(TryLockError::WouldBlock) => {}
+            }
+            let seat = first.pool.seat()?;
+            let reader = seat.files.open_read_node(&first.path, &first.node, &first.pool.config().read)?;
+            Ok(handle(&first.pool, reader, seat))
         })
     })
 }
@@ -68,6 +103,26 @@ pub unsafe extern "C" fn forebay_reader_pread(
         let into = unsafe { buffer(into, into_bytes) }?;
         checked_range(offset, into.len())?;
         count.write(with(reader, |open| Ok(open.reader.read_at(offset, into)?))?);
+        Ok(())
+    })
+}
+
+/// The same, and nothing behind what is wanted is asked for from `ahead_end` on, where somebody else reads: with `offset`, nothing at all is read ahead.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_reader_pread_until(
+    reader: Option<&forebay_reader>,
+    offset: u64,
+    into: *mut c_void,
+    into_bytes: usize,
+    ahead_end: u64,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> i32 {
+    run(|| {
+        let count = given(count, "the place for the count")?;
+        // SAFETY: the caller keeps to the rule of `raw`.
+        let into = unsafe { buffer(into, into_bytes) }?;
+        checked_range(offset, into.len())?;
+        count.write(with(reader, |open| Ok(open.reader.read_at_until(offset, into, ahead_end)?))?);
         Ok(())
     })
 }
@@ -95,7 +150,7 @@ pub extern "C" fn forebay_reader_stat(
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_reader_close(reader: Option<&forebay_reader>) -> i32 {
     run(|| {
-        let open = lock(&given(reader, "the reader")?.0)?.take();
+        let open = lock(&given(reader, "the reader")?.open)?.take();
         // The connection is in use until it is closed.
         open.map_or(Ok(()), |Open { reader, seat: _seat }| Ok(reader.close()?))
     })

@@ -63,6 +63,10 @@ fn the_examples_do_what_they_say_by_pkg_config() {
     put_events(&world, 100);
     let events = installed.compile("c++", "c++17", "events.cpp");
     assert!(installed.start(&events, &[address.as_str(), "100"]).contains("100 events decided, 50 accepted"));
+
+    let runs = installed.compile("c++", "c++17", "runs.cpp");
+    let told = installed.start(&runs, &[address.as_str(), "1920"]);
+    assert!(told.contains(r#""state":"closed""#) && told.contains(r#""expected_events":10"#), "{told}");
 }
 
 #[test]
@@ -123,5 +127,5 @@ fn cmake_finds_the_library_and_builds_the_examples() {
     // It knows where it found the library.
     let told = run(Command::new(build.join("put_get")).env_remove("LD_LIBRARY_PATH").arg(world.address()));
     assert!(told.contains("3 fragments are durable"), "{told}");
-    assert!(["copy", "events"].iter().all(|program| build.join(program).is_file()));
+    assert!(["copy", "events", "runs"].iter().all(|program| build.join(program).is_file()));
 }

@@ -12,7 +12,7 @@ use common::{libraries, needs};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// In the order in which a reader wants them.
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "call",
     "code",
     "config",
@@ -21,6 +21,7 @@ const SOURCES: [&str; 13] = [
     "client",
     "events",
     "subscription",
+    "runs",
     "stat",
     "files",
     "listing",
@@ -136,6 +137,7 @@ fn c11_and_cpp17_take_the_headers_without_a_warning() {
             "#include <forebay.hpp>\n#include <forebay.hpp>\nint main() { forebay::Config config(\"host:1\"); }\n",
         ),
         ("c++", "c++20", "cpp20.cc", "#include <forebay.hpp>\nint main() {}\n"),
+        ("c++", "c++17", "runs.cc", "#include <forebay_runs.hpp>\n#include <forebay_runs.hpp>\nint main() {}\n"),
     ];
     for (compiler, standard, name, text) in sources {
         if !needs(compiler) {

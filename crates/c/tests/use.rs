@@ -262,6 +262,38 @@ fn many_threads_read_one_file_at_the_same_time() {
 }
 
 #[test]
+fn another_reader_of_a_file_reads_it_whatever_became_of_its_name() {
+    let world = World::new();
+    let files = world.files();
+    for (seed, flags) in [(1, 0), (2, FOREBAY_WRITE_SEAL)] {
+        let writer = create(&files, b"/beside", flags);
+        good(pwrite(&writer, 0, &content(seed, 3_000_000)));
+        good(forebay_writer_close(Some(&writer)));
+        if seed == 1 {
+            good(rename(&files, b"/beside", b"/raw"));
+        }
+    }
+    let first = open_read(&files, b"/raw");
+    good(rename(&files, b"/beside", b"/raw"));
+    let again: Box<forebay_reader> = made(|place| forebay_reader_open_again(Some(&first), place));
+    for (at, ahead_end) in [(0, 0), (1_000_000, u64::MAX), (2_000_000, 2_500_000), (500, 500)] {
+        assert!(pread(&first, at, 1_000_000) == content(1, 3_000_000)[at as usize..][..1_000_000]);
+        let mut bytes = vec![0; 1_000_000];
+        let into = bytes.as_mut_ptr().cast();
+        // SAFETY: there is room for so many.
+        let read =
+            given(|place| unsafe { forebay_reader_pread_until(Some(&again), at, into, 1_000_000, ahead_end, place) });
+        assert!(read == 1_000_000 && bytes == content(1, 3_000_000)[at as usize..][..1_000_000]);
+    }
+    good(forebay_reader_close(Some(&again)));
+    good(forebay_reader_close(Some(&first)));
+    let code =
+        not_made(|place: Option<&mut MaybeUninit<*mut forebay_reader>>| forebay_reader_open_again(Some(&first), place));
+    fails(code, FOREBAY_CLOSED, libc::EBADF, "closed");
+    assert!(pread(&open_read(&files, b"/raw"), 0, 4_000_000) == content(2, 3_000_000));
+}
+
+#[test]
 fn a_file_is_cut_appended_to_and_read_by_who_writes_it() {
     let world = World::new();
     let files = world.files();

@@ -16,7 +16,7 @@ use forebay_protocol::{
 use forebay_types::placement::lane_of;
 use forebay_types::{DriveNumber, EventKey, FragmentId, PutOutcome, ReadOutcome, crc32c};
 
-pub use runs::{RunPage, Signature};
+pub use runs::{KnownRun, RunPage, Signature};
 
 use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};

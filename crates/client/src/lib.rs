@@ -55,7 +55,7 @@ mod subscription;
 
 pub use answer::{AcceptedPage, Decision, FetchedEvent, FetchedFragment, Lease, PutResult};
 pub use blocks::Blocks;
-pub use client::{Client, RunPage, Signature};
+pub use client::{Client, KnownRun, RunPage, Signature};
 pub use config::{ClientConfig, ServerInfo};
 pub use driver::{Ticket, TurnWaker, Wait};
 pub use error::ClientError;

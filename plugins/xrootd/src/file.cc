@@ -46,14 +46,13 @@ void File::let_go() {
         // What was not closed stays as it is, and is not sealed; where it was, this does nothing.
         forebay_writer_abandon(writer_, 0);
     }
-    forebay_reader_free(reader_);
+    readers_.let_go();
     forebay_writer_free(writer_);
-    reader_ = nullptr;
     writer_ = nullptr;
 }
 
 int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
-    if (reader_ != nullptr || writer_ != nullptr) {
+    if (readers_.is_open() || writer_ != nullptr) {
         return -EBADF;
     }
     path_ = store_.path(path);
@@ -65,8 +64,7 @@ int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
         announced_ = length_of(environment.Get("oss.asize"));
         return open_for_writing(files, (flags & O_TRUNC) != 0);
     }
-    const int code = forebay_files_open_read(files, path_.data(), path_.size(), &reader_);
-    return code == FOREBAY_DONE ? 0 : failed("open");
+    return readers_.open(files, path_) == FOREBAY_DONE ? 0 : failed("open");
 }
 
 int File::open_for_writing(forebay_files *files, bool cut) {
@@ -92,7 +90,7 @@ int File::Close(long long *bytes) {
         *bytes = error == 0 ? known.st_size : 0;
     }
     int error = 0;
-    if (reader_ != nullptr && forebay_reader_close(reader_) != FOREBAY_DONE) {
+    if (readers_.close() != FOREBAY_DONE) {
         error = failed("close");
     }
     // What XRootD takes away itself nobody may take for whole until then, and not what a write of was refused.
@@ -118,27 +116,26 @@ int File::seal() {
     return forebay_writer_close(writer_) == FOREBAY_DONE ? 0 : failed("close");
 }
 
+int File::read_written(uint64_t offset, char *into, size_t bytes, size_t &count) {
+    int code = FOREBAY_DONE;
+    size_t more = 1;
+    for (count = 0; code == FOREBAY_DONE && more > 0 && count < bytes; count += more) {
+        more = 0;
+        code = forebay_writer_pread(writer_, offset + count, into + count, bytes - count, &more);
+    }
+    return code;
+}
+
 ssize_t File::Read(void *into, off_t offset, size_t bytes) {
     if (offset < 0) {
         return -EINVAL;
     }
     const auto place = static_cast<uint64_t>(offset);
-    size_t all = 0;
-    // Fewer bytes than were asked for are the end of the file; or what cannot be read, which the next call tells.
-    while (all < bytes) {
-        size_t count = 0;
-        char *rest = static_cast<char *>(into) + all;
-        const int code = reader_ != nullptr ? forebay_reader_pread(reader_, place + all, rest, bytes - all, &count)
-                                            : forebay_writer_pread(writer_, place + all, rest, bytes - all, &count);
-        if (code != FOREBAY_DONE) {
-            return failed("read");
-        }
-        if (count == 0) {
-            break;
-        }
-        all += count;
-    }
-    return static_cast<ssize_t>(all);
+    char *const room = static_cast<char *>(into);
+    size_t count = 0;
+    const int code = readers_.is_open() ? readers_.read(place, room, bytes, count) : read_written(place, room, bytes, count);
+    // Fewer bytes than were asked for are the end of the file.
+    return code == FOREBAY_DONE ? static_cast<ssize_t>(count) : failed("read");
 }
 
 ssize_t File::pgRead(void *into, off_t offset, size_t bytes, uint32_t *sums, uint64_t) {
@@ -180,7 +177,7 @@ int File::sync() { return forebay_writer_sync(writer_) == FOREBAY_DONE ? 0 : fai
 
 int File::Fsync() {
     if (writer_ == nullptr) {
-        return reader_ != nullptr ? 0 : -EBADF;
+        return readers_.is_open() ? 0 : -EBADF;
     }
     return sync();
 }
@@ -200,7 +197,7 @@ int File::Ftruncate(unsigned long long length) {
 
 int File::Fstat(struct stat *into) {
     forebay_stat known;
-    const int code = reader_ != nullptr ? forebay_reader_stat(reader_, &known) : forebay_writer_stat(writer_, &known);
+    const int code = readers_.is_open() ? readers_.stat(known) : forebay_writer_stat(writer_, &known);
     if (code != FOREBAY_DONE) {
         return failed("look at");
     }

@@ -7,6 +7,7 @@
 
 #include <XrdOss/XrdOss.hh>
 
+#include "readers.hh"
 #include "store.hh"
 
 namespace forebay_xrootd {
@@ -17,7 +18,7 @@ namespace forebay_xrootd {
 /// client said when it opened it, as copies close what they failed to copy. XRootD tells the two apart for files that persist only when they are closed (`ofs.persist`), and no others are sealed here.
 class File : public XrdOssDF {
 public:
-    File(Store &store, const char *client) : XrdOssDF(client, DF_isFile), store_(store) {}
+    File(Store &store, const char *client) : XrdOssDF(client, DF_isFile), store_(store), readers_(store.ahead_room()) {}
     ~File() override;
 
     int Open(const char *path, int flags, mode_t mode, XrdOucEnv &environment) override;
@@ -43,6 +44,8 @@ private:
     /// Is done with the handles.
     void let_go();
     int open_for_writing(forebay_files *files, bool cut);
+    /// As `Readers::read`, of a file that is open for writing.
+    int read_written(uint64_t offset, char *into, size_t bytes, size_t &count);
     /// Seals what was written; what is wrong, or 0.
     int seal();
     /// Makes it durable; what is wrong, or 0.
@@ -51,7 +54,7 @@ private:
 
     Store &store_;
     std::string path_;
-    forebay_reader *reader_ = nullptr;
+    Readers readers_;
     forebay_writer *writer_ = nullptr;
     /// The length that the client said it will have (`oss.asize`); -1 where it did not.
     long long announced_ = -1;

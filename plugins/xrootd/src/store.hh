@@ -8,6 +8,8 @@
 #include <forebay.h>
 #include <sys/stat.h>
 
+#include "readers.hh"
+
 class XrdSysError;
 
 namespace forebay_xrootd {
@@ -24,6 +26,8 @@ struct Settings {
     long deadline_ms = 30'000;
     /// So much of a file that is read in order is asked for ahead of what is read.
     size_t ahead_bytes = 8 << 20;
+    /// So much of all files that are open together.
+    size_t ahead_all_bytes = 512 << 20;
     /// So long whoever asks for a checksum waits for one that is being computed.
     unsigned long checksum_ms = 60'000;
 
@@ -34,7 +38,7 @@ struct Settings {
 /// A store. It is reached when it is first needed, so that a server starts, and goes on, whatever becomes of the store meanwhile.
 class Store {
 public:
-    Store(Settings settings, XrdSysError &log) : settings_(std::move(settings)), log_(log) {}
+    Store(Settings settings, XrdSysError &log) : settings_(std::move(settings)), log_(log), ahead_room_(settings_.ahead_all_bytes, settings_.ahead_bytes) {}
     Store(const Store &) = delete;
     Store &operator=(const Store &) = delete;
 
@@ -45,6 +49,8 @@ public:
     std::string path(const char *path) const;
 
     const Settings &settings() const { return settings_; }
+    /// What all files that are open may read ahead.
+    AheadRoom &ahead_room() { return ahead_room_; }
 
     /// What the last call of this thread came to, as XRootD wants it: a negative error number. What an operator should know is said in the log, in the store's own words.
     ///
@@ -57,6 +63,7 @@ public:
 private:
     const Settings settings_;
     XrdSysError &log_;
+    AheadRoom ahead_room_;
     std::mutex connecting_;
     /// Made once and kept for as long as the process lives: files that are open use its connections.
     forebay_files *connected_ = nullptr;

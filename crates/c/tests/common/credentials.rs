@@ -54,6 +54,11 @@ impl Credentials {
         command.args(["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
         run(command.args(["-config", "openssl.cfg", "-keyout", "key.pem", "-out", "certificate.pem"]));
         credentials.give("key.pem", 0o400);
+        let vouching = credentials.vouching();
+        fs::create_dir(&vouching).expect("made");
+        fs::copy(credentials.path("certificate.pem"), vouching.join("certificate.pem")).expect("copied");
+        run(credentials.openssl("rehash").arg(&vouching));
+        fs::set_permissions(&vouching, fs::Permissions::from_mode(0o755)).expect("set");
         credentials
     }
 
@@ -125,6 +130,11 @@ impl Credentials {
         command.args(["--keyid", KEY_NAME, "--issuer", ISSUER, "--profile", "wlcg", "--claim", "sub=somebody"]);
         command.args(["--claim", &format!("scope={scope}"), "--claim", &format!("aud={audience}")]);
         run(&mut command).trim().to_owned()
+    }
+
+    /// The directory of those who vouch for certificates.
+    pub fn vouching(&self) -> PathBuf {
+        self.path("vouching")
     }
 
     /// Where the library of tokens keeps the keys of issuers.

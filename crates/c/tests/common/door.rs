@@ -86,11 +86,13 @@ pub struct Setup<'a> {
     /// The configuration that it has of those that are shipped.
     shipped: &'a str,
     credentials: Option<&'a Credentials>,
+    /// Whether tokens are taken by `root://`, too.
+    takes_tokens: bool,
 }
 
 impl<'a> Setup<'a> {
     pub fn new(store: &'a str, options: &'a str) -> Setup<'a> {
-        Setup { store, options, shipped: "forebay.cfg", credentials: None }
+        Setup { store, options, shipped: "forebay.cfg", credentials: None, takes_tokens: false }
     }
 
     /// One with a certificate, and what needs one.
@@ -103,12 +105,18 @@ impl<'a> Setup<'a> {
         Setup { shipped: "forebay-secure.cfg", ..Setup::with_tls(store, credentials) }
     }
 
+    /// One that asks who comes, and takes tokens by `root://`, too.
+    pub fn with_tokens(store: &'a str, credentials: &'a Credentials) -> Setup<'a> {
+        Setup { takes_tokens: true, ..Setup::secure(store, credentials) }
+    }
+
     /// The configuration as it is shipped; where there is a certificate, with the lines that need one.
     fn text(&self) -> String {
         let text = fs::read_to_string(Path::new(SOURCES).join(self.shipped)).expect("it is shipped");
         let Some(credentials) = self.credentials else { return text };
         // Lines that are put out of use have no space behind their sign, as comments have.
         let in_use = |line: &str| match line.strip_prefix('#') {
+            Some("sec.protocol ztn") if !self.takes_tokens => line.to_owned(),
             Some(rest) if !rest.starts_with(' ') => rest.to_owned(),
             _ => line.to_owned(),
         };
@@ -197,7 +205,10 @@ impl Gate {
         let text = text.replace("/usr/local/etc", &prefix.join("etc").display().to_string());
         fs::write(self.place.path().join("xrootd.cfg"), text).expect("written");
         self.environment = vec![("LD_LIBRARY_PATH", prefix.join("lib"))];
-        self.environment.extend(setup.credentials.map(|credentials| ("XDG_CACHE_HOME", credentials.cache())));
+        if let Some(credentials) = setup.credentials {
+            self.environment
+                .extend([("XDG_CACHE_HOME", credentials.cache()), ("X509_CERT_DIR", credentials.vouching())]);
+        }
     }
 
     /// Starts it, and waits until it answers; what it says where it ends instead.
@@ -254,6 +265,10 @@ impl Gate {
 
     pub fn url(&self, path: &str) -> String {
         format!("root://127.0.0.1:{}/{path}", self.port)
+    }
+
+    pub fn tls_url(&self, path: &str) -> String {
+        format!("roots://localhost:{}/{path}", self.port)
     }
 
     pub fn http(&self, path: &str) -> String {

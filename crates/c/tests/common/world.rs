@@ -218,6 +218,13 @@ pub fn remove(files: &forebay_files, name: &[u8]) -> i32 {
     unsafe { forebay_files_remove(Some(files), name, bytes) }
 }
 
+/// Renames, over what has the name.
+pub fn rename(files: &forebay_files, from: &[u8], to: &[u8]) -> i32 {
+    let ((from, from_bytes), (to, to_bytes)) = (path(from), path(to));
+    // SAFETY: the paths are there.
+    unsafe { forebay_files_rename(Some(files), from, from_bytes, to, to_bytes, FOREBAY_RENAME_REPLACE) }
+}
+
 /// Bytes that no other seed gives.
 pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at * 7 + (at >> 9) + seed * 31) as u8).collect()

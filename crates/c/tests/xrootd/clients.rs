@@ -13,10 +13,10 @@ use crate::common::world::*;
 use crate::{adler32, local, until};
 
 /// The distribution's Python, for which its bindings are.
-const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// Whether it has XRootD's bindings; says so when not.
-fn has_bindings() -> bool {
+pub fn has_bindings() -> bool {
     let is_there = client(PYTHON).args(["-c", "import XRootD"]).output().is_ok_and(|output| output.status.success());
     if !is_there {
         println!("skipped: needs python3-xrootd");

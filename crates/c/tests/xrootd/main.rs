@@ -7,6 +7,7 @@ mod clients;
 mod copies;
 mod kills;
 mod secure;
+mod together;
 
 use std::fs;
 use std::time::Duration;

@@ -194,6 +194,56 @@ fn by_token(site: &Site, other: &Site, here: &tempfile::TempDir) {
     good_client(&site.curl(Some(&writes), &["-X", "DELETE"], "/web/file"));
 }
 
+#[test]
+fn who_comes_by_root_with_a_token_may_do_what_stands_in_it() {
+    let Some(door) = Door::shared() else { return };
+    if !["openssl", "python3", "scitokens-create"].into_iter().all(needs) || !has_token_plugin() {
+        return;
+    }
+    let world = World::new();
+    let (credentials, here) = (Credentials::new(), tempfile::tempdir().expect("a directory"));
+    credentials.add_users(&["detector"]);
+    credentials.add_issuer();
+    let gate = door.serve_as(&Setup::with_tokens(&world.address(), &credentials));
+    let site = Site { gate, credentials: &credentials };
+    let bytes = content(4, 3_000_000);
+    let (from, back) = (local(&here, "from", &bytes), here.path().join("back").display().to_string());
+    let url = site.gate.tls_url("/web/file");
+    let run = |program: &str, token: Option<&str>, words: &[&str]| {
+        // There is no key of nobody.
+        let mut command = site.root(program, "nobody");
+        command.env("X509_CERT_DIR", credentials.vouching()).env_remove("BEARER_TOKEN").args(words);
+        command.envs(token.map(|token| ("BEARER_TOKEN", token))).output().expect("it runs")
+    };
+    let copy = |token: Option<&str>, words: &[&str]| run("xrdcp", token, &[&["--nopbar"], words].concat());
+    let writes = credentials.token("storage.create:/web storage.modify:/web storage.read:/web");
+    let reads = credentials.token("storage.read:/web");
+    let forged = format!("{}AAAA", &writes[..writes.len() - 4]);
+    for token in [None, Some(forged.as_str()), Some("no token")] {
+        let said = failed_client(&copy(token, &[&from, &url]));
+        assert!(said.contains("Auth failed"), "{token:?}: {said}");
+    }
+    assert!(failed_client(&copy(Some(&reads), &[&from, &url])).contains("permission denied"));
+    good_client(&copy(Some(&writes), &[&from, &url]));
+    assert!(stat(&world.files(), b"/web/file").expect("there").is_sealed);
+    // The server asks for TLS where the client does not.
+    for place in [&url, &site.gate.url("/web/file")] {
+        good_client(&copy(Some(&reads), &["-f", place, &back]));
+        assert!(std::fs::read(&back).expect("there") == bytes, "{place}");
+    }
+    let names =
+        |token: &str, words: &[&str]| run("xrdfs", Some(token), &[&[site.gate.tls_url("").as_str()], words].concat());
+    assert_eq!(good_client(&names(&reads, &["ls", "/web"])).trim(), "/web/file");
+    assert!(failed_client(&names(&reads, &["rm", "/web/file"])).contains("permission denied"));
+    assert!(failed_client(&names(&writes, &["mkdir", "/elsewhere"])).contains("permission denied"));
+    // One with a key comes as before, by TLS.
+    let mut by_key = site.root("xrdcp", "detector");
+    by_key.env("X509_CERT_DIR", credentials.vouching()).args(["--nopbar", &from, &site.gate.tls_url("/raw")]);
+    good_client(&by_key.output().expect("it runs"));
+    assert!(pread(&open_read(&world.files(), b"/raw"), 0, 4_000_000) == bytes);
+    good_client(&names(&writes, &["rm", "/web/file"]));
+}
+
 /// Whether there is XRootD's plug-in for tokens; says so when not.
 fn has_token_plugin() -> bool {
     let libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];

@@ -1,11 +1,13 @@
 //! Runs and streams as objects of the store.
 
+use std::collections::BTreeMap;
+
 use forebay_protocol::{ChangeRun, DefineStream, RunList, StreamList};
 use forebay_types::{
-    RunChange, RunId, RunRecord, RunRequest, StreamDefinition, StreamName, StreamRequest, StreamVersion,
+    RunChange, RunCounts, RunId, RunRecord, RunRequest, StreamDefinition, StreamName, StreamRequest, StreamVersion,
 };
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::{Client, unexpected};
 use crate::error::ClientError;
@@ -30,6 +32,16 @@ pub struct RunPage {
     pub runs: Vec<RunRecord>,
     /// Whether there are more behind the last.
     pub more: bool,
+}
+
+/// A run with what the store knows of it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KnownRun {
+    /// What is kept of it.
+    #[serde(flatten)]
+    pub record: RunRecord,
+    /// Events that are known now, over all lanes.
+    pub known: RunCounts,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +92,49 @@ impl Client {
             });
         }
         Ok(page)
+    }
+
+    /// The runs that were declared, ascending, from this number on, each with what the store knows of it now.
+    ///
+    /// # Errors
+    /// As [`Client::run_records`].
+    pub fn known_runs(&mut self, from: Option<RunId>) -> Result<Vec<KnownRun>, ClientError> {
+        let mut records: Vec<RunRecord> = Vec::new();
+        let mut after = from.and_then(|from| from.0.checked_sub(1)).map(RunId);
+        loop {
+            let page = self.run_records(after)?;
+            after = page.runs.last().map(|last| last.run);
+            records.extend(page.runs);
+            if !page.more {
+                break;
+            }
+        }
+        let counts = self.run_counts()?;
+        let known = |record: RunRecord| {
+            let known = counts.get(&record.run).copied().unwrap_or_default();
+            KnownRun { record, known }
+        };
+        Ok(records.into_iter().map(known).collect())
+    }
+
+    /// A run with what the store knows of it now; `None` when it was never declared.
+    ///
+    /// # Errors
+    /// As [`Client::run`].
+    pub fn known_run(&mut self, run: RunId) -> Result<Option<KnownRun>, ClientError> {
+        let Some(record) = self.run(run)? else { return Ok(None) };
+        let known = self.run_counts()?.get(&run).copied().unwrap_or_default();
+        Ok(Some(KnownRun { record, known }))
+    }
+
+    /// How many events the store knows of each run, declared or not, over all lanes.
+    ///
+    /// # Errors
+    /// When the server gives no answer.
+    pub fn run_counts(&mut self) -> Result<BTreeMap<RunId, RunCounts>, ClientError> {
+        let runs = self.runs()?.into_iter();
+        let counts = |events, undecided, finished| RunCounts { events, undecided, finished };
+        Ok(runs.map(|info| (info.run, counts(info.events, info.undecided, info.finished))).collect())
     }
 
     /// Defines a stream, durably, and gives the version that this is. Runs that are started from then on have it.

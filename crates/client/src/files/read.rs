@@ -58,6 +58,8 @@ pub struct ReadAhead {
     window_bytes: u64,
     /// So many are read ahead now; 0 after a jump.
     ahead_bytes: u64,
+    /// From here on nothing is asked for but what is wanted.
+    ahead_end: u64,
     /// Where who reads on does so.
     expected: u64,
     /// How long the file is, as far as is known; it is that for ever when it is sealed.
@@ -78,6 +80,7 @@ impl ReadAhead {
             file,
             window_bytes: window_bytes.max(ASK_BYTES),
             ahead_bytes: ASK_BYTES,
+            ahead_end: u64::MAX,
             expected: 0,
             length,
             is_sealed,
@@ -131,12 +134,18 @@ impl ReadAhead {
         self.ahead_bytes = 0;
     }
 
+    /// That from `end` on nothing is asked for but what is wanted, as somebody else reads there.
+    pub fn read_ahead_until(&mut self, end: u64) {
+        self.ahead_end = end;
+    }
+
     fn ask_from(&mut self, offset: u64, until: u64) {
         if offset >= FILE_BYTES_MAX {
             return;
         }
-        let until = if self.ahead_bytes > 0 { until.next_multiple_of(ASK_BYTES) } else { until };
+        let rounded = if self.ahead_bytes > 0 { until.next_multiple_of(ASK_BYTES) } else { until };
         let ahead = offset.saturating_add(self.ahead_bytes) / ASK_BYTES * ASK_BYTES;
+        let (until, ahead) = (until.max(rounded.min(self.ahead_end)), ahead.min(self.ahead_end));
         let end = match offset < self.length {
             true => until.max(ahead).min(self.length),
             false if self.is_sealed => return,

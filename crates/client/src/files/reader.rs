@@ -53,6 +53,14 @@ impl Files {
         self.reader(escape(path), node, options)
     }
 
+    /// Opens what was found before, by its number: the same file, whatever became of its name. Somebody has to have it open meanwhile, or it may be gone. `path` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`Files::open_read`].
+    pub fn open_read_node(&self, path: &str, node: &Node, options: &ReadOptions) -> Result<FileReader, FileError> {
+        self.reader(path.to_owned(), node.clone(), options)
+    }
+
     /// A reader of what was found.
     pub(super) fn reader(&self, path: String, node: Node, options: &ReadOptions) -> Result<FileReader, FileError> {
         match node.view.kind {
@@ -146,6 +154,17 @@ impl FileReader {
     /// As [`FileReader::read_at`].
     pub fn read_part(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, FileError> {
         self.read_all(offset, into, false)
+    }
+
+    /// As [`FileReader::read_at`], and from `ahead_end` on nothing is on its way but what is wanted: somebody else reads there. With `offset` nothing is read ahead, and what is already stays.
+    ///
+    /// # Errors
+    /// As [`FileReader::read_at`].
+    pub fn read_at_until(&mut self, offset: u64, into: &mut [u8], ahead_end: u64) -> Result<usize, FileError> {
+        self.machine.read_ahead_until(ahead_end);
+        let count = self.read_all(offset, into, true);
+        self.machine.read_ahead_until(u64::MAX);
+        count
     }
 
     fn read_all(&mut self, offset: u64, into: &mut [u8], ahead: bool) -> Result<usize, FileError> {

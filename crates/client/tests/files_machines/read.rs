@@ -116,6 +116,25 @@ fn who_reads_a_part_is_asked_for_nothing_behind_it() {
 }
 
 #[test]
+fn nothing_is_read_ahead_where_somebody_else_reads() {
+    for (ahead_end, most) in [(5 * MIB + 100, 5 * MIB + 100), (0, 3 * MIB), (u64::MAX, 6 * MIB)] {
+        let mut reading = Reading::new(20 * MIB, true, 8 * MIB);
+        reading.machine.read_ahead_until(ahead_end);
+        let (mut buffer, mut at) = (vec![0; 100_000], 0);
+        while at + 100_000 <= 3 * MIB {
+            let count = reading.read(at, &mut buffer, 0).expect("it can be read");
+            assert!(buffer[..count] == reading.content[at as usize..][..count]);
+            at += count as u64;
+        }
+        let behind = reading.asked.iter().map(|(start, bytes)| start + u64::from(*bytes)).max();
+        assert!(behind <= Some(most) && behind > Some(most - MIB), "{behind:?} of {ahead_end}");
+        // What is wanted there is read all the same.
+        let count = reading.read(6 * MIB, &mut buffer, 0).expect("it can be read");
+        assert!(count > 0 && buffer[..count] == reading.content[6 * MIB as usize..][..count]);
+    }
+}
+
+#[test]
 fn who_jumps_is_asked_for_what_it_wants_alone() {
     let mut reading = Reading::new(20 * MIB, true, 8 * MIB);
     let mut buffer = [0; 5000];
