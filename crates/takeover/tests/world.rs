@@ -88,10 +88,10 @@ impl Cluster {
                 return Said::Refused;
             }
         }
-        if self.ground == Ground::Files {
-            if let Some(said) = self.take_on_files(client, operation) {
-                return said;
-            }
+        if self.ground == Ground::Files
+            && let Some(said) = self.take_on_files(client, operation)
+        {
+            return said;
         }
         match operation {
             Operation::Write { object, .. } => {
