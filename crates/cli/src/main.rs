@@ -28,6 +28,7 @@ mod readout;
 mod record;
 mod run;
 mod serve;
+mod shared;
 mod size;
 mod status;
 mod stream;
