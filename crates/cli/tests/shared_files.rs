@@ -206,7 +206,7 @@ fn what_cannot_be_meant_is_refused_with_words() {
     fs::write(store.path("drive0.owner"), "nonsense").expect("written");
     refused(&["serve", "--listen", FREE, drive], "is no owner file, or damaged");
     fs::remove_file(store.path("drive0.owner")).expect("removed");
-    let server = Server::start_at(FREE, &[], &[store.drive.clone()]).expect("it serves, alone");
+    let server = Server::start_at(FREE, &[], std::slice::from_ref(&store.drive)).expect("it serves, alone");
     server.terminate().expect(0);
 }
 
@@ -379,7 +379,7 @@ fn a_standby_that_would_not_wait_long_enough_takes_nothing() {
     let store = Store::new();
     let lie = format!("echo x >> {}", store.path("calls").display());
     let options = ["--fence-command", &lie, "--dead-after", "600"];
-    let mut old = Server::start_at(FREE, &options, &[store.drive.clone()]).expect("it serves");
+    let mut old = Server::start_at(FREE, &options, std::slice::from_ref(&store.drive)).expect("it serves");
     old.send_kill();
     // Not known to be gone: as from another machine.
     let mut owner = store.owner();
