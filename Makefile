@@ -36,8 +36,8 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 || failed=1; \
 	test -z "$$failed"
 
-rados-test: rust ## stores in the pools of a Ceph cluster, which is started for it (after `make deps`)
-	tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados
+rados-test: rust ## stores in the pools of a Ceph cluster, and on its file system; it is started for them (after `make deps`)
+	tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados --test shared_files
 
 python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
 	export CARGO_TARGET_DIR=$(abspath $(TARGET)); \

@@ -33,6 +33,8 @@ packages=(
     radosgw         # its gateway
     ceph-mgr        # what counts in a Ceph whose pools a store stands on
     librados-dev    # how the store reaches it
+    ceph-mds        # the file system on it
+    ceph-fuse       # how that is mounted
     python3-rados   # what starts that Ceph
     zstd            # reads what the mover compresses
     curl            # what its buckets hold, by another way than ours

@@ -14,14 +14,20 @@ static SHARED: OnceLock<Option<Ceph>> = OnceLock::new();
 impl Ceph {
     /// The one of this process, of three drives and 2+1, of which `CEPH_CONF` says where it is; it is ended with the process. Nothing where Ceph is not
     /// installed.
+    #[allow(dead_code, reason = "each test file uses its own part")]
     pub fn shared() -> Option<&'static Ceph> {
-        SHARED
-            .get_or_init(|| Ceph::start(&["--osds", "3", "--k", "2", "--m", "1", "--pgs", "8", "--osd-size", "3G"]))
-            .as_ref()
+        SHARED.get_or_init(|| Ceph::start(&["ceph-mon", "ceph-mgr", "ceph-osd"], &[])).as_ref()
     }
 
-    fn start(options: &[&str]) -> Option<Ceph> {
-        let missing = ["ceph-mon", "ceph-mgr", "ceph-osd"].into_iter().find(|name| !is_installed(name));
+    /// The same with a file system. A process has one or the other.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn with_files() -> Option<&'static Ceph> {
+        let programs = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "ceph-fuse"];
+        SHARED.get_or_init(|| Ceph::start(&programs, &["--cephfs"])).as_ref()
+    }
+
+    fn start(programs: &[&str], options: &[&str]) -> Option<Ceph> {
+        let missing = programs.iter().find(|name| !is_installed(name));
         if let Some(name) = missing {
             println!("skipped: needs {name}");
             assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have {name}");
@@ -32,6 +38,7 @@ impl Ceph {
         end_with_this_process(&directory, &stores);
         let output = Command::new(peers().join("ceph-up.sh"))
             .arg(&directory)
+            .args(["--osds", "3", "--k", "2", "--m", "1", "--pgs", "8", "--osd-size", "3G"])
             .args(options)
             .args(["--port", &free_port().to_string()])
             .arg("--osd-dir")
@@ -43,6 +50,12 @@ impl Ceph {
         // SAFETY: every other test of this process waits for this one value, and asks for nothing else of the environment meanwhile.
         unsafe { std::env::set_var("CEPH_CONF", directory.join("ceph.conf")) };
         Some(Ceph { directory })
+    }
+
+    /// The file that says where it is.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn configuration(&self) -> PathBuf {
+        self.directory.join("ceph.conf")
     }
 
     /// The process of a daemon: `osd.0`, `mon.a`.

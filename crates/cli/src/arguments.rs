@@ -138,7 +138,7 @@ pub enum Command {
     Doctor(doctor::DoctorCommand),
     /// Give a stopped store the newest format version, which has files, runs and streams
     Upgrade(upgrade::UpgradeCommand),
-    /// Take a store in a cluster from the server that has it
+    /// Take a store that several servers reach from the one that has it
     Takeover(takeover::TakeoverCommand),
 }
 

@@ -19,7 +19,8 @@ use forebay_types::{DriveNumber, ReadOutcome};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::pool::{Owned, PoolOptions, Pools};
+use crate::owned::Owned;
+use crate::pool::{PoolOptions, Pools};
 use crate::serve::open_failure;
 use crate::size::counted;
 use export::Export;
@@ -92,7 +93,7 @@ pub fn run(command: &DoctorCommand, output: &Output) -> Result<(), Failure> {
     let config = StoreConfig { cache_bytes: 16 << 20, drive_timeout_ms: Some(timeout_ms), ..StoreConfig::default() };
     let (mut examination, owned) = match command.pool.store() {
         Some(place) => examine_in_pool(place, &config)?,
-        None => (examine(&command.drives, &config).map_err(not_examined)?, Owned::default()),
+        None => (examine(&command.drives, &config).map_err(not_examined)?, Owned::Alone),
     };
     let All { lanes, names_damaged, books, export } = look_at_lanes(&mut examination, command, output)?;
     // What the drives are is known when all of them were read.
@@ -127,7 +128,7 @@ fn examine_in_pool(place: (&Pools, &str), config: &StoreConfig) -> Result<(Exami
     let interrupt = crate::interrupt::Interrupt::catch()?;
     let place = crate::rados::Place::open(place, None)?;
     let (examination, ownership) = place.examine(config, &|| interrupt.is_set())?;
-    Ok((examination, Owned::of(ownership)))
+    Ok((examination, Owned::Pool(ownership)))
 }
 
 #[cfg(not(feature = "rados"))]

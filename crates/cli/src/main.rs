@@ -20,6 +20,7 @@ mod lost;
 mod mount;
 mod mover;
 mod output;
+mod owned;
 mod pool;
 mod put;
 #[cfg(feature = "rados")]
@@ -28,6 +29,7 @@ mod readout;
 mod record;
 mod run;
 mod serve;
+mod shared;
 mod size;
 mod status;
 mod stream;

@@ -34,29 +34,6 @@ impl PoolOptions {
     }
 }
 
-/// What must be given back when nothing is done with the store any more.
-#[derive(Default)]
-pub struct Owned {
-    #[cfg(feature = "rados")]
-    ownership: Option<forebay_media_rados::Ownership>,
-}
-
-impl Owned {
-    /// A store in a cluster is this process's.
-    #[cfg(feature = "rados")]
-    pub fn of(ownership: forebay_media_rados::Ownership) -> Owned {
-        Owned { ownership: Some(ownership) }
-    }
-
-    /// Leaves it to the next.
-    pub fn give_back(self) {
-        #[cfg(feature = "rados")]
-        if let Some(Err(error)) = self.ownership.map(forebay_media_rados::Ownership::give_back) {
-            tracing::warn!("{error}; the next server waits until this one counts as dead");
-        }
-    }
-}
-
 /// `rados:POOL,META_POOL`.
 ///
 /// # Errors

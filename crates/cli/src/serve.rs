@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use forebay_engine::OpenError;
 use forebay_media::{OpenDriveError, OpenMediaError};
 use forebay_server::{Listener, RatedWrites, Server, ServerConfig, ServerError, StartError, StopHandle};
 use forebay_store::{OpenStoreError, OpenedStore, StoreConfig};
+use forebay_takeover::Patience;
 use signal_hook::iterator::Signals;
 
 use crate::arguments::{parse_address, parse_networks};
@@ -17,7 +19,9 @@ use crate::config::{self, FileConfig};
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::output::{self, Output};
-use crate::pool::{Owned, PoolOptions, Pools};
+use crate::owned::Owned;
+use crate::pool::{PoolOptions, Pools};
+use crate::shared::{self, FenceOptions};
 
 /// The time between two looks whether all lanes serve.
 const LOOK: Duration = Duration::from_millis(50);
@@ -34,6 +38,8 @@ Examples:
       reads what too few drives for writing still give; nothing is written to them
   forebay serve --media rados:ec,meta --name buffer1 --standby --listen 10.1.0.6:7420 --insecure-network 10.1.0.0/16
       takes the store over when the server that has it dies (docs/ceph.md)
+  forebay serve --standby --fence-command '/etc/forebay/fence' --listen 10.1.0.6:7420 --insecure-network 10.1.0.0/16 /mnt/cephfs/store/drive0
+      the same for a file that both machines mount: the command makes sure that the other server is dead (docs/ceph.md)
   forebay serve --print-config > forebay.toml
       writes a configuration with every key, its default and what it means
   forebay serve --config forebay.toml /data/d?
@@ -101,13 +107,16 @@ pub struct ServeCommand {
     #[command(flatten)]
     pool: PoolOptions,
 
-    /// With --media: wait until the server that has the store is gone, and take it over then [default: when a server has it that lives, end]
-    #[arg(long, requires = "media", conflicts_with = "read_only")]
+    #[command(flatten)]
+    fence: FenceOptions,
+
+    /// With --media or --fence-command: wait until the server that has the store is gone, and take it over then [default: when a server has it that lives, end]
+    #[arg(long, conflicts_with = "read_only")]
     standby: bool,
 
-    /// With --media: a server that shows no life for so many seconds counts as dead; the same for all servers of a store
-    #[arg(long, value_name = "SECONDS", requires = "media", default_value_t = 9)]
-    dead_after: u64,
+    /// With --media or --fence-command: a server that shows no life for so many seconds counts as dead; the same for all servers of a store [default: 9]
+    #[arg(long, value_name = "SECONDS")]
+    dead_after: Option<u64>,
 
     /// Print a configuration with every key, its default and what it means, and end
     #[arg(long)]
@@ -152,6 +161,7 @@ pub fn run(command: &ServeCommand, output: &Output) -> Result<(), Failure> {
     opened.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let ready = Ready::of(&opened);
     let server = Server::start(opened, listener).map_err(start_failure)?;
+    owned.listens_at(server.local_addr());
     watch_signals(interrupt, signals, server.stop_handle())?;
     if command.stop_at_stdin_end {
         watch_stdin(server.stop_handle())?;
@@ -202,9 +212,56 @@ fn open(
     if let Some(place) = command.pool.store() {
         return open_in_pool(command, place, store, server, interrupt);
     }
+    if let Some(fence) = command.fence.command() {
+        return open_shared(command, fence, store, server, interrupt);
+    }
+    refuse_alone(command)?;
     let listener = Server::bind(server).map_err(start_failure)?;
     let opened = forebay_store::open(&command.drives, store).map_err(open_failure)?;
-    Ok(Some(Ground { opened, listener, owned: Owned::default() }))
+    Ok(Some(Ground { opened, listener, owned: Owned::Alone }))
+}
+
+/// What cannot be meant by a server that shares its drives with no other.
+fn refuse_alone(command: &ServeCommand) -> Result<(), Failure> {
+    if command.standby || command.dead_after.is_some() {
+        let option = if command.standby { "--standby" } else { "--dead-after" };
+        return Err(Failure::usage(format!(
+            "{option} is for a store that another server may have, and on drives nothing keeps a server away that is taken for dead and lives. Nothing was started.              When the drives are files that both machines mount, say with --fence-command how the other one is ended for certain (docs/ceph.md, \"Files on a mounted file \
+             system\")"
+        )));
+    }
+    if command.read_only { Ok(()) } else { shared::refuse_without_fence(&command.drives) }
+}
+
+fn patience(command: &ServeCommand) -> Patience {
+    if command.standby { Patience::ForEver } else { Patience::UntilSeenAlive }
+}
+
+/// A standby listens when it serves: until then its clients go to the other.
+fn listen_early(command: &ServeCommand, server: &ServerConfig) -> Result<Option<Listener>, Failure> {
+    (!command.standby).then(|| Server::bind(server)).transpose().map_err(start_failure)
+}
+
+/// Files that other servers mount.
+fn open_shared(
+    command: &ServeCommand,
+    fence: &str,
+    store: &StoreConfig,
+    server: &ServerConfig,
+    interrupt: &Interrupt,
+) -> Result<Option<Ground>, Failure> {
+    if command.read_only {
+        return Err(Failure::usage(
+            "--read-only writes nothing, and has nobody to fence. Nothing was started. Leave --fence-command out; it reads a store that no server has",
+        ));
+    }
+    let place = shared::Place::find(&command.drives, fence, command.dead_after.map(Duration::from_secs))?;
+    let early = listen_early(command, server)?;
+    let Some(ownership) = place.own(patience(command), server.listen, &|| interrupt.is_set())? else { return Ok(None) };
+    let listener = early.map_or_else(|| Server::bind(server), Ok).map_err(start_failure)?;
+    let store = StoreConfig { licence: Some(Arc::clone(ownership.licence())), ..store.clone() };
+    let opened = forebay_store::open(&command.drives, &store).map_err(open_failure)?;
+    Ok(Some(Ground { opened, listener, owned: Owned::Shared(ownership) }))
 }
 
 #[cfg(feature = "rados")]
@@ -215,19 +272,17 @@ fn open_in_pool(
     server: &ServerConfig,
     interrupt: &Interrupt,
 ) -> Result<Option<Ground>, Failure> {
-    use forebay_takeover::Patience;
     if command.read_only {
         return Err(Failure::usage(
             "--read-only is for drives: a store in a cluster has one server that reads and writes. Nothing was started",
         ));
     }
-    let patience = if command.standby { Patience::ForEver } else { Patience::UntilSeenAlive };
-    let place = crate::rados::Place::open(place, Some(Duration::from_secs(command.dead_after)))?;
-    // A standby listens when it serves: until then its clients go to the other.
-    let early = (!command.standby).then(|| Server::bind(server)).transpose().map_err(start_failure)?;
-    let Some((opened, ownership)) = place.serve(store, patience, &|| interrupt.is_set())? else { return Ok(None) };
+    let place = crate::rados::Place::open(place, command.dead_after.map(Duration::from_secs))?;
+    let early = listen_early(command, server)?;
+    let served = place.serve(store, patience(command), &|| interrupt.is_set())?;
+    let Some((opened, ownership)) = served else { return Ok(None) };
     let listener = early.map_or_else(|| Server::bind(server), Ok).map_err(start_failure)?;
-    Ok(Some(Ground { opened, listener, owned: Owned::of(ownership) }))
+    Ok(Some(Ground { opened, listener, owned: Owned::Pool(ownership) }))
 }
 
 #[cfg(not(feature = "rados"))]

@@ -1,12 +1,11 @@
 //! Drives what decides who owns a store (`forebay_takeover`) on the lock of a pool.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_media::Licence;
-use forebay_takeover::{Answer, Owner, Patience, Renewal, Seen, Standby, Step, Timing};
+use forebay_ownership::{Beat, Pulse};
+use forebay_takeover::{Answer, Owner, Patience, Renewal, Seen, Step, Timing};
 use rustix::io::Errno;
 
 use crate::cluster::Pool;
@@ -18,8 +17,8 @@ use crate::slots::ExtentName;
 /// A fence lasts for so long: as long as nobody forgets it. What was fenced must not come back while anything that it wrote may live.
 const FENCE_S: u32 = 10 * 365 * 86_400;
 
-/// A look at whether somebody wants to stop waiting.
-const STOP_LOOK: Duration = Duration::from_millis(100);
+/// Between two attempts to list the objects.
+const LIST_AGAIN: Duration = Duration::from_millis(100);
 
 /// How a takeover comes on, for whoever looks on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,41 +79,20 @@ pub fn own(
         has_just_listed: false,
         token: None,
     };
-    let mut standby: Standby<Holder> = Standby::new(timing, patience, Licence::now());
-    let mut asked_at = Licence::now();
-    let mut step = None;
-    loop {
-        let Some(next) = step.take().or_else(|| standby.next_step(Licence::now())) else {
-            if is_stopped() {
-                return Err(NotOwned::Stopped);
-            }
-            let pause = standby.next_wakeup().map_or(STOP_LOOK, |at| at.since(Licence::now()));
-            std::thread::sleep(pause.min(STOP_LOOK));
-            continue;
-        };
-        if next == Step::Lock {
-            asked_at = Licence::now();
-        }
-        let answer = match &next {
-            Step::Own => {
-                let token = attempt.token.expect("the lock was taken");
-                let listed = attempt.listed.take();
-                return attempt.list_if_needed(listed, tell).map(|listed| Owned {
-                    token,
-                    listed,
-                    owner: Owner::new(timing, asked_at),
-                    owners: attempt.owners,
-                });
-            }
-            Step::LeaveAlone(holder) => return Err(NotOwned::Alive(holder.clone())),
-            other => attempt.take(other, tell),
-        };
-        let answer = answer.unwrap_or_else(|error| {
+    let owner = forebay_ownership::own((timing, patience), is_stopped, &mut |step| {
+        attempt.take(step, tell).unwrap_or_else(|error| {
             tell(Progress::Failed(error));
             Answer::Unknown
-        });
-        step = standby.answered(Licence::now(), answer);
-    }
+        })
+    });
+    let owner = owner.map_err(|why| match why {
+        forebay_ownership::NotOwned::Alive(holder) => NotOwned::Alive(holder),
+        forebay_ownership::NotOwned::Stopped => NotOwned::Stopped,
+    })?;
+    let token = attempt.token.expect("the lock was taken");
+    let listed = attempt.listed.take();
+    let listed = attempt.list_if_needed(listed, tell);
+    Ok(Owned { token, listed, owner, owners: attempt.owners })
 }
 
 struct Attempt<'a> {
@@ -166,40 +144,42 @@ impl Attempt<'_> {
     }
 
     /// Of a store that its last owner gave back, or lost before: nothing is on its way to it.
-    fn list_if_needed(
-        &self,
-        listed: Option<Vec<ExtentName>>,
-        tell: &mut dyn FnMut(Progress),
-    ) -> Result<Vec<ExtentName>, NotOwned> {
+    fn list_if_needed(&self, listed: Option<Vec<ExtentName>>, tell: &mut dyn FnMut(Progress)) -> Vec<ExtentName> {
         if let Some(listed) = listed {
-            return Ok(listed);
+            return listed;
         }
         loop {
             match self.pools.list() {
                 Ok(listed) => {
                     tell(Progress::Listed(listed.len()));
-                    return Ok(listed);
+                    return listed;
                 }
                 Err(error) => tell(Progress::Failed(error)),
             }
-            std::thread::sleep(STOP_LOOK);
+            std::thread::sleep(LIST_AGAIN);
         }
     }
 }
 
 /// Keeps a store for its owner by pulses, until it is given back or lost.
 pub struct Ownership {
-    shared: Arc<Shared>,
-    licence: Arc<Licence>,
+    pulse: Pulse<Keeper>,
     token: OwnerToken,
-    thread: Option<JoinHandle<Owners>>,
 }
 
-#[derive(Default)]
-struct Shared {
-    is_over: AtomicBool,
-    lock: Mutex<()>,
-    changed: Condvar,
+struct Keeper {
+    owners: Owners,
+    token: OwnerToken,
+}
+
+impl Beat for Keeper {
+    fn beat(&mut self, count: u64) -> Renewal {
+        match self.owners.beat(&self.token, count) {
+            Ok(()) => Renewal::Written,
+            Err(error) if error.is(Errno::CANCELED) || error.is(Errno::SHUTDOWN) => Renewal::NotOwner,
+            Err(_) => Renewal::Unknown,
+        }
+    }
 }
 
 impl Ownership {
@@ -209,20 +189,13 @@ impl Ownership {
     /// When the process may have no more threads.
     pub fn keep(owned: Owned, lost: impl FnOnce() + Send + 'static) -> (Ownership, Vec<ExtentName>) {
         let Owned { token, listed, owner, owners } = owned;
-        let (shared, licence) = (Arc::new(Shared::default()), Arc::new(Licence::default()));
-        licence.extend(owner.answers_until());
-        let (of_thread, its_licence) = (Arc::clone(&shared), Arc::clone(&licence));
-        let beat = move || {
-            pulse_on(owner, &owners, &token, &of_thread, &its_licence, lost);
-            owners
-        };
-        let thread = std::thread::Builder::new().name("forebay-owner".to_owned()).spawn(beat).expect("a thread");
-        (Ownership { shared, licence, token, thread: Some(thread) }, listed)
+        let pulse = Pulse::start(owner, Keeper { owners, token }, lost);
+        (Ownership { pulse, token }, listed)
     }
 
     /// Until when anybody may be answered.
     pub fn licence(&self) -> &Arc<Licence> {
-        &self.licence
+        self.pulse.licence()
     }
 
     /// What makes this owner known.
@@ -238,57 +211,7 @@ impl Ownership {
     /// # Panics
     /// When the thread of the pulse did.
     pub fn give_back(mut self) -> Result<(), RadosError> {
-        let owners = self.end_pulse().expect("it is given back once");
-        self.licence.revoke();
-        owners.unlock(&self.token)
-    }
-
-    fn end_pulse(&mut self) -> Option<Owners> {
-        self.shared.is_over.store(true, Ordering::Release);
-        let _alone = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shared.changed.notify_all();
-        drop(_alone);
-        self.thread.take().map(|thread| thread.join().expect("the pulse does not panic"))
-    }
-}
-
-impl Drop for Ownership {
-    fn drop(&mut self) {
-        drop(self.end_pulse());
-    }
-}
-
-fn pulse_on(
-    mut owner: Owner,
-    owners: &Owners,
-    token: &OwnerToken,
-    shared: &Shared,
-    licence: &Licence,
-    lost: impl FnOnce(),
-) {
-    loop {
-        if shared.is_over.load(Ordering::Acquire) {
-            return;
-        }
-        let now = Licence::now();
-        if owner.is_replaced() || licence.is_revoked() {
-            licence.revoke();
-            return lost();
-        }
-        if let Some(pulse) = owner.next_pulse(now) {
-            let renewal = match owners.beat(token, pulse) {
-                Ok(()) => Renewal::Written,
-                Err(error) if error.is(Errno::CANCELED) || error.is(Errno::SHUTDOWN) => Renewal::NotOwner,
-                Err(_) => Renewal::Unknown,
-            };
-            owner.pulsed(Licence::now(), renewal);
-            licence.extend(owner.answers_until());
-            continue;
-        }
-        let pause = owner.next_wakeup().since(now);
-        let alone = shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if !shared.is_over.load(Ordering::Acquire) {
-            drop(shared.changed.wait_timeout(alone, pause));
-        }
+        let keeper = self.pulse.end().expect("it is given back once");
+        keeper.owners.unlock(&self.token)
     }
 }

@@ -1,8 +1,9 @@
 //! How a store is run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_media::{DriveKind, MediaConfig};
+use forebay_media::{DriveKind, Licence, MediaConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
@@ -55,6 +56,9 @@ pub struct StoreConfig {
     /// Drives can be made to fail by a request. For tests and the demo.
     #[serde(skip)]
     pub fault_injection: bool,
+    /// Until when anybody may be answered, of drives that other servers reach too. What they stand on protects what they hold, and is waited for.
+    #[serde(skip)]
+    pub licence: Option<Arc<Licence>>,
 }
 
 impl Default for StoreConfig {
@@ -76,6 +80,7 @@ impl Default for StoreConfig {
             parity_min: None,
             read_only: false,
             fault_injection: false,
+            licence: None,
         }
     }
 }
@@ -104,6 +109,9 @@ impl StoreConfig {
     /// Once it is known what the drives are.
     pub(crate) fn drive_timeout(&self) -> Duration {
         let profile = self.drive_kind.unwrap_or(Profile::SolidState);
+        if self.licence.is_some() {
+            return crate::remote::PATIENCE;
+        }
         self.drive_timeout_ms.map_or(profile.drive_timeout(), Duration::from_millis)
     }
 }

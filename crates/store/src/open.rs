@@ -193,9 +193,11 @@ pub(crate) fn open_on(
     let (flush_bytes, flush_interval) = (config.flush_bytes(profile), config.flush_interval(profile));
     tracing::info!(drive_kind = ?profile, flush_bytes, ?flush_interval, "how flushes are made");
     let mut runners = Vec::new();
+    let is_shared = ground.remote().is_some() || config.licence.is_some();
+    let blocked_after = is_shared.then_some(crate::remote::BLOCKED_AFTER);
     for (lane, mailbox) in mailboxes.into_iter().enumerate() {
         let config = lane_config(lane as u16, &plan, lane_drives.clone(), config, profile, epoch, nonce);
-        let config = ground.suited(config);
+        let config = LaneConfig { blocked_after, ..ground.suited(config) };
         runners.push(LaneSeed { config, media: media()?, started, events: events.clone(), mailbox });
     }
     drop(events);
@@ -208,7 +210,7 @@ pub(crate) fn open_on(
         read_only: config.read_only,
         has_files: plan.superblock.has_files(),
     };
-    let licence = ground.remote().map(|drive| drive.licence());
+    let licence = ground.remote().map(|drive| drive.licence()).or_else(|| config.licence.clone());
     Ok(OpenedStore { runners, control: thread.spawn(events_of_lanes), info, meters, warnings, licence })
 }
 
@@ -269,7 +271,6 @@ impl Ground {
                 flush_multiple_bytes: drive.flush_multiple_bytes(),
                 tells_freed: !config.read_only,
                 drive_timeout: crate::remote::PATIENCE,
-                blocked_after: Some(crate::remote::BLOCKED_AFTER),
                 ..config
             },
         }

@@ -3,7 +3,7 @@
 //! Two machines, without I/O, clock, threads or random numbers. The [`Owner`] shows that it lives by a pulse, and knows until when it may answer anybody. The
 //! [`Standby`] looks at the pulse of who has the lock, and, when it stands still, takes the store over, in this order and no other: the holder is fenced, the
 //! newest map of the cluster is waited for, all objects are listed, the lock is broken, and taken. When something fails, or the standby is killed, whoever goes
-//! on begins with a look: each step may be done again.
+//! on begins with a look: each step may be done again. A holder that could not be fenced keeps the store, and it is tried again, later each time.
 //!
 //! # Why nothing is lost
 //!

@@ -82,13 +82,15 @@ pub struct Standby<H> {
     state: State<H>,
     /// What was seen last, and since when.
     seen: Option<(Seen<H>, Time)>,
+    /// So often in a row the holder could not be fenced.
+    failed_fences: u32,
 }
 
 impl<H: Clone + Eq> Standby<H> {
     /// One that has seen nothing yet.
     pub fn new(timing: Timing, patience: Patience, now: Time) -> Self {
         let state = State::Watching { next_look: now };
-        Standby { timing, patience, state, seen: None }
+        Standby { timing, patience, state, seen: None, failed_fences: 0 }
     }
 
     /// What is to be done now; nothing while something is on its way, or before [`Standby::next_wakeup`].
@@ -110,6 +112,7 @@ impl<H: Clone + Eq> Standby<H> {
     /// When nothing was on its way, or it cannot have this answer.
     pub fn answered(&mut self, now: Time, answer: Answer<H>) -> Option<Step<H>> {
         let step = match (&self.state, answer) {
+            (State::Taking(Step::Fence(_)), Answer::Unknown) => return self.fence_later(now),
             (State::Looking { .. } | State::LookingAgain { .. } | State::Taking(_), Answer::Unknown) => {
                 return self.look_later(now);
             }
@@ -126,7 +129,10 @@ impl<H: Clone + Eq> Standby<H> {
             _ => panic!("an answer that belongs to another step, or to none"),
         };
         let next = match step {
-            Step::Fence(_) => Step::AwaitNewestMap,
+            Step::Fence(_) => {
+                self.failed_fences = 0;
+                Step::AwaitNewestMap
+            }
             Step::AwaitNewestMap => Step::List,
             Step::List => {
                 self.state = State::LookingAgain { listed_at: now };
@@ -152,6 +158,7 @@ impl<H: Clone + Eq> Standby<H> {
             // The first look says nothing about life.
             Some((before, _)) if before.holder == seen.holder => {
                 self.seen = Some((seen, now));
+                self.failed_fences = 0;
                 if self.patience == Patience::UntilSeenAlive {
                     return Some(self.go_on(Step::LeaveAlone(holder)));
                 }
@@ -162,6 +169,9 @@ impl<H: Clone + Eq> Standby<H> {
             _ => (false, now),
         };
         self.seen = Some((seen, since));
+        if !is_same {
+            self.failed_fences = 0;
+        }
         let is_dead = is_same && asked_at.since(since) >= self.timing.dead_after();
         if is_dead || self.patience == Patience::None {
             return Some(self.go_on(Step::Fence(holder)));
@@ -189,6 +199,15 @@ impl<H: Clone + Eq> Standby<H> {
 
     fn look_later(&mut self, now: Time) -> Option<Step<H>> {
         self.state = State::Watching { next_look: now + self.timing.look_every() };
+        None
+    }
+
+    /// Nobody knows that the holder is fenced, so nothing is taken. What failed will mostly fail again: after each failure it is waited twice as long, up to the
+    /// time after which an owner counts as dead.
+    fn fence_later(&mut self, now: Time) -> Option<Step<H>> {
+        let pause = self.timing.look_every() * (1 << self.failed_fences.min(10));
+        self.failed_fences += 1;
+        self.state = State::Watching { next_look: now + pause.min(self.timing.dead_after()) };
         None
     }
 

@@ -1,5 +1,6 @@
-//! Owners and standbys in a world of their own: a cluster whose drives learn of a fence one by one, operations that arrive late, processes that stand still and are
-//! killed at any step, and a clock that runs. What was promised is asserted after each event.
+//! Owners and standbys in worlds of their own: a cluster whose drives learn of a fence one by one, or a file system with a lock that a command fences; operations that
+//! arrive late, fences that fail, or succeed though they were said to fail, processes that stand still and are killed at any step, and a clock that runs. What was
+//! promised is asserted after each event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -31,9 +32,22 @@ enum Operation {
     Lock,
 }
 
+/// What the store lies on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ground {
+    /// Pools: each group of drives takes things from a fenced client until it knows the map. The lock is broken for everybody.
+    #[default]
+    Pools,
+    /// Files: who is fenced is shut out at once. The lock is one of the file system, which goes with its process; the owner is whoever is written down.
+    Files,
+}
+
 /// The cluster.
 #[derive(Default)]
 struct Cluster {
+    ground: Ground,
+    /// Of files: who has the lock of the file system.
+    file_lock: Option<Client>,
     /// Who is fenced since which map.
     fenced: BTreeMap<Client, u64>,
     map: u64,
@@ -51,6 +65,8 @@ enum Said {
     Done,
     Refused,
     Held,
+    /// It was not done, or nobody says that it was.
+    Failed,
     Seen(Option<Client>, u64),
     Map(u64),
 }
@@ -71,6 +87,11 @@ impl Cluster {
             if self.is_fenced(client, group) {
                 return Said::Refused;
             }
+        }
+        if self.ground == Ground::Files
+            && let Some(said) = self.take_on_files(client, operation)
+        {
+            return said;
         }
         match operation {
             Operation::Write { object, .. } => {
@@ -99,6 +120,43 @@ impl Cluster {
             },
         }
         Said::Done
+    }
+}
+
+impl Cluster {
+    /// What is different where the store lies in files; nothing where it is not.
+    fn take_on_files(&mut self, client: Client, operation: Operation) -> Option<Said> {
+        match operation {
+            Operation::Look if self.holder != Some(client) => self.unlock(client),
+            Operation::Fence(other) => {
+                self.map += 1;
+                self.fenced.entry(other).or_insert(self.map);
+                self.known = [self.map; GROUPS];
+                self.unlock(other);
+                return Some(Said::Done);
+            }
+            Operation::Break(other) => {
+                let is_free = self.file_lock.is_none() && self.holder == Some(other);
+                if is_free {
+                    self.file_lock = Some(client);
+                }
+                return Some(if is_free { Said::Done } else { Said::Failed });
+            }
+            Operation::Lock => {
+                let may = self.file_lock == Some(client) || (self.file_lock.is_none() && self.holder.is_none());
+                if !may {
+                    return Some(Said::Held);
+                }
+                (self.file_lock, self.holder) = (Some(client), None);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// The file system takes the lock from whoever is gone.
+    fn unlock(&mut self, client: Client) {
+        self.file_lock = self.file_lock.filter(|holder| *holder != client);
     }
 }
 
@@ -142,12 +200,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, ground: Ground) -> World {
         let mut world = World {
             rng: Rng::with_seed(seed),
             now: Time::default() + Duration::from_secs(100),
             timing: Timing::new(Duration::from_secs(9)).expect("times that work"),
-            cluster: Cluster::default(),
+            cluster: Cluster { ground, ..Cluster::default() },
             processes: Vec::new(),
             events: Vec::new(),
             sequence: 0,
@@ -227,8 +285,7 @@ impl World {
         match self.rng.u32(0..6000) {
             0..6 => {
                 // kill -9: what it asked for is still on its way.
-                self.processes[process].role = Role::Gone;
-                self.begin();
+                self.kill(process);
             }
             6..18 => {
                 // SIGSTOP, and SIGCONT later.
@@ -244,11 +301,35 @@ impl World {
         }
     }
 
+    fn kill(&mut self, process: usize) {
+        self.cluster.unlock(self.processes[process].client);
+        self.processes[process].role = Role::Gone;
+        self.begin();
+    }
+
+    /// A fence that reaches the cluster. One in three fails, and of these some have done what they were to do.
+    fn fence(&mut self, process: usize, client: Client, other: Client) -> Said {
+        let luck = self.rng.u8(0..12);
+        if luck < 3 {
+            return Said::Failed;
+        }
+        let said = self.cluster.take(client, self.processes[process].map, Operation::Fence(other));
+        // The command of an operator ends the process, or keeps it from the file system.
+        let fenced = self.processes.iter().position(|own| own.client == other && !matches!(own.role, Role::Gone));
+        if let Some(fenced) = fenced.filter(|_| self.cluster.ground == Ground::Files && self.rng.bool()) {
+            self.kill(fenced);
+        }
+        if luck < 4 { Said::Failed } else { said }
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrives(process, client, operation) => {
                 let map = self.processes[process].map;
-                let said = self.cluster.take(client, map, operation);
+                let said = match operation {
+                    Operation::Fence(other) => self.fence(process, client, other),
+                    _ => self.cluster.take(client, map, operation),
+                };
                 if let (Operation::Write { object, .. }, Said::Done) = (operation, said) {
                     self.assert_not_replaced(client, object);
                 }
@@ -309,7 +390,7 @@ impl World {
                     return;
                 }
                 let answer = match (operation, said) {
-                    (_, Said::Refused) => Answer::Unknown,
+                    (_, Said::Refused | Said::Failed) => Answer::Unknown,
                     (_, Said::Held) => Answer::Held,
                     (_, Said::Seen(holder, pulse)) => {
                         Answer::Seen(Seen { holder, pulse: pulse.to_le_bytes().to_vec() })
@@ -340,6 +421,11 @@ impl World {
     }
 
     fn take_step(&mut self, process: usize, step: Step<Client>) {
+        if self.cluster.ground == Ground::Files && matches!(step, Step::AwaitNewestMap | Step::List) {
+            // Nothing to be done, and no time passes.
+            self.processes[process].lists_left = 1;
+            return self.answer(process, Operation::List { group: 0 }, Said::Done);
+        }
         let operation = match step {
             Step::Look => Operation::Look,
             Step::Fence(holder) => Operation::Fence(holder),
@@ -414,16 +500,51 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn no_two_servers_own_a_store_and_nothing_that_was_acknowledged_is_missing() {
+fn no_two_servers_own_a_store_in_pools_and_nothing_that_was_acknowledged_is_missing() {
+    play(Ground::Pools);
+}
+
+#[test]
+fn no_two_servers_own_a_store_in_files_and_nothing_that_was_acknowledged_is_missing() {
+    play(Ground::Files);
+}
+
+fn play(ground: Ground) {
     let mut takeovers = 0;
     for seed in seeds() {
-        let mut world = World::new(seed);
+        let mut world = World::new(seed, ground);
         for _ in 0..20_000 {
             world.turn();
         }
         takeovers += world.takeovers;
     }
     let seeds = seeds().count() as u64;
-    println!("{seeds} seeds, {takeovers} takeovers");
+    println!("{ground:?}: {seeds} seeds, {takeovers} takeovers");
     assert!(takeovers > 5 * seeds, "{takeovers} takeovers in {seeds} worlds: nothing was tried");
+}
+
+#[test]
+fn a_holder_that_cannot_be_fenced_keeps_the_store_and_is_tried_later_each_time() {
+    let timing = Timing::new(Duration::from_secs(9)).expect("times that work");
+    let mut now = Time::default() + Duration::from_secs(100);
+    let mut standby: Standby<Client> = Standby::new(timing, Patience::ForEver, now);
+    let mut pulse = 1;
+    let seen = |pulse: u8| Answer::Seen(Seen { holder: Some(7), pulse: vec![pulse] });
+    let mut fenced_at = Vec::new();
+    // Looks until it is to be fenced, and fails to be.
+    let mut until_fenced = |standby: &mut Standby<Client>, now: &mut Time, pulse: u8| loop {
+        *now = standby.next_wakeup().expect("nothing is on its way");
+        assert_eq!(standby.next_step(*now), Some(Step::Look));
+        if standby.answered(*now, seen(pulse)) == Some(Step::Fence(7)) {
+            fenced_at.push(*now);
+            assert_eq!(standby.answered(*now, Answer::Unknown), None, "nothing is taken");
+            return;
+        }
+    };
+    (0..8).for_each(|_| until_fenced(&mut standby, &mut now, pulse));
+    // It comes back to life, and dies.
+    pulse += 1;
+    (0..2).for_each(|_| until_fenced(&mut standby, &mut now, pulse));
+    let pauses_ms: Vec<u128> = fenced_at.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+    assert_eq!(pauses_ms, [500, 1000, 2000, 4000, 8000, 9000, 9000, 18_000, 500]);
 }
