@@ -22,10 +22,6 @@ Exit codes: 0 when nobody has the store any more; 2 when the options name none; 
 pub struct TakeoverCommand {
     #[command(flatten)]
     pool: PoolOptions,
-
-    /// No drives: a store on drives is taken over by whoever has them
-    #[arg(hide = true)]
-    drives: Vec<std::path::PathBuf>,
 }
 
 /// Takes the store from whoever has it.
