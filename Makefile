@@ -37,7 +37,7 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	test -z "$$failed"
 
 rados-test: rust ## stores in the pools of a Ceph cluster, which is started for it (after `make deps`)
-	tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados
+	tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados --test rados_hosts
 
 python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
 	export CARGO_TARGET_DIR=$(abspath $(TARGET)); \

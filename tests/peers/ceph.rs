@@ -14,10 +14,27 @@ static SHARED: OnceLock<Option<Ceph>> = OnceLock::new();
 impl Ceph {
     /// The one of this process, of three drives and 2+1, of which `CEPH_CONF` says where it is; it is ended with the process. Nothing where Ceph is not
     /// installed.
+    #[allow(dead_code, reason = "each test file uses its own part")]
     pub fn shared() -> Option<&'static Ceph> {
         SHARED
             .get_or_init(|| Ceph::start(&["--osds", "3", "--k", "2", "--m", "1", "--pgs", "8", "--osd-size", "3G"]))
             .as_ref()
+    }
+
+    /// As [`Ceph::shared`], of twelve drives in a host each and 8+2, both pools of which go on with two of the hosts lost. Only one of the two is in a process.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn of_hosts() -> Option<&'static Ceph> {
+        let drives = ["--osds", "12", "--hosts", "--osd-size", "3G"];
+        let pools = ["--k", "8", "--m", "2", "--min-size", "8", "--copies", "4", "--pgs", "16"];
+        SHARED.get_or_init(|| Ceph::start(&[&drives[..], &pools[..]].concat())).as_ref()
+    }
+
+    /// Starts the daemons that were killed, and waits until all is as it was.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn heal(&self) {
+        let output = Command::new(peers().join("ceph-up.sh")).arg(&self.directory).output().expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     }
 
     fn start(options: &[&str]) -> Option<Ceph> {
