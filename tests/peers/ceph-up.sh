@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
 # ceph-up.sh DIR [options] - bring up a real Ceph cluster on one machine, on 127.0.0.1 alone, for tests and benchmarks.
-#   --osds N         number of OSDs (10)
+#   --osds N         number of OSDs (10);  --hosts  each in a host of its own, and the EC pools coded over hosts
 #   --osd-dir D      where the OSD stores lie (default DIR/osd; e.g. a folder of /dev/shm)
 #   --osd-size S     size of each sparse block file (8G)
 #   --backend B      bluestore | memstore (bluestore)
 #   --k K --m M      erasure profile of pool "ec" (8 2);  --min-size S  its min_size (Ceph's own: k+1)
 #   --plugin P       isa | jerasure | auto (auto: isa where the build has it)
-#   --pgs N          PGs of the EC pools (32); x3 pools get 16
+#   --pgs N          PGs of the EC pools (32); x3 pools get 16;  --copies N  copies of pool "meta" (3)
 #   --cephfs         also 1 MDS and file system "cephfs" (metadata x3, data EC with overwrites)
 #   --no-auth        cephx off
 #   --port P         mon's v2 port (13300); v1 is P+1; other daemons bind from P+100 upwards
 #   --conf LINE      one more line for [global] (repeatable)
 # Idempotent: with DIR's daemons running it does nothing but wait; with DIR there and daemons gone it restarts them.
-# Pools made: ec (EC k+m), meta (x3); with --cephfs also cephfs_meta (x3), cephfs_data (EC, overwrites).
+# Pools made: ec (EC k+m), meta (x3, or as --copies says); with --cephfs also cephfs_meta (x3), cephfs_data (EC, overwrites).
 set -euo pipefail
 usage() { sed -n '2,16p' "$0" >&2; exit 2; }
 [ $# -ge 1 ] && [ "${1#-}" = "$1" ] || usage
 mkdir -p "$1"; D=$(cd "$1" && pwd); shift
-N=10 OSDDIR= SIZE=8G BACKEND=bluestore K=8 M=2 MINSIZE= PLUGIN=auto PGS=32 CEPHFS=0 AUTH=cephx PORT=13300 EXTRA=
+N=10 OSDDIR= SIZE=8G BACKEND=bluestore K=8 M=2 MINSIZE= PLUGIN=auto PGS=32 CEPHFS=0 AUTH=cephx PORT=13300 EXTRA= DOMAIN=osd COPIES=3
 while [ $# -gt 0 ]; do case $1 in
+  --hosts) DOMAIN=host; shift;;    --copies) COPIES=$2; shift 2;;
   --osds) N=$2; shift 2;;          --osd-dir) OSDDIR=$2; shift 2;;  --osd-size) SIZE=$2; shift 2;;
   --backend) BACKEND=$2; shift 2;; --k) K=$2; shift 2;;             --m) M=$2; shift 2;;
   --min-size) MINSIZE=$2; shift 2;; --plugin) PLUGIN=$2; shift 2;;  --pgs) PGS=$2; shift 2;;
@@ -84,6 +85,7 @@ mgr_tick_period = 1
 mgr_stats_period = 1
 mgr_disabled_modules = alerts,cephadm,dashboard,diskprediction_local,influx,insights,iostat,k8sevents,localpool,mirroring,nfs,osd_perf_query,osd_support,prometheus,restful,rook,selftest,snap_schedule,stats,telegraf,test_orchestrator,zabbix
 [osd]
+$([ $DOMAIN = osd ] || echo "crush_location = root=default host=host\$id")
 osd_data = $OSDDIR/\$id
 keyring = $OSDDIR/\$id/keyring
 osd_objectstore = $BACKEND
@@ -112,7 +114,7 @@ log_file =
 admin_socket =
 C
   cat >"$D/settings" <<C
-N=$N OSDDIR='$OSDDIR' K=$K M=$M MINSIZE='$MINSIZE' PLUGIN=$PLUGIN PGS=$PGS CEPHFS=$CEPHFS PORT=$PORT
+N=$N OSDDIR='$OSDDIR' K=$K M=$M MINSIZE='$MINSIZE' PLUGIN=$PLUGIN PGS=$PGS CEPHFS=$CEPHFS PORT=$PORT DOMAIN=$DOMAIN COPIES=$COPIES
 C
   /usr/bin/python3 - "$D" "$N" "$OSDDIR" <<'P'
 import base64, os, struct, sys, time, uuid
@@ -185,14 +187,15 @@ elif what == 'up':
         if time.time() > t: sys.exit('only %d of %d OSDs up after 120 s' % (s['num_up_osds'], n))
         time.sleep(.1)
 elif what == 'pools':
-    k, m, minsize, plugin, pgs, fs = a; pgs = int(pgs)
-    prof = ['k=' + k, 'm=' + m, 'plugin=' + plugin, 'technique=reed_sol_van', 'crush-failure-domain=osd']
+    k, m, minsize, plugin, pgs, fs, domain, copies = a; pgs = int(pgs)
+    prof = ['k=' + k, 'm=' + m, 'plugin=' + plugin, 'technique=reed_sol_van', 'crush-failure-domain=' + domain]
     cmd('osd erasure-code-profile set', name='ec', profile=prof)
     def ec(name):
         cmd('osd pool create', pool=name, pg_num=pgs, pgp_num=pgs, pool_type='erasure', erasure_code_profile='ec')
         if minsize: cmd('osd pool set', pool=name, var='min_size', val=minsize)
     def x3(name): cmd('osd pool create', pool=name, pg_num=16, pgp_num=16, pool_type='replicated', size=3)
     ec('ec'); x3('meta')
+    if copies != '3': cmd('osd pool set', pool='meta', var='size', val=copies)
     for p in ('ec', 'meta'): cmd('osd pool application enable', pool=p, app='rados')
     if fs == '1':
         ec('cephfs_data'); x3('cephfs_meta')
@@ -220,11 +223,11 @@ if ! made; then
 fi
 for ((i=0;i<N;i++)); do start osd.$i ceph-osd -i $i; done
 mon up "$N"; say "$N OSDs up"
-if ! made; then mon pools "$K" "$M" "$MINSIZE" "$PLUGIN" "$PGS" "$CEPHFS"; touch "$D/.made"; say "pools made"; fi
+if ! made; then mon pools "$K" "$M" "$MINSIZE" "$PLUGIN" "$PGS" "$CEPHFS" "$DOMAIN" "$COPIES"; touch "$D/.made"; say "pools made"; fi
 [ "$CEPHFS" = 1 ] && start mds.a ceph-mds -i a
 health=$(mon clean "$CEPHFS"); say "$health"
 
 rss=0; for f in "$RUN"/*.pid; do r=$(awk '/^VmRSS/{print $2}' "/proc/$(cat "$f")/status" 2>/dev/null || echo 0); rss=$((rss+r)); done
 echo "conf:    $CONF   (all daemons: $((rss/1024)) MiB RSS, pid files in $RUN)"
 echo "connect: export CEPH_CONF=$CONF; ceph -s; rados -p ec ls     librados: rados_create(&c,\"admin\"); rados_conf_read_file(c,\"$CONF\")"
-echo "pools:   ec (EC $K+$M, $PLUGIN), meta (x3)$([ "$CEPHFS" = 1 ] && echo "; ceph-fuse -c $CONF MOUNTPOINT   (CephFS: cephfs_meta x3, cephfs_data EC)")"
+echo "pools:   ec (EC $K+$M, $PLUGIN), meta (x$COPIES)$([ "$CEPHFS" = 1 ] && echo "; ceph-fuse -c $CONF MOUNTPOINT   (CephFS: cephfs_meta x3, cephfs_data EC)")"

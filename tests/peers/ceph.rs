@@ -9,6 +9,9 @@ pub struct Ceph {
     directory: PathBuf,
 }
 
+/// What a cluster takes.
+const PROGRAMS: [&str; 3] = ["ceph-mon", "ceph-mgr", "ceph-osd"];
+
 static SHARED: OnceLock<Option<Ceph>> = OnceLock::new();
 
 impl Ceph {
@@ -16,14 +19,30 @@ impl Ceph {
     /// installed.
     #[allow(dead_code, reason = "each test file uses its own part")]
     pub fn shared() -> Option<&'static Ceph> {
-        SHARED.get_or_init(|| Ceph::start(&["ceph-mon", "ceph-mgr", "ceph-osd"], &[])).as_ref()
+        SHARED.get_or_init(|| Ceph::start(&PROGRAMS, &[])).as_ref()
     }
 
     /// The same with a file system. A process has one or the other.
     #[allow(dead_code, reason = "each test file uses its own part")]
     pub fn with_files() -> Option<&'static Ceph> {
-        let programs = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "ceph-fuse"];
+        let programs = [&PROGRAMS[..], &["ceph-mds", "ceph-fuse"]].concat();
         SHARED.get_or_init(|| Ceph::start(&programs, &["--cephfs"])).as_ref()
+    }
+
+    /// As [`Ceph::shared`], of twelve drives in a host each and 8+2, both pools of which go on with two of the hosts lost. Only one of the two is in a process.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn of_hosts() -> Option<&'static Ceph> {
+        let drives = ["--osds", "12", "--hosts", "--osd-size", "3G"];
+        let pools = ["--k", "8", "--m", "2", "--min-size", "8", "--copies", "4", "--pgs", "16"];
+        SHARED.get_or_init(|| Ceph::start(&PROGRAMS, &[&drives[..], &pools[..]].concat())).as_ref()
+    }
+
+    /// Starts the daemons that were killed, and waits until all is as it was.
+    #[allow(dead_code, reason = "each test file uses its own part")]
+    pub fn heal(&self) {
+        let output = Command::new(peers().join("ceph-up.sh")).arg(&self.directory).output().expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     }
 
     fn start(programs: &[&str], options: &[&str]) -> Option<Ceph> {

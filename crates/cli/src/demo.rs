@@ -1,8 +1,10 @@
 //! `forebay demo`: the whole path on one machine, with a drive that dies half way.
 //!
-//! [`plan`] decides what is written and where, [`server`] runs the server as a process of its own, [`path`] runs writers, filters
+//! [`plan`] decides what is written and where, [`ground`] makes the store, [`server`] runs the server as a process of its own, [`path`] runs writers, filters
 //! and the recorder and destroys the drive, [`ledger`] adds up what became of every event.
 
+mod ground;
+mod half_way;
 mod ledger;
 mod left;
 mod path;
@@ -12,17 +14,16 @@ mod server;
 mod table;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use clap::Args;
-use forebay_store::InitOptions;
 
 use crate::failure::Failure;
-use crate::init;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Output};
-use crate::size::{human_bytes, human_count, parse_bytes};
+use crate::pool::PoolOptions;
+use crate::size::{human_count, parse_bytes};
 
+use ground::Ground;
 use place::Place;
 use plan::Plan;
 use server::ChildServer;
@@ -41,6 +42,8 @@ Examples:
       real events, multiplied under new event numbers; the shipped files stay in /data/demo/<stream>/
   forebay demo --events 1000 --no-fail-drive --json
       a short run without the dying drive, its ledger as JSON
+  forebay demo --media rados:ec,meta --name demo --half-way 'systemctl kill -s KILL ceph-osd@3 ceph-osd@7'
+      on a store in two pools of a Ceph cluster, of which something is killed half way (docs/ceph.md)
 
 What happens: five files become the drives of a store that survives the loss of any one of them (4+1). A server serves it in a
 process of its own. Four writers put the fragments of every event; two filters read, verify and decide every event; a
@@ -50,6 +53,10 @@ running server, and then refuses to read or write: from then on what lay on it i
 seen, the server has hardly a cache, and the recorder starts when the drive is dead or much is written. At the end every shipped event is compared with the hash that was taken
 before it was written.
 
+With --media the store is made in the pools, and no drive is destroyed: what is to happen to the cluster half way, --half-way does. A store that is there under
+this name is refused and left as it is. At the end it is removed from the pools, but for the object that counts its owners; that of a demo that was killed
+(kill -9) stays, and docs/ceph.md says how to remove it.
+
 The ledger: events_shipped counts an event once although it may be in two streams, and only when it is in a file of each of
 its streams. lost: fragments written and not acknowledged, events without a decision, accepted events that are not shipped.
 mismatched: events that came out other than they went in, or twice, or that nobody accepted. fragments_from_parity: fragments
@@ -57,7 +64,7 @@ that were read although they had lain on the dead drive.
 
 Exit codes: 0 when nothing is lost or mismatched and the books balance; 1 otherwise, or when an input is damaged (its good
 events run through first); 2 when an input or directory cannot be used; 3 when there is no room, or it was interrupted or could not
-start its server. Whatever ends the demo, its scratch directory is removed; that of one that was killed (kill -9) by the next
+start its server; that of the command of --half-way when it fails. Whatever ends the demo, its scratch directory is removed; that of one that was killed (kill -9) by the next
 demo.";
 
 /// The options of `demo`.
@@ -76,21 +83,40 @@ pub struct DemoCommand {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Leave all drives alone [default: one drive is destroyed half way]
+    /// Leave all drives alone [default: one drive is destroyed half way, unless --media or --half-way are given]
     #[arg(long)]
     no_fail_drive: bool,
+
+    /// Run this command (sh -c) when half of the events are acknowledged, instead of destroying a drive; the server's address is in FOREBAY_SERVER. When it
+    /// fails, the demo ends with its exit code and what it said [default: none]
+    #[arg(long, value_name = "COMMAND")]
+    half_way: Option<String>,
+
+    #[command(flatten)]
+    pool: PoolOptions,
 
     /// Make the scratch directory with the drives here [default: /dev/shm when it has room, else the temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// The size of each of the five drives
+    /// The size of each of the five drives; with --media the store may hold four times as much
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     drive_bytes: u64,
 
-    /// Leave the scratch directory with drives, log and files [default: it is removed at the end]
+    /// Leave the scratch directory with drives, log and files; with --media the store, too [default: they are removed at the end]
     #[arg(long)]
     keep: bool,
+}
+
+impl DemoCommand {
+    fn destroys_a_drive(&self) -> bool {
+        !self.no_fail_drive && self.half_way.is_none() && self.pool.store().is_none()
+    }
+
+    /// Whether something happens half way: some of what was written before is read after it then.
+    fn has_a_half_way(&self) -> bool {
+        self.destroys_a_drive() || self.half_way.is_some()
+    }
 }
 
 /// Runs the demo.
@@ -98,6 +124,10 @@ pub struct DemoCommand {
 /// # Errors
 /// When something is lost or mismatched, the books do not balance, or it could not be run.
 pub fn run(command: &DemoCommand, output: &Output) -> Result<(), Failure> {
+    #[cfg(not(feature = "rados"))]
+    if command.pool.store().is_some() {
+        return Err(crate::pool::not_built());
+    }
     let interrupt = Interrupt::catch()?;
     let plan = Plan::make(command)?;
     let place = Place::make(command, &plan, output)?;
@@ -108,6 +138,7 @@ pub fn run(command: &DemoCommand, output: &Output) -> Result<(), Failure> {
     result
 }
 
+/// Makes the store, runs all through it, and removes it.
 fn run_in(
     command: &DemoCommand,
     plan: &Plan,
@@ -115,9 +146,29 @@ fn run_in(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
-    make_store(command, place, output)?;
+    let ground = Ground::make(command, place, output)?;
+    let result = run_on(command, plan, place, &ground, output, interrupt);
+    // Whoever served it has ended.
+    match ground.finish(command.keep, output) {
+        Err(failure) if result.is_ok() => Err(failure),
+        Err(failure) => {
+            output.note(&format!("forebay: {}", failure.message));
+            result
+        }
+        Ok(()) => result,
+    }
+}
+
+fn run_on(
+    command: &DemoCommand,
+    plan: &Plan,
+    place: &Place,
+    ground: &Ground,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     go_on(interrupt)?;
-    let mut server = ChildServer::start(place).map_err(|failure| naming_log(failure, place))?;
+    let mut server = ChildServer::start(place, ground).map_err(|failure| naming_log(failure, place))?;
     output.line(&format!("server    process {} on {}", server.pid(), server.address()));
     let run = path::run(command, plan, place, &mut server, output, interrupt);
     let (run, status) = match run {
@@ -159,20 +210,6 @@ fn go_on(interrupt: &Interrupt) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::retry(format!("{why}; everything that the demo made is removed")))
-}
-
-fn make_store(command: &DemoCommand, place: &Place, output: &Output) -> Result<(), Failure> {
-    let options = InitOptions { drive_bytes: Some(command.drive_bytes), ..InitOptions::new(DATA, PARITY) };
-    let start = Instant::now();
-    let report = init::with_progress(&place.drives(), &options, output)?;
-    output.line(&format!(
-        "store     {} files of {} zeroed in {:.1} s, {DATA}+{PARITY}, {} lanes",
-        place.drives().len(),
-        human_bytes(command.drive_bytes),
-        start.elapsed().as_secs_f64(),
-        report.geometry.lanes
-    ));
-    Ok(())
 }
 
 /// Not all of the input was written; what was is all right.

@@ -11,11 +11,25 @@ use forebay_types::{DecideOutcome, PutOutcome, ReadOutcome};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Data are lost, damaged, mismatched, or not what was asked for.
-    Data = 1,
+    Data,
     /// The command cannot be done as it was given.
-    Usage = 2,
+    Usage,
     /// The same command may succeed later.
-    Retry = 3,
+    Retry,
+    /// That of a command which was run.
+    Of(u8),
+}
+
+impl Exit {
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Data => 1,
+            Exit::Usage => 2,
+            Exit::Retry => 3,
+            Exit::Of(code) => code,
+        }
+    }
 }
 
 /// A command that failed: what happened, what it means for the data, what to do.
@@ -47,7 +61,7 @@ impl Failure {
 
     /// The object that stands for it on stdout with `--json`.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::json!({ "error": self.message, "exit": self.exit as u8 })
+        serde_json::json!({ "error": self.message, "exit": self.exit.code() })
     }
 
     /// A put that was not acknowledged.

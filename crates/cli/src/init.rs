@@ -91,7 +91,7 @@ pub struct InitCommand {
     force: bool,
 
     /// The drives: block devices or files, at least data + parity of them
-    #[arg(value_name = "DRIVE", required_unless_present = "media")]
+    #[arg(value_name = "DRIVE", required_unless_present = "media", conflicts_with = "media")]
     drives: Vec<PathBuf>,
 }
 

@@ -36,7 +36,7 @@ impl Interrupt {
             // In this order: what sees the flag set by the first signal ends the process at the second. A terminal that goes
             // away may say so twice.
             if signal != SIGHUP {
-                let exit = Exit::Retry as i32;
+                let exit = i32::from(Exit::Retry.code());
                 signal_hook::flag::register_conditional_shutdown(signal, exit, flag.clone()).map_err(failed)?;
             }
             signal_hook::flag::register(signal, flag.clone()).map_err(failed)?;

@@ -58,7 +58,10 @@ fn main() -> ExitCode {
             "the program ended by a mistake of its own, told above. What the store acknowledged is safe; please report it with these words",
         ))
     });
-    finish(result, &output)
+    let code = finish(result, &output);
+    #[cfg(feature = "rados")]
+    rados::leave(code);
+    ExitCode::from(code)
 }
 
 fn run(command: &Command, output: &Output) -> Result<(), Failure> {
@@ -89,8 +92,8 @@ fn run(command: &Command, output: &Output) -> Result<(), Failure> {
     }
 }
 
-/// Tells what went wrong, with the command and with what it prints.
-fn finish(result: Result<(), Failure>, output: &Output) -> ExitCode {
+/// Tells what went wrong, with the command and with what it prints; gives the exit code.
+fn finish(result: Result<(), Failure>, output: &Output) -> u8 {
     let failure = result.err();
     if let Some(failure) = &failure {
         output.failure(failure);
@@ -99,5 +102,5 @@ fn finish(result: Result<(), Failure>, output: &Output) -> ExitCode {
     if let Some(failure) = unprinted {
         output.note(&format!("forebay: {}", failure.message));
     }
-    failure.as_ref().or(unprinted).map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.exit as u8))
+    failure.as_ref().or(unprinted).map_or(0, |failure| failure.exit.code())
 }

@@ -139,7 +139,7 @@ fn start() -> Result<(), Failure> {
     // It has said why.
     write_stdout(format!("{first}{rest}").as_bytes());
     let code = child.wait().ok().and_then(|status| status.code());
-    std::process::exit(code.unwrap_or(crate::failure::Exit::Retry as i32))
+    std::process::exit(code.unwrap_or(crate::failure::Exit::Retry.code().into()))
 }
 
 impl From<MountError> for Failure {

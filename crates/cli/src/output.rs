@@ -83,7 +83,7 @@ impl Output {
     pub fn result(&self, object: &mut serde_json::Value, failure: Option<Failure>) -> Result<(), Failure> {
         if let Some(failure) = &failure {
             object["error"] = failure.message.clone().into();
-            object["exit"] = (failure.exit as u8).into();
+            object["exit"] = failure.exit.code().into();
         }
         self.object(object);
         match failure {
@@ -206,7 +206,7 @@ pub fn usage_error(error: &clap::Error) -> ExitCode {
         return match error.print() {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Output::new(false, false).note(&format!("forebay: stdout cannot be written: {error}"));
-                ExitCode::from(Exit::Retry as u8)
+                ExitCode::from(Exit::Retry.code())
             }
             _ => ExitCode::SUCCESS,
         };
@@ -220,7 +220,7 @@ pub fn usage_error(error: &clap::Error) -> ExitCode {
         Output::new(true, false).object(&Failure::usage(what.trim_start_matches("error: ")).json());
     }
     let _ = error.print();
-    ExitCode::from(Exit::Usage as u8)
+    ExitCode::from(Exit::Usage.code())
 }
 
 /// Logs to stderr: as `FOREBAY_LOG` says, else as the command and `-v`, `-q` say.

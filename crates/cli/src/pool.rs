@@ -19,7 +19,7 @@ pub struct Pools {
 pub struct PoolOptions {
     /// Stand on pools of a Ceph cluster, rados:POOL,META_POOL: the second one is replicated. Ceph's own files and variables say where the cluster is
     /// (CEPH_CONF, CEPH_ARGS="--id USER") [default: drives]
-    #[arg(long, value_name = "MEDIA", value_parser = parse_pools, requires = "name", conflicts_with = "drives")]
+    #[arg(long, value_name = "MEDIA", value_parser = parse_pools, requires = "name")]
     media: Option<Pools>,
 
     /// The name of the store in the pools: letters, digits, '-' and '_' [default: none, drives have no names]

@@ -1,6 +1,7 @@
 //! Stores in the pools of a Ceph cluster: making, owning, serving and taking them over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_media::AlignedBuffer;
@@ -16,6 +17,17 @@ use forebay_takeover::{Patience, Timing};
 use crate::failure::Failure;
 use crate::pool::Pools;
 
+/// Whether the library of the cluster has threads in this process.
+static IS_CONNECTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the process at once, where the library has threads: while they look for drives that are dead they crash when what they use is taken down around
+/// them, as an orderly end of a process does. All that was to be given back is.
+pub fn leave(code: u8) {
+    if IS_CONNECTED.load(Ordering::Relaxed) {
+        signal_hook::low_level::exit(code.into());
+    }
+}
+
 /// A store in a cluster, whose pools are open.
 pub struct Place {
     pools: forebay_media_rados::Pools,
@@ -30,6 +42,7 @@ impl Place {
     /// No cluster answers, there are no such pools, or the name is none.
     pub fn open((pools, name): (&Pools, &str), dead_after: Option<Duration>) -> Result<Place, Failure> {
         let timing = dead_after.map_or(Ok(Timing::default()), Timing::new).map_err(Failure::usage)?;
+        IS_CONNECTED.store(true, Ordering::Relaxed);
         let cluster = Cluster::connect().map_err(Failure::retry)?;
         let refused = |error| match error {
             OpenRadosError::Name { .. } => Failure::usage(error),
@@ -54,15 +67,16 @@ impl Place {
             if is_there && !options.force {
                 drop(ownership.give_back());
                 return Err(Failure::usage(format!(
-                    "{name} holds a store. Nothing was written. Take another --name, or say --force to destroy what it holds"
+                    "{name} holds a store. Nothing was written. Take another --name, or destroy what it holds by `forebay init --force`"
                 )));
             }
             let layout = Layout { slots_offset, slot_bytes, bytes };
             let drive = RadosDrive::open(pools, layout, ownership.token(), listed, Arc::clone(ownership.licence()));
             (ownership, drive.map_err(Failure::retry)?)
         };
-        drive.discard_all().map_err(Failure::retry)?;
+        // First that nothing is needed any more, which the owner alone may write: who stood still before this, and was replaced, removes nothing.
         let report = plan.write(&drive).map_err(crate::init::failure)?;
+        drive.discard_all().map_err(Failure::retry)?;
         drop(drive);
         ownership.give_back().map_err(Failure::retry)?;
         Ok(report)
@@ -119,8 +133,10 @@ impl Place {
             )));
         };
         let layout = Layout { slots_offset, slot_bytes, bytes };
+        tell_step("places");
         let drive = RadosDrive::open(pools, layout, ownership.token(), listed, Arc::clone(ownership.licence()))
             .map_err(Failure::retry)?;
+        tell_step("recover");
         Ok((Arc::new(drive), ownership))
     }
 
@@ -132,6 +148,16 @@ impl Place {
         let (ownership, listed, _) = self.keep(Patience::None, is_stopped)?;
         ownership.give_back().map_err(Failure::retry)?;
         Ok(listed.len())
+    }
+
+    /// Removes a store that nobody serves, with all that it holds.
+    ///
+    /// # Errors
+    /// Somebody serves it, or the cluster refuses.
+    pub fn remove(self, is_stopped: &dyn Fn() -> bool) -> Result<(), Failure> {
+        let (ownership, _, pools) = self.keep(Patience::UntilSeenAlive, is_stopped)?;
+        pools.remove_all(ownership.token()).map_err(Failure::retry)?;
+        ownership.give_back().map_err(Failure::retry)
     }
 
     fn keep(
@@ -168,6 +194,11 @@ fn lost() {
     signal_hook::low_level::exit(3);
 }
 
+/// For whoever wants to see each step of a takeover, as it begins.
+fn tell_step(step: &str) {
+    tracing::debug!(step, "takeover");
+}
+
 /// What was told of a takeover: once, however often it happens.
 #[derive(Default)]
 struct Told {
@@ -196,6 +227,7 @@ impl Told {
                 );
             }
             Progress::Listed(objects) => tracing::info!(objects, "the store's objects are listed"),
+            Progress::Step(step) => tell_step(step),
             Progress::Failed(error) => {
                 let words = error.to_string();
                 if self.failed.as_ref() != Some(&words) {

@@ -123,7 +123,7 @@ pub struct ServeCommand {
     print_config: bool,
 
     /// The drives of the store, in any order
-    #[arg(value_name = "DRIVE", required_unless_present_any = ["print_config", "media"])]
+    #[arg(value_name = "DRIVE", required_unless_present_any = ["print_config", "media"], conflicts_with = "media")]
     drives: Vec<PathBuf>,
 }
 

@@ -94,6 +94,26 @@ fn without_a_dying_drive_none_has_failed() {
 }
 
 #[test]
+fn a_command_is_run_half_way_and_ends_the_demo_when_it_fails() {
+    let directory = scratch();
+    let (mark, out) = (directory.path().join("server"), directory.path().join("out"));
+    let command = format!("echo \"$FOREBAY_SERVER\" > {}", mark.display());
+    let ran = demo(&["--events", "40", "--half-way", &command, "--out", &out.display().to_string()]).expect(0);
+    books(&ran, 40, 0);
+    let server = fs::read_to_string(mark).expect("it was run");
+    assert!(server.starts_with("127.0.0.1:"), "{server}");
+    let ran = demo(&["--events", "40", "--half-way", "echo the ladder is gone; exit 7"]).expect(7);
+    ran.says("exit status: 7").says("the ladder is gone");
+    assert_eq!(ran.json()["exit"], 7);
+}
+
+#[cfg(not(feature = "rados"))]
+#[test]
+fn pools_need_a_program_that_was_built_with_ceph() {
+    forebay(["demo", "--media", "rados:ec,meta", "--name", "demo"]).expect(2).says("was built without Ceph");
+}
+
+#[test]
 fn one_event_is_enough() {
     books(&demo(&["--events", "1"]).expect(0), 1, 1);
 }

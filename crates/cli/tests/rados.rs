@@ -7,79 +7,20 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ceph::Ceph;
-use common::{Ran, Server, forebay, noise};
+use common::pools::{
+    FREE, MEDIA, assert_has, free_address, id, init, payload, put, serve, serve_at, standby, standby_at,
+};
+use common::{forebay, noise};
 use forebay_client::{Client, ClientConfig};
-use forebay_types::{EventId, FragmentId, RunId, SourceId};
+use forebay_types::{EventId, RunId};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Tests that do something to the cluster have it alone.
 static CLUSTER: std::sync::RwLock<()> = std::sync::RwLock::new(());
-
-const MEDIA: &str = "rados:ec,meta";
-const FREE: &str = "127.0.0.1:0";
-/// Short, so that a test is.
-const DEAD_AFTER: &str = "2";
-
-fn init(name: &str) -> Ran {
-    forebay([
-        "init",
-        "--media",
-        MEDIA,
-        "--name",
-        name,
-        "--drive-bytes",
-        "1GiB",
-        "--lanes",
-        "2",
-        "--slot-bytes",
-        "4MiB",
-        "--json",
-    ])
-}
-
-fn serve_at(listen: &str, name: &str, more: &[&str]) -> Result<Server, Ran> {
-    let options = [&["--media", MEDIA, "--name", name, "--dead-after", DEAD_AFTER], more].concat();
-    Server::start_at(listen, &options, &[] as &[PathBuf])
-}
-
-fn serve(name: &str) -> Server {
-    serve_at(FREE, name, &[]).unwrap_or_else(|ran| panic!("{ran:?}"))
-}
-
-/// A standby that has begun to wait; whoever joins it has it when it serves.
-fn standby(name: &str) -> std::thread::JoinHandle<Server> {
-    standby_at(FREE, name)
-}
-
-fn standby_at(listen: &str, name: &str) -> std::thread::JoinHandle<Server> {
-    let (listen, name) = (listen.to_owned(), name.to_owned());
-    std::thread::spawn(move || serve_at(&listen, &name, &["--standby"]).unwrap_or_else(|ran| panic!("{ran:?}")))
-}
-
-/// Where nobody listens now.
-fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it has one").to_string()
-}
-
-fn id(event: u64) -> FragmentId {
-    FragmentId { run: RunId(1), event: EventId(event), source: SourceId(3) }
-}
-
-fn payload(event: u64) -> Vec<u8> {
-    noise(event, 1000 + (event as usize * 37) % 20_000)
-}
-
-fn assert_has(client: &mut Client, events: impl Iterator<Item = u64>) {
-    for event in events {
-        assert_eq!(client.get(id(event)).expect("it was acknowledged"), payload(event), "event {event}");
-    }
-}
 
 fn doctor(name: &str) -> Ran {
     forebay(["doctor", "--media", MEDIA, "--name", name, "--json"])
@@ -95,10 +36,7 @@ fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
     init("plain").expect(2).says("holds a store. Nothing was written");
     let server = serve("plain");
     let mut client = server.client("test");
-    for event in 0..500 {
-        client.put(id(event), 1, &payload(event)).expect("taken");
-    }
-    client.flush().expect("stored");
+    put(&mut client, 0..500);
     server.run_with(&["file", "cp", "-", "forebay:/b.raw"], &noise(7, 3_000_000)).expect(0);
     let second = serve_at(FREE, "plain", &[]).err().expect("there is one that serves it");
     second.expect(3).says("which lives. Nothing was changed");
@@ -127,7 +65,7 @@ fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
     init("killed").expect(0);
     let mut server = serve("killed");
     let other = free_address();
-    let next = standby_at(&other, "killed");
+    let next = standby_at(&other, "killed", &[]);
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let servers = format!("{},{other}", server.address);
     let until = |events: u64| {
@@ -167,10 +105,7 @@ fn a_server_that_stood_still_while_it_was_replaced_answers_nobody_and_writes_not
     let mut old = serve("still");
     old.collect_log();
     let mut client = old.client("test");
-    for event in 0..100 {
-        client.put(id(event), 1, &payload(event)).expect("taken");
-    }
-    client.flush().expect("stored");
+    put(&mut client, 0..100);
     assert_has(&mut client, 0..100);
     let config = ClientConfig::new(old.address.clone(), "asks").deadline(Some(Duration::from_secs(5)));
     let mut client = Client::connect(config).expect("connected");
@@ -230,17 +165,12 @@ fn a_pool_that_blocks_costs_nothing_but_the_time() {
     init("blocked").expect(0);
     let server = serve("blocked");
     let mut client = server.client("patient");
-    for event in 0..100 {
-        client.put(id(event), 1, &payload(event)).expect("taken");
-    }
-    client.flush().expect("stored");
+    put(&mut client, 0..100);
     // Two of three: nothing can be written, neither what is stored nor the pulse.
     signal(ceph, &["osd.0", "osd.1"], Signal::STOP);
     let writes = std::thread::spawn(move || {
-        for event in 100..200 {
-            client.put(id(event), 1, &payload(event)).expect("taken");
-        }
-        client.flush().expect("stored when the pool goes on");
+        // Stored when the pool goes on.
+        put(&mut client, 100..200);
         client
     });
     let config = ClientConfig::new(server.address.clone(), "in a hurry").deadline(Some(Duration::from_secs(8)));
@@ -262,19 +192,16 @@ fn a_pool_that_is_full_is_no_space_and_loses_nothing() {
     init("full").expect(0);
     let server = serve("full");
     let mut client = server.client("writer");
-    for event in 0..100 {
-        client.put(id(event), 1, &payload(event)).expect("taken");
-    }
-    client.flush().expect("stored");
+    put(&mut client, 0..100);
     // All that counts as full beyond what the drives use of themselves.
     full_ratio("0.001");
     // What comes before the server knows it is stored.
     let mut events = 9_000_000..;
-    let mut put = || server.put(&format!("1/{}/3", events.next().expect("endless")), b"more");
-    common::running::until(|| put().stderr.contains("no space"));
+    let mut more = || server.put(&format!("1/{}/3", events.next().expect("endless")), b"more");
+    common::running::until(|| more().stderr.contains("no space"));
     assert_has(&mut client, 0..100);
     full_ratio("0.95");
-    common::running::until(|| put().exit == 0);
+    common::running::until(|| more().exit == 0);
     for event in 0..90 {
         client.delete(&[forebay_types::EventKey { run: RunId(1), event: EventId(event) }]).expect("deleted");
     }

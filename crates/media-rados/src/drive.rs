@@ -1,18 +1,18 @@
 //! A store's one drive: what lies before its slots in one pool, its slots in another.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use forebay_media::{AlignedBuffer, BLOCK_BYTES, Licence, Media, MediaError, RemoteDrive, RemoteReport};
 use forebay_types::DriveNumber;
+use rustix::io::Errno;
 
 use crate::cluster::{Cluster, Pool};
 use crate::error::{RadosError, words_of};
 use crate::media::RadosMedia;
 use crate::operation::Steps;
-use crate::owner::{OWNER, OwnerToken};
+use crate::owner::{EPOCH, OWNER, OwnerToken};
 use crate::slots::{ExtentName, SlotMap};
 use crate::sys;
 use crate::watch::Watch;
@@ -86,6 +86,23 @@ impl Pools {
         read_places(&self.places, offset_bytes, buffer)
     }
 
+    /// Removes the store, whose lock the caller has: its places first, so that nobody finds it, then its slots. The lock stays, which counts its owners: what one
+    /// of a later store of this name writes has other names than what may still come of this one.
+    ///
+    /// # Errors
+    /// [`RadosError`]: what is left is no store, or one whose slots are all there.
+    pub fn remove_all(&self, token: OwnerToken) -> Result<(), RadosError> {
+        let mut places = Vec::new();
+        self.places.list(|name| places.extend(is_place(name).then(|| name.to_owned())))?;
+        let slots: Vec<String> = self.list()?.iter().map(ToString::to_string).collect();
+        // Not those of a later owner, when this one stood still meanwhile.
+        let epoch = token.epoch_digits();
+        let remove = |steps: Steps| steps.although_full(sys::FULL_FORCE).remove();
+        let of_place = || remove(Steps::new().compare_no_less(EPOCH, epoch.as_bytes()));
+        on_each(&self.places, &places, of_place, Errno::NOENT)?;
+        on_each(&self.slots, &slots, || remove(Steps::new()), Errno::NOENT).map(drop)
+    }
+
     /// All objects of slots. Every drive of the pool is asked.
     ///
     /// # Errors
@@ -139,12 +156,14 @@ impl RadosDrive {
         Steps::new().although_full(sys::FULL_TRY).compare(OWNER, self.token.bytes()).write(bytes, in_object)
     }
 
-    /// Nothing in any slot is needed any more. What could not be removed is found by the next owner.
+    /// Nothing in any slot is needed any more, which what lies before the slots says already: so it does no harm however late it comes. What could not be removed is
+    /// found by the next owner.
     ///
     /// # Errors
     /// [`RadosError`].
     pub fn discard_all(&self) -> Result<(), RadosError> {
-        self.discard(self.layout.slots_offset..self.layout.bytes);
+        let names = locked(&self.map).discard_all();
+        self.remove(names);
         self.slots.flush()
     }
 
@@ -165,7 +184,7 @@ impl RadosDrive {
                 &self.slots,
                 &object,
                 Box::new(move |returned| {
-                    if returned < 0 && -returned != rustix::io::Errno::NOENT.raw_os_error() {
+                    if returned < 0 && -returned != Errno::NOENT.raw_os_error() {
                         let why = words_of(-returned);
                         tracing::warn!(
                             object = told,
@@ -178,17 +197,17 @@ impl RadosDrive {
         }
     }
 
-    /// Makes all objects before the slots this owner's: from then on no write of an earlier one is taken there, however late it comes.
+    /// Makes all objects before the slots this owner's: from then on no write of an earlier one is taken there, however late it comes. Nor does an earlier one
+    /// that stood still before this make them its own again.
     fn take_places(&self) -> Result<(), RadosError> {
         let objects: Vec<String> = (0..self.layout.slots_offset.div_ceil(PLACE_BYTES)).map(place_name).collect();
-        let tally = Arc::new(Tally::default());
-        for object in &objects {
-            tally.begin();
-            let steps = Steps::new().although_full(sys::FULL_TRY).create().set(OWNER, self.token.bytes());
-            let (done, name) = (Arc::clone(&tally), object.clone());
-            steps.start(&self.places, object, Box::new(move |returned| done.end(&name, returned)));
-        }
-        tally.wait()
+        let (epoch, token) = (self.token.epoch_digits(), self.token.bytes());
+        let name = |steps: Steps| steps.although_full(sys::FULL_TRY).set(OWNER, token).set(EPOCH, epoch.as_bytes());
+        let there = || name(Steps::new().compare_no_less(EPOCH, epoch.as_bytes()));
+        let missing = on_each(&self.places, &objects, there, Errno::NOENT)?;
+        // Those that somebody else makes meanwhile are looked at once more.
+        let made = on_each(&self.places, &missing, || name(Steps::new().create_new()), Errno::EXIST)?;
+        on_each(&self.places, &made, there, Errno::NOENT).map(drop)
     }
 }
 
@@ -240,33 +259,60 @@ impl RemoteDrive for RadosDrive {
     }
 }
 
+/// Does steps on many objects, some at once. Gives those on which they failed with the error that is named.
+fn on_each(
+    pool: &Pool,
+    objects: &[String],
+    steps: impl Fn() -> Steps,
+    named: Errno,
+) -> Result<Vec<String>, RadosError> {
+    let tally = Arc::new(Tally::default());
+    for object in objects {
+        tally.begin();
+        let (done, name) = (Arc::clone(&tally), object.clone());
+        steps().start(pool, object, Box::new(move |returned| done.end(name, returned, named)));
+    }
+    tally.wait()
+}
+
 /// Operations on many objects, some at once.
 #[derive(Default)]
 struct Tally {
-    state: Mutex<(usize, VecDeque<RadosError>)>,
+    state: Mutex<TallyState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct TallyState {
+    running: usize,
+    /// Objects that the error came from which whoever asks knows what to do about.
+    set_aside: Vec<String>,
+    failed: Option<RadosError>,
 }
 
 impl Tally {
     fn begin(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(state, |(running, _)| *running >= AT_ONCE);
-        waited.unwrap_or_else(PoisonError::into_inner).0 += 1;
+        let waited = self.changed.wait_while(state, |state| state.running >= AT_ONCE);
+        waited.unwrap_or_else(PoisonError::into_inner).running += 1;
     }
 
-    fn end(&self, object: &str, returned: i32) {
+    fn end(&self, object: String, returned: i32, named: Errno) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 -= 1;
-        if returned < 0 {
-            state.1.push_back(RadosError::new(format!("taking {object}"), returned));
+        state.running -= 1;
+        if returned.saturating_neg() == named.raw_os_error() {
+            state.set_aside.push(object);
+        } else if returned < 0 {
+            state.failed.get_or_insert_with(|| RadosError::new(format!("a change of {object}"), returned));
         }
         self.changed.notify_all();
     }
 
-    fn wait(&self) -> Result<(), RadosError> {
+    fn wait(&self) -> Result<Vec<String>, RadosError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(state, |(running, _)| *running > 0);
-        waited.unwrap_or_else(PoisonError::into_inner).1.pop_front().map_or(Ok(()), Err)
+        let waited = self.changed.wait_while(state, |state| state.running > 0);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.failed.take().map_or_else(|| Ok(std::mem::take(&mut state.set_aside)), Err)
     }
 }
 
@@ -301,6 +347,10 @@ fn list_extents(slots: &Pool) -> Result<Vec<ExtentName>, RadosError> {
 
 fn place_name(index: u64) -> String {
     format!("place.{index:x}")
+}
+
+fn is_place(name: &str) -> bool {
+    name.strip_prefix("place.").is_some_and(|index| u64::from_str_radix(index, 16).is_ok())
 }
 
 /// The objects before the slots that hold a range, each with where in it, and what of the range.

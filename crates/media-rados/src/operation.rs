@@ -1,6 +1,6 @@
 //! Operations on one object: done at once, or started and told of later.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
 
@@ -36,20 +36,31 @@ impl Steps {
         self
     }
 
-    /// The object is made unless it is there.
-    pub(crate) fn create(self) -> Self {
-        // SAFETY: the steps are ours.
-        unsafe { sys::rados_write_op_create(self.raw, sys::CREATE_IDEMPOTENT, null()) };
-        self
-    }
-
     /// Fails with `ECANCELED` unless an attribute has this value.
     pub(crate) fn compare(self, attribute: &str, value: &[u8]) -> Self {
+        self.compare_by(attribute, sys::COMPARE_EQUAL, value)
+    }
+
+    /// Fails with `ECANCELED` when an attribute has a greater value than this one, byte for byte. One that is not there is less than any.
+    pub(crate) fn compare_no_less(self, attribute: &str, value: &[u8]) -> Self {
+        self.compare_by(attribute, sys::COMPARE_NO_LESS, value)
+    }
+
+    fn compare_by(self, attribute: &str, comparison: u8, value: &[u8]) -> Self {
         let name = c_string(attribute);
         // SAFETY: the steps are ours; the library copies name and value.
         unsafe {
-            let value_at = value.as_ptr().cast();
-            sys::rados_write_op_cmpxattr(self.raw, name.as_ptr(), sys::COMPARE_EQUAL, value_at, value.len());
+            sys::rados_write_op_cmpxattr(self.raw, name.as_ptr(), comparison, value.as_ptr().cast(), value.len());
+        }
+        self
+    }
+
+    /// Calls a method of Ceph's class `lock` on the object; fails as that does.
+    pub(crate) fn call_lock(self, method: &CStr, input: &[u8]) -> Self {
+        let input_at = input.as_ptr().cast();
+        // SAFETY: the steps are ours; the library copies names and input, and is told no place for a result of this step alone.
+        unsafe {
+            sys::rados_write_op_exec(self.raw, c"lock".as_ptr(), method.as_ptr(), input_at, input.len(), null_mut());
         }
         self
     }

@@ -15,8 +15,12 @@ use crate::sys;
 
 /// The attribute that says whose an object is.
 pub(crate) const OWNER: &str = "owner";
+/// That of an object before the slots which says how-manieth owner that is, in digits that compare as they count.
+pub(crate) const EPOCH: &str = "epoch";
 /// That of the lock's object which the owner changes all the time.
 const PULSE: &str = "pulse";
+/// Bytes of the first one.
+const OWNER_BYTES: usize = 16;
 const LOCK_OBJECT: &str = "lock";
 const LOCK_NAME: &str = "store";
 
@@ -42,6 +46,11 @@ impl OwnerToken {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Greater with each owner, byte for byte.
+    pub(crate) fn epoch_digits(&self) -> String {
+        format!("{:016x}", self.epoch())
     }
 
     /// By which the lock knows its holder.
@@ -132,16 +141,13 @@ impl Owners {
         Ok(seen)
     }
 
-    /// Shows that the owner lives. Fails when he is the owner no more.
+    /// Shows that the owner lives. Fails when he is the owner no more, which he is with his lock broken, too.
     ///
     /// # Errors
     /// [`RadosError`].
     pub fn beat(&self, token: &OwnerToken, count: u64) -> Result<(), RadosError> {
-        Steps::new()
-            .although_full(sys::FULL_TRY)
-            .compare(OWNER, token.bytes())
-            .set(PULSE, &count.to_le_bytes())
-            .run(&self.places, LOCK_OBJECT)
+        let steps = Steps::new().although_full(sys::FULL_TRY).call_lock(c"assert_locked", &asserted(&token.cookie()));
+        steps.compare(OWNER, token.bytes()).set(PULSE, &count.to_le_bytes()).run(&self.places, LOCK_OBJECT)
     }
 
     /// Takes the lock; nothing when somebody has it. The token is of an epoch that no owner had before.
@@ -149,8 +155,8 @@ impl Owners {
     /// # Errors
     /// [`RadosError`].
     pub fn lock(&self, random: u64, description: &str) -> Result<Option<OwnerToken>, RadosError> {
-        let before = self.epoch()?;
-        let token = OwnerToken::new(before + 1, random);
+        let before = self.owner()?;
+        let token = OwnerToken::new(epoch_of(before.as_deref()) + 1, random);
         let (object, name) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME));
         let (cookie, description) = (c_string(&token.cookie()), c_string(description));
         // SAFETY: the pool is open; without a duration the lock is held until it is given back or broken.
@@ -170,20 +176,35 @@ impl Owners {
             Err(error) if error.is(Errno::BUSY) || error.is(Errno::EXIST) => return Ok(None),
             other => other?,
         };
-        // Another owner may have come and gone between the look at the epoch and the lock.
-        if self.epoch()? != before {
-            self.unlock(&token)?;
-            return Ok(None);
+        // Another owner may have come and gone since the look at who was the last, or this process may have stood still since it took the lock, and be
+        // replaced: then it is no owner.
+        let steps = Steps::new().although_full(sys::FULL_TRY).call_lock(c"assert_locked", &asserted(&token.cookie()));
+        let steps = steps.compare(OWNER, before.as_deref().unwrap_or_default());
+        let named = steps.set(OWNER, token.bytes()).set(PULSE, &0u64.to_le_bytes()).run(&self.places, LOCK_OBJECT);
+        match named {
+            Ok(()) => Ok(Some(token)),
+            Err(error) if is_another_owner(&error) => {
+                self.unlock(&token)?;
+                Ok(None)
+            }
+            Err(error) => {
+                // Else it would be waited for itself, and fenced. When this fails, too, others see nobody's pulse.
+                drop(self.unlock(&token));
+                Err(error)
+            }
         }
-        let steps = Steps::new().although_full(sys::FULL_TRY).set(OWNER, token.bytes()).set(PULSE, &0u64.to_le_bytes());
-        steps.run(&self.places, LOCK_OBJECT)?;
-        Ok(Some(token))
     }
 
-    fn epoch(&self) -> Result<u64, RadosError> {
-        let owner = self.places.attribute(LOCK_OBJECT, OWNER)?;
-        let bytes = owner.and_then(|owner| owner.first_chunk::<8>().copied());
-        Ok(bytes.map_or(0, u64::from_le_bytes))
+    /// The epoch of the last owner; 0 when there was none.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn epoch(&self) -> Result<u64, RadosError> {
+        Ok(epoch_of(self.owner()?.as_deref()))
+    }
+
+    fn owner(&self) -> Result<Option<Vec<u8>>, RadosError> {
+        self.places.attribute(LOCK_OBJECT, OWNER)
     }
 
     /// Gives the lock back.
@@ -194,25 +215,68 @@ impl Owners {
         let (object, name, cookie) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME), c_string(&token.cookie()));
         // SAFETY: the pool is open.
         let done = unsafe { sys::rados_unlock(self.places.raw(), object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
-        check(done, || "giving the lock of the store back".to_owned()).map(drop)
-    }
-
-    /// Breaks the lock of a holder that was fenced. That it has none any more is no error.
-    ///
-    /// # Errors
-    /// [`RadosError`].
-    pub fn break_lock(&self, holder: &Holder) -> Result<(), RadosError> {
-        let (object, name) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME));
-        let (client, cookie) = (c_string(&holder.client), c_string(&holder.cookie));
-        // SAFETY: the pool is open.
-        let done = unsafe {
-            sys::rados_break_lock(self.places.raw(), object.as_ptr(), name.as_ptr(), client.as_ptr(), cookie.as_ptr())
-        };
-        match check(done, || format!("breaking the lock of {}", holder.client)) {
+        match check(done, || "giving the lock of the store back".to_owned()) {
+            // Somebody broke it.
             Err(error) if error.is(Errno::NOENT) => Ok(()),
             other => other.map(drop),
         }
     }
+
+    /// Breaks the lock of a holder that was fenced, unless his pulse is another than was seen. That he has none any more is no error.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn break_lock(&self, holder: &Holder, pulse: &[u8]) -> Result<(), RadosError> {
+        let (owner, pulse) = pulse.split_at(pulse.len().min(OWNER_BYTES));
+        let steps = Steps::new().although_full(sys::FULL_TRY).compare(OWNER, owner).compare(PULSE, pulse);
+        match steps.call_lock(c"break_lock", &broken(holder)).run(&self.places, LOCK_OBJECT) {
+            Err(error) if error.is(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Whether an operation of an owner failed since he is the owner no more: by another one's name, a broken lock, or a fence.
+pub(crate) fn is_another_owner(error: &RadosError) -> bool {
+    error.is(Errno::CANCELED) || error.is(Errno::BUSY) || error.is(Errno::SHUTDOWN)
+}
+
+/// What Ceph's class `lock` takes to see that this client has the lock, as Ceph encodes it (`cls_lock_assert_op`).
+fn asserted(cookie: &str) -> Vec<u8> {
+    const EXCLUSIVE: u8 = 1;
+    let mut body = text(LOCK_NAME);
+    body.push(EXCLUSIVE);
+    body.extend(text(cookie));
+    body.extend(text(""));
+    versioned(&body)
+}
+
+/// What it takes to break a lock (`cls_lock_break_op`).
+fn broken(holder: &Holder) -> Vec<u8> {
+    const CLIENT: u8 = 8;
+    // All that takes locks here is a client; a name that is none is nobody's.
+    let number: i64 = holder.client.strip_prefix("client.").and_then(|number| number.parse().ok()).unwrap_or(-1);
+    let mut body = text(LOCK_NAME);
+    body.push(CLIENT);
+    body.extend(number.to_le_bytes());
+    body.extend(text(&holder.cookie));
+    versioned(&body)
+}
+
+/// Version 1, which readers of version 1 understand.
+fn versioned(body: &[u8]) -> Vec<u8> {
+    let bytes = u32::try_from(body.len()).expect("a few names");
+    [&[1, 1][..], &bytes.to_le_bytes(), body].concat()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let bytes = u32::try_from(text.len()).expect("a name");
+    [&bytes.to_le_bytes(), text.as_bytes()].concat()
+}
+
+/// What the owner that an attribute names is counted as.
+fn epoch_of(owner: Option<&[u8]>) -> u64 {
+    owner.and_then(|owner| owner.first_chunk::<8>().copied()).map_or(0, u64::from_le_bytes)
 }
 
 /// The first string of several that end with NULs.
@@ -230,5 +294,15 @@ mod tests {
         assert_eq!(token.epoch(), 7);
         assert_eq!(token.to_string(), "7-00000000000000ab");
         assert_ne!(token, OwnerToken::new(7, 0xAC));
+        assert!(token.epoch_digits() < OwnerToken::new(16, 0).epoch_digits());
+    }
+
+    #[test]
+    fn what_the_class_of_locks_takes_is_as_ceph_encodes_it() {
+        let asserted = asserted("7-ab");
+        assert_eq!(asserted[..11], [1, 1, 22, 0, 0, 0, 5, 0, 0, 0, b's']);
+        assert_eq!(asserted[15..], [1, 4, 0, 0, 0, b'7', b'-', b'a', b'b', 0, 0, 0, 0]);
+        let holder = Holder { client: "client.258".to_owned(), cookie: "c".to_owned(), address: String::new() };
+        assert_eq!(broken(&holder)[15..], [8, 2, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'c']);
     }
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 use forebay_media::Licence;
 use forebay_ownership::{Beat, Pulse};
 use forebay_takeover::{Answer, Owner, Patience, Renewal, Seen, Step, Timing};
-use rustix::io::Errno;
 
 use crate::cluster::Pool;
 use crate::drive::Pools;
 use crate::error::RadosError;
-use crate::owner::{Holder, OwnerToken, Owners};
+use crate::owner::{Holder, OwnerToken, Owners, is_another_owner};
 use crate::slots::ExtentName;
 
 /// A fence lasts for so long: as long as nobody forgets it. What was fenced must not come back while anything that it wrote may live.
@@ -29,6 +28,8 @@ pub enum Progress {
     Fencing(Holder),
     /// The objects are listed, and so many there are.
     Listed(usize),
+    /// This step of a takeover begins.
+    Step(&'static str),
     /// A step failed, and is tried again.
     Failed(RadosError),
 }
@@ -77,6 +78,8 @@ pub fn own(
         description,
         listed: None,
         has_just_listed: false,
+        epoch_listed: 0,
+        pulse_seen: Vec::new(),
         token: None,
     };
     let owner = forebay_ownership::own((timing, patience), is_stopped, &mut |step| {
@@ -90,7 +93,8 @@ pub fn own(
         forebay_ownership::NotOwned::Stopped => NotOwned::Stopped,
     })?;
     let token = attempt.token.expect("the lock was taken");
-    let listed = attempt.listed.take();
+    // What was listed before another owner came, and went, while this process stood still, is not what there is.
+    let listed = attempt.listed.take().filter(|_| token.epoch() == attempt.epoch_listed + 1);
     let listed = attempt.list_if_needed(listed, tell);
     Ok(Owned { token, listed, owner, owners: attempt.owners })
 }
@@ -102,6 +106,10 @@ struct Attempt<'a> {
     listed: Option<Vec<ExtentName>>,
     /// What was listed is no older than the look that follows it.
     has_just_listed: bool,
+    /// Of the last owner when the list began.
+    epoch_listed: u64,
+    /// At the last look.
+    pulse_seen: Vec<u8>,
     token: Option<OwnerToken>,
 }
 
@@ -109,6 +117,9 @@ impl Attempt<'_> {
     fn take(&mut self, step: &Step<Holder>, tell: &mut dyn FnMut(Progress)) -> Result<Answer<Holder>, RadosError> {
         let cluster = self.owners.cluster();
         let has_just_listed = std::mem::take(&mut self.has_just_listed);
+        if let Some(words) = words_of(step).filter(|_| *step != Step::Look || has_just_listed) {
+            tell(Progress::Step(words));
+        }
         match step {
             Step::Look => {
                 if !has_just_listed {
@@ -116,6 +127,7 @@ impl Attempt<'_> {
                 }
                 let (pulse, holder) = (self.owners.pulse()?, self.owners.holder()?);
                 holder.iter().cloned().for_each(|holder| tell(Progress::Waiting(holder)));
+                self.pulse_seen.clone_from(&pulse);
                 return Ok(Answer::Seen(Seen { holder, pulse }));
             }
             Step::Fence(holder) => {
@@ -124,13 +136,14 @@ impl Attempt<'_> {
             }
             Step::AwaitNewestMap => cluster.wait_for_newest_map()?,
             Step::List => {
+                self.epoch_listed = self.owners.epoch()?;
                 // Every drive of both pools is asked, and knows the map afterwards.
                 self.pools.places.list(|_| ())?;
                 let listed = self.pools.list()?;
                 tell(Progress::Listed(listed.len()));
                 (self.listed, self.has_just_listed) = (Some(listed), true);
             }
-            Step::Break(holder) => self.owners.break_lock(holder)?,
+            Step::Break(holder) => self.owners.break_lock(holder, &self.pulse_seen)?,
             Step::Lock => {
                 let random = getrandom::u64().expect("the operating system gives random numbers");
                 match self.owners.lock(random, self.description)? {
@@ -161,6 +174,19 @@ impl Attempt<'_> {
     }
 }
 
+/// What a step is called where it is told.
+fn words_of(step: &Step<Holder>) -> Option<&'static str> {
+    match step {
+        Step::Look => Some("look again"),
+        Step::Fence(_) => Some("fence"),
+        Step::AwaitNewestMap => Some("newest map"),
+        Step::List => Some("list"),
+        Step::Break(_) => Some("break"),
+        Step::Lock => Some("lock"),
+        Step::Own | Step::LeaveAlone(_) => None,
+    }
+}
+
 /// Keeps a store for its owner by pulses, until it is given back or lost.
 pub struct Ownership {
     pulse: Pulse<Keeper>,
@@ -176,7 +202,7 @@ impl Beat for Keeper {
     fn beat(&mut self, count: u64) -> Renewal {
         match self.owners.beat(&self.token, count) {
             Ok(()) => Renewal::Written,
-            Err(error) if error.is(Errno::CANCELED) || error.is(Errno::SHUTDOWN) => Renewal::NotOwner,
+            Err(error) if is_another_owner(&error) => Renewal::NotOwner,
             Err(_) => Renewal::Unknown,
         }
     }

@@ -203,6 +203,11 @@ impl SlotMap {
         self.slots.remove(&slot).into_iter().flatten().map(|extent| extent.name).collect()
     }
 
+    /// Forgets what all slots hold; gives the objects that held it.
+    pub(crate) fn discard_all(&mut self) -> Vec<ExtentName> {
+        std::mem::take(&mut self.slots).into_values().flatten().map(|extent| extent.name).collect()
+    }
+
     fn extent(&mut self, name: ExtentName) -> Option<&mut Extent> {
         self.slots.get_mut(&name.slot)?.iter_mut().find(|extent| extent.name.birth == name.birth)
     }

@@ -14,8 +14,9 @@ pub(crate) type WriteOperation = *mut c_void;
 pub(crate) type ListContext = *mut c_void;
 
 pub(crate) const COMPARE_EQUAL: u8 = 1;
+/// What is given is no less than what is there, byte for byte.
+pub(crate) const COMPARE_NO_LESS: u8 = 4;
 pub(crate) const CREATE_EXCLUSIVE: c_int = 1;
-pub(crate) const CREATE_IDEMPOTENT: c_int = 0;
 /// Tried also when the pool is full.
 pub(crate) const FULL_TRY: c_int = 64;
 /// Done also when the pool is full: for what frees.
@@ -106,6 +107,14 @@ unsafe extern "C" {
         value: *const c_char,
         bytes: usize,
     );
+    pub(crate) fn rados_write_op_exec(
+        operation: WriteOperation,
+        class: *const c_char,
+        method: *const c_char,
+        input: *const c_char,
+        input_bytes: usize,
+        result: *mut c_int,
+    );
     pub(crate) fn rados_write_op_setxattr(
         operation: WriteOperation,
         attribute: *const c_char,
@@ -158,11 +167,4 @@ unsafe extern "C" {
         addresses: *mut c_char,
         addresses_bytes: *mut usize,
     ) -> isize;
-    pub(crate) fn rados_break_lock(
-        context: IoContext,
-        object: *const c_char,
-        name: *const c_char,
-        client: *const c_char,
-        cookie: *const c_char,
-    ) -> c_int;
 }

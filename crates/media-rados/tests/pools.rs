@@ -10,7 +10,10 @@ use std::time::Duration;
 use ceph::Ceph;
 use forebay_media::conformance::{self, DRIVES};
 use forebay_media::{AlignedBuffer, BLOCK_BYTES, Licence, Media, MediaError, Operation, OperationId, RemoteDrive};
-use forebay_media_rados::{Cluster, Layout, OwnerToken, Owners, Pool, Pools, RadosDrive, RadosMedia};
+use forebay_media_rados::{
+    Cluster, Layout, Owned, OwnerToken, Owners, Ownership, Pool, Pools, Progress, RadosDrive, RadosMedia, own,
+};
+use forebay_takeover::{Patience, Timing};
 use forebay_types::DriveNumber;
 
 const DRIVE: DriveNumber = DriveNumber(0);
@@ -143,8 +146,9 @@ fn the_next_owner_reads_what_the_last_one_wrote_and_the_last_one_writes_nothing_
     let holder = owners.holder().expect("asked").expect("held");
     assert_eq!(holder.cookie, token.to_string());
     // Broken without a fence: what a blocklist that was forgotten, or is over, leaves.
-    owners.break_lock(&holder).expect("broken");
-    owners.break_lock(&holder).expect("it is broken already");
+    let pulse = owners.pulse().expect("asked");
+    owners.break_lock(&holder, &pulse).expect("broken");
+    owners.break_lock(&holder, &pulse).expect("it is broken already");
     let (_, next, second_drive) = open(&second_cluster, "owners", "ec");
     assert_eq!(next.epoch(), token.epoch() + 1);
     let mut second = lane(&second_drive);
@@ -164,7 +168,7 @@ fn the_next_owner_reads_what_the_last_one_wrote_and_the_last_one_writes_nothing_
     assert!(is_all(&read(&mut second, slot + stripe as u64, stripe).expect("read"), 0));
     let (_, _, third_drive) = {
         let holder = owners.holder().expect("asked").expect("held");
-        owners.break_lock(&holder).expect("broken");
+        owners.break_lock(&holder, &owners.pulse().expect("asked")).expect("broken");
         open(&connect(), "owners", "ec")
     };
     let mut third = lane(&third_drive);
@@ -190,6 +194,100 @@ fn a_blocklisted_owner_can_neither_write_nor_read() {
     assert!(refused.to_string().contains("on the cluster's blocklist"), "{refused}");
     assert!(read(&mut media, slot, stripe).is_err());
     assert!(drive.licence().is_revoked());
+}
+
+/// Comes to own a store; before it takes the lock, `before_lock` is called.
+fn take_over(cluster: &Arc<Cluster>, name: &str, mut before_lock: impl FnMut()) -> Owned {
+    let pools = Pools::open(cluster, "ec", "meta", name).expect("the pools are there");
+    let lock = Arc::new(cluster.pool("meta", name).expect("the pool is there"));
+    let timing = (Timing::new(Duration::from_secs(1)).expect("a time"), Patience::ForEver);
+    let mut tell = |progress| {
+        if progress == Progress::Step("lock") {
+            before_lock();
+        }
+    };
+    own(&pools, &lock, timing, "a test", &|| false, &mut tell).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Opens the drive of an owner, and writes a flush to its first slot.
+fn write_as(cluster: &Arc<Cluster>, name: &str, owned: Owned, with: u8) -> Ownership {
+    let (ownership, listed) = Ownership::keep(owned, || ());
+    let pools = Pools::open(cluster, "ec", "meta", name).expect("the pools are there");
+    let drive = RadosDrive::open(pools, LAYOUT, ownership.token(), listed, Arc::clone(ownership.licence()));
+    let drive = Arc::new(drive.expect("opened"));
+    let stripe = drive.flush_multiple_bytes();
+    write(&mut lane(&drive), LAYOUT.slots_offset, stripe, with).expect("a flush");
+    ownership
+}
+
+#[test]
+fn a_standby_that_stood_still_after_its_list_sees_what_others_wrote_meanwhile() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    // A dead owner.
+    drop(open(&connect(), "stale-list", "ec"));
+    let cluster = connect();
+    let mut is_first = true;
+    let owned = take_over(&cluster, "stale-list", || {
+        if std::mem::take(&mut is_first) {
+            // Another standby takes the store, writes, and stops in order, while this one stands still.
+            let other = connect();
+            let owned = take_over(&other, "stale-list", || ());
+            write_as(&other, "stale-list", owned, 5).give_back().expect("given back");
+        }
+    });
+    assert_eq!(owned.listed.len(), 1, "the object that the other one wrote");
+}
+
+#[test]
+fn an_owner_that_stood_still_before_it_took_the_places_does_not_take_them_from_the_next() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let (first_cluster, second_cluster) = (connect(), connect());
+    let owners = Owners::new(Arc::new(first_cluster.pool("meta", "late").expect("the pool is there")));
+    let token = owners.lock(1, "a test").expect("locked").expect("nobody has it");
+    // It stands still, is replaced, and nobody remembers the fence.
+    let (holder, pulse) = (owners.holder().expect("asked").expect("held"), owners.pulse().expect("asked"));
+    owners.break_lock(&holder, &pulse).expect("broken");
+    let (_, _, next) = open(&second_cluster, "late", "ec");
+    let late = Pools::open(&first_cluster, "ec", "meta", "late").expect("the pools are there");
+    let listed = late.list().expect("listed");
+    let refused = RadosDrive::open(late, LAYOUT, token, listed, Arc::default()).err().expect("refused");
+    assert!(refused.to_string().contains("somebody else owns the store now"), "{refused}");
+    let late = Pools::open(&first_cluster, "ec", "meta", "late").expect("the pools are there");
+    assert!(late.remove_all(token).is_err(), "nor does it remove them");
+    write(&mut lane(&next), 0, 8192, 1).expect("the places are the next owner's still");
+}
+
+#[test]
+fn a_lock_is_broken_only_of_an_owner_whose_pulse_stands_still_and_ends_the_pulse() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let cluster = connect();
+    let owners = Owners::new(Arc::new(cluster.pool("meta", "pulse").expect("the pool is there")));
+    let token = owners.lock(1, "a test").expect("locked").expect("nobody has it");
+    let (holder, seen) = (owners.holder().expect("asked").expect("held"), owners.pulse().expect("asked"));
+    // He was slow, and his fence is gone: he lives.
+    owners.beat(&token, 1).expect("his");
+    assert!(owners.break_lock(&holder, &seen).is_err(), "his pulse is another");
+    owners.beat(&token, 2).expect("his still");
+    owners.break_lock(&holder, &owners.pulse().expect("asked")).expect("broken");
+    // Nobody has named himself yet, and he may answer nobody any more.
+    assert!(owners.beat(&token, 3).is_err());
+}
+
+#[test]
+fn a_store_that_is_removed_leaves_the_count_of_its_owners() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let cluster = connect();
+    let (owners, token, drive) = open(&cluster, "removed", "ec");
+    write(&mut lane(&drive), 0, 8192, 1).expect("a superblock");
+    write(&mut lane(&drive), LAYOUT.slots_offset, drive.flush_multiple_bytes(), 2).expect("a flush");
+    drop(drive);
+    Pools::open(&cluster, "ec", "meta", "removed").expect("there").remove_all(token).expect("removed");
+    owners.unlock(&token).expect("given back");
+    assert!(objects(&cluster.pool("ec", "removed").expect("there")).is_empty());
+    assert_eq!(objects(&cluster.pool("meta", "removed").expect("there")), ["lock"]);
+    let (_, next, drive) = open(&cluster, "removed", "ec");
+    assert_eq!(next.epoch(), token.epoch() + 1);
+    assert!(is_all(&read(&mut lane(&drive), 0, 8192).expect("read"), 0));
 }
 
 #[test]

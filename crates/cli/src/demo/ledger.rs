@@ -131,7 +131,11 @@ impl Books {
             events_written,
             bytes_written: readout.bytes_written.load(Relaxed),
             fragments_degraded: counters.fragments_stored_degraded,
-            drives_expected: u64::from(!command.no_fail_drive),
+            // What a command does half way is known to whoever gave it.
+            drives_expected: match command.half_way {
+                None => u64::from(command.destroys_a_drive()),
+                Some(_) => status.drives_failed,
+            },
             wrong: first_reports(run, &check),
         })
     }

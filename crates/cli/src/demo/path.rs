@@ -16,6 +16,7 @@ use forebay_emulators::{Choice, HashLedger, StreamRule};
 use forebay_mover::driver::{Control, Counts};
 use forebay_types::DriveNumber;
 
+use super::half_way::HalfWay;
 use super::place::Place;
 use super::plan::{Part, Plan};
 use super::server::ChildServer;
@@ -40,8 +41,8 @@ const CLOSE_AFTER: Duration = Duration::from_secs(30);
 const ORDER_WAIT: Duration = Duration::from_secs(10);
 /// After so long without an undecided event the filters end, when the writers have.
 const IDLE: Duration = Duration::from_millis(300);
-/// A fragment that the store does not take for so long is given up: it is lost, and said so.
-const PUT_DEADLINE: Duration = Duration::from_secs(60);
+/// A fragment that the store does not take for so long is given up: it is lost, and said so. Pools whose drives die may take no writes for a while.
+const PUT_DEADLINE: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(50);
 /// Of so few events none is decided before the drive dies, so that there is something to be written after it.
 const FEW_EVENTS: u64 = 200;
@@ -86,7 +87,7 @@ pub fn run(
 ) -> Result<(Run, Report), Failure> {
     let client = ClientConfig::new(server.address(), "demo").class(Class::Monitor).deadline(Some(NOTICE));
     let mut client = Client::connect(client)?;
-    let mut workers = Workers::start(plan, place, server.address(), !command.no_fail_drive)?;
+    let mut workers = Workers::start(plan, place, server.address(), command.has_a_half_way())?;
     let mut watch = Watch { plan, server, interrupt, progress: progress(plan, output), drive: "", output: *output };
     let result = drive(command, place, &mut workers, &mut watch, &mut client);
     let Watch { progress, .. } = watch;
@@ -116,17 +117,16 @@ fn drive(
     client: &mut Client,
 ) -> Result<Option<Failure>, Failure> {
     let half = watch.plan.events_expected.div_ceil(2);
-    let mut destroy = !command.no_fail_drive;
+    let mut is_before_half = command.has_a_half_way();
     let wait_bytes = (command.drive_bytes as f64 * WAIT_FRACTION) as u64;
     while !workers.readout.is_finished() {
         watch.look(workers)?;
         if workers.readout_progress.bytes_written.load(Relaxed) > wait_bytes {
             workers.recorder_may_start.store(true, Relaxed);
         }
-        if destroy && workers.events_acknowledged() >= half {
-            watch.drive = destroy_drive(place, client, watch.output)?;
-            workers.let_all_start();
-            destroy = false;
+        if is_before_half && workers.events_acknowledged() >= half {
+            be_half_way(command, place, workers, watch, client)?;
+            is_before_half = false;
         }
     }
     let readout_failure = match workers.readout.take() {
@@ -136,9 +136,9 @@ fn drive(
         }
         Err(error) => return Err(crate::readout::failure(&error)),
     };
-    if destroy {
+    if is_before_half {
         // So few events, or so little good input, that the half way was not seen.
-        watch.drive = destroy_drive(place, client, watch.output)?;
+        be_half_way(command, place, workers, watch, client)?;
     }
     workers.let_all_start();
     workers.filter_control.input_is_finished();
@@ -166,6 +166,28 @@ fn read_out(configs: &[ReadoutConfig], stop: &AtomicBool, progress: &ReadoutProg
         }
     }
     first.map_or(Ok(()), Err)
+}
+
+/// What is to happen half way; all may start then.
+fn be_half_way(
+    command: &DemoCommand,
+    place: &Place,
+    workers: &mut Workers,
+    watch: &mut Watch<'_>,
+    client: &mut Client,
+) -> Result<(), Failure> {
+    if let Some(words) = &command.half_way {
+        watch.output.event(&format!("half way  {words}"));
+        let mut running = HalfWay::start(words, place, watch.server.address())?;
+        while !running.is_done(place)? {
+            watch.look(workers)?;
+        }
+        watch.drive = ", half way";
+    } else {
+        watch.drive = destroy_drive(place, client, watch.output)?;
+    }
+    workers.let_all_start();
+    Ok(())
 }
 
 /// Overwrites the drive under the running server, then makes it refuse everything.
@@ -202,7 +224,7 @@ fn last_status(command: &DemoCommand, client: &mut Client) -> Result<Report, Fai
     loop {
         let report: Report = serde_json::from_str(&client.status()?)
             .map_err(|error| Failure::data(format!("the server's status cannot be read: {error}")))?;
-        if command.no_fail_drive || report.drives_failed > 0 || start.elapsed() > NOTICE {
+        if !command.destroys_a_drive() || report.drives_failed > 0 || start.elapsed() > NOTICE {
             return Ok(report);
         }
         std::thread::sleep(LOOK);
@@ -350,7 +372,7 @@ struct Workers {
 }
 
 impl Workers {
-    fn start(plan: &Plan, place: &Place, address: &str, fail_drive: bool) -> Result<Workers, Failure> {
+    fn start(plan: &Plan, place: &Place, address: &str, has_a_half_way: bool) -> Result<Workers, Failure> {
         let ledger = Arc::new(HashLedger::default());
         let streams: Vec<StreamRule> = STREAMS
             .iter()
@@ -375,10 +397,10 @@ impl Workers {
         };
         let readout_configs: Vec<ReadoutConfig> = plan.parts.iter().map(config_of).collect();
         let (readout_stop, readout_progress) = (Arc::new(AtomicBool::new(false)), Arc::new(ReadoutProgress::default()));
-        let waits = fail_drive && plan.events_expected < FEW_EVENTS;
+        let waits = has_a_half_way && plan.events_expected < FEW_EVENTS;
         let filter_may_start = Arc::new(AtomicBool::new(!waits));
         let (filter_control, filter_progress) = (Arc::<FilterControl>::default(), Arc::<FilterProgress>::default());
-        let recorder_may_start = Arc::new(AtomicBool::new(!fail_drive));
+        let recorder_may_start = Arc::new(AtomicBool::new(!has_a_half_way));
         let recorder_control = Arc::<RecorderControl>::default();
         let recorder = {
             let (control, may_start) = (Arc::clone(&recorder_control), Arc::clone(&recorder_may_start));

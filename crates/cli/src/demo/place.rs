@@ -37,7 +37,10 @@ impl Place {
         if let Some(out) = &command.out {
             prepare_out(out)?;
         }
-        let drives = u64::from(DATA + PARITY).saturating_mul(command.drive_bytes);
+        let drives = match command.pool.store() {
+            None => u64::from(DATA + PARITY).saturating_mul(command.drive_bytes),
+            Some(_) => 0,
+        };
         let shipped = if command.out.is_some() { 0 } else { (plan.bytes as f64 * SHIPPED_FRACTION) as u64 };
         let needed = drives.saturating_add(shipped).saturating_add(SLACK_BYTES);
         // First, since they hold the room that is looked for.
@@ -75,6 +78,11 @@ impl Place {
     /// The server's log.
     pub fn log(&self) -> PathBuf {
         self.scratch().join("server.log")
+    }
+
+    /// What the command of `--half-way` says.
+    pub fn half_way_log(&self) -> PathBuf {
+        self.scratch().join("half-way.log")
     }
 
     /// The server's configuration.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::ground::Ground;
 use super::place::Place;
 use crate::failure::Failure;
 
@@ -25,7 +26,7 @@ const CONFIG: &str = "\
 [store]
 cache-bytes = 1048576
 drive-timeout-ms = 15000
-incomplete-after-ms = 60000
+incomplete-after-ms = 300000
 ";
 
 /// The running server. Dropped, it is killed.
@@ -38,11 +39,11 @@ pub struct ChildServer {
 }
 
 impl ChildServer {
-    /// Starts it on the drives and waits until it serves.
+    /// Starts it on the store and waits until it serves.
     ///
     /// # Errors
     /// Why it does not serve.
-    pub fn start(place: &Place) -> Result<ChildServer, Failure> {
+    pub fn start(place: &Place, ground: &Ground) -> Result<ChildServer, Failure> {
         let failed =
             |what: &str, error: std::io::Error| Failure::retry(format!("{what}: {error}; nothing was written"));
         std::fs::write(place.config(), CONFIG).map_err(|error| failed("the configuration cannot be written", error))?;
@@ -50,7 +51,7 @@ impl ChildServer {
         let program = std::env::current_exe().map_err(|error| failed("the program does not find itself", error))?;
         let mut command = Command::new(program);
         command.args(["serve", "--json", "--allow-fault-injection", "--stop-at-stdin-end", "--listen", "127.0.0.1:0"]);
-        command.arg("--config").arg(place.config()).args(place.drives());
+        command.arg("--config").arg(place.config()).args(ground.arguments());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         // Ctrl-C is for the demo, which then stops the server in order.
         command.process_group(0);

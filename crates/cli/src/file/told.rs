@@ -160,7 +160,7 @@ fn worse(one: Exit, other: Exit) -> Exit {
     let weight = |exit| match exit {
         Exit::Usage => 0,
         Exit::Retry => 1,
-        Exit::Data => 2,
+        Exit::Data | Exit::Of(_) => 2,
     };
     if weight(other) > weight(one) { other } else { one }
 }

@@ -8,6 +8,7 @@ pub mod judge;
 pub mod load;
 pub mod mounted;
 pub mod place;
+pub mod pools;
 pub mod running;
 pub mod store;
 
