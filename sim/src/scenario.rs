@@ -73,6 +73,8 @@ pub(crate) struct Scenario {
     pub(crate) runs: bool,
     /// Its one drive stands for pools of a cluster: flushes are whole multiples, what is free is taken away, and at times others fill the pool.
     pub(crate) pool: bool,
+    /// Writers are told after so long that it answers nothing.
+    pub(crate) blocked_after: Option<Duration>,
     /// Until then drives do what they should.
     pub(crate) drives_fail_from: Time,
     /// Then nothing goes wrong any more.
@@ -85,6 +87,10 @@ pub(crate) struct Scenario {
     pub(crate) crash_millis: u64,
     pub(crate) fault_millis: u64,
 }
+
+/// A cluster is waited for however long it takes, and writers are told when that is long.
+const PATIENCE: Duration = Duration::from_secs(365 * 86_400);
+const BLOCKED_AFTER: Duration = Duration::from_millis(300);
 
 impl Scenario {
     pub(crate) fn of(random: &mut Random) -> Scenario {
@@ -141,6 +147,7 @@ impl Scenario {
             full: false,
             runs: false,
             pool: false,
+            blocked_after: None,
             drives_fail_from,
             trouble_until: TROUBLE_MAX,
             beyond_after_events: None,
@@ -161,6 +168,7 @@ impl Scenario {
         if self.pool {
             self.shape = Shape { drives: 1, data: 1, parity: 0 };
             (self.geometry.data_shards, self.geometry.parity_shards) = (1, 0);
+            (self.drive_timeout, self.blocked_after) = (PATIENCE, Some(BLOCKED_AFTER));
             let of_pools = Fault::ALL.iter().copied().filter(|fault| fault.is_of_pools());
             self.faults.extend(of_pools.filter(|_| random.per_mille(700)));
         }

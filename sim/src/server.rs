@@ -77,6 +77,8 @@ struct LaneSide {
     may_lose: bool,
     /// Its drive stands for pools of a cluster.
     is_pool: bool,
+    /// It is not fenced.
+    may_answer: bool,
     pressure: PressureCheck,
 }
 
@@ -330,6 +332,7 @@ impl Process {
                 stopped: None,
                 may_lose: scenario.beyond_after_events.is_some(),
                 is_pool: scenario.pool,
+                may_answer: true,
                 pressure: PressureCheck::default(),
             });
         }
@@ -398,11 +401,8 @@ impl Process {
         let step = side.pressure.replies_taken(clock, &side.lane, &side.service);
         told.extend(step.map(|step| Told::Pressed { step }));
         side.note_readable(now, network);
-        // As a server looks at its licence before each write to a socket.
-        let may_answer = !drives.is_fenced();
-        if may_answer {
-            side.write(now, network);
-        }
+        side.may_answer = !drives.is_fenced();
+        side.write(now, network);
         let worked = side.work(now, network);
         if side.service.tend_files(&mut side.lane) || worked {
             let moved = side.run(now, clock, queue, drives, events);
@@ -410,9 +410,7 @@ impl Process {
         }
         self.carry_messages(number);
         let side = &mut self.lanes[number];
-        if may_answer {
-            side.write(now, network);
-        }
+        side.write(now, network);
         PressureCheck::turn_ended(&side.service);
         if now >= side.looked_round + LOOK_ROUND {
             side.looked_round = now;
@@ -527,7 +525,11 @@ impl LaneSide {
         worked
     }
 
+    /// As a server looks at its licence before each write to a socket.
     fn write(&mut self, now: Time, network: &mut Network) {
+        if !self.may_answer {
+            return;
+        }
         let mut ids = Vec::new();
         self.service.take_dirty(&mut ids);
         let waiting = self.peers.keys().filter(|id| self.service.has_to_send(**id));
@@ -562,10 +564,6 @@ impl LaneSide {
     }
 }
 
-/// A cluster is waited for however long it takes, and writers are told when that is long.
-const PATIENCE: Duration = Duration::from_secs(365 * 86_400);
-const BLOCKED_AFTER: Duration = Duration::from_millis(300);
-
 pub(crate) fn lane_config(
     scenario: &Scenario,
     superblock: &Superblock,
@@ -585,7 +583,7 @@ pub(crate) fn lane_config(
         flush_interval: scenario.flush_interval,
         cache_bytes: scenario.cache_bytes,
         index_bytes: 4 << 20,
-        drive_timeout: if scenario.pool { PATIENCE } else { scenario.drive_timeout },
+        drive_timeout: scenario.drive_timeout,
         incomplete_after: scenario.incomplete_after,
         background_percent: scenario.background_percent,
         rebuild_percent: scenario.rebuild_percent,
@@ -598,7 +596,7 @@ pub(crate) fn lane_config(
         told_events: scenario.told_events,
         flush_multiple_bytes: if scenario.pool { STRIPE_BYTES } else { forebay_types::limits::BLOCK_BYTES },
         tells_freed: scenario.pool,
-        blocked_after: scenario.pool.then_some(BLOCKED_AFTER),
+        blocked_after: scenario.blocked_after,
         read_only: false,
         has_files: superblock.has_files(),
     }

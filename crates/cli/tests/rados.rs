@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Tests that do something to the cluster have it alone.
 static CLUSTER: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
-fn doctor(name: &str) -> Ran {
+fn doctor(name: &str) -> common::Ran {
     forebay(["doctor", "--media", MEDIA, "--name", name, "--json"])
 }
 

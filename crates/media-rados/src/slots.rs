@@ -204,7 +204,7 @@ impl SlotMap {
     }
 
     /// Forgets what all slots hold; gives the objects that held it.
-    pub(crate) fn discard_all(&mut self) -> Vec<ExtentName> {
+    pub fn discard_all(&mut self) -> Vec<ExtentName> {
         std::mem::take(&mut self.slots).into_values().flatten().map(|extent| extent.name).collect()
     }
 

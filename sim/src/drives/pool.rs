@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use forebay_media::{Completion, MediaError, OperationId};
 use forebay_media_rados::{Birth, ExtentName, SlotMap, WriteTarget};
-use forebay_types::Time;
+use forebay_types::{DriveNumber, Time};
 
+use super::{Drives, Memory};
+use crate::faults::Fault;
 use crate::random::Random;
 
 /// What an append is a multiple of.
@@ -40,9 +43,9 @@ pub(super) struct Pool {
     /// Until then nothing is answered.
     pub(super) blocked_until: Time,
     /// The present owner is on the blocklist.
-    pub(super) is_fenced: bool,
+    is_fenced: bool,
     /// Others fill it.
-    pub(super) is_filled: bool,
+    is_filled: bool,
     /// Operations of a fenced owner that came when there was another.
     pub(super) landed: u64,
 }
@@ -197,6 +200,79 @@ impl Pool {
                 Late::Write { target, bytes } => drop(self.arrive(target, &bytes)),
                 Late::Remove(birth) => drop(self.objects.remove(&birth)),
             }
+        }
+    }
+}
+
+impl Drives {
+    /// The one drive stands for the pools of a cluster, with slots of so many bytes.
+    pub(crate) fn are_a_pool(&mut self, slot_bytes: u64) {
+        self.pool = Some(Pool::new(self.slots_offset, slot_bytes));
+    }
+
+    /// Another process has the store.
+    pub(crate) fn own_anew(&mut self, now: Time) {
+        if let Some(pool) = &mut self.pool {
+            pool.own_anew(now);
+        }
+    }
+
+    /// Nothing is answered until then.
+    pub(crate) fn block(&mut self, until: Time) {
+        let Some(pool) = &mut self.pool else { return };
+        pool.blocked_until = pool.blocked_until.max(until);
+        self.counts.fire_and_meet(Fault::PoolBlocks);
+        for (due, serial) in std::mem::take(&mut self.due) {
+            self.due.insert((due.max(until), serial));
+        }
+        let pool = self.pool.as_mut().expect("there is one");
+        pool.wait_until(until);
+    }
+
+    /// Everything of the present owner is refused from now on.
+    pub(crate) fn fence(&mut self) {
+        if let Some(pool) = &mut self.pool {
+            pool.is_fenced = true;
+            self.counts.fire(Fault::Fenced);
+        }
+    }
+
+    /// Whether that is so: then nothing is answered to anybody.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.is_fenced)
+    }
+
+    /// Whether others fill the pool: for a while, and then they make room again.
+    pub(crate) fn is_filled_by_others(&mut self, now: Time) -> bool {
+        let is_filled = self.enabled.contains(&Fault::PoolFull) && (now.0 / 300_000_000).is_multiple_of(7);
+        let Some(pool) = &mut self.pool else { return false };
+        if is_filled && !std::mem::replace(&mut pool.is_filled, is_filled) {
+            self.counts.fire_and_meet(Fault::PoolFull);
+        }
+        pool.is_filled = is_filled;
+        is_filled
+    }
+
+    /// A cluster takes away what lies in a slot that is free.
+    pub(crate) fn discard(&mut self, now: Time, offset: u64) {
+        let pool = self.pool.as_mut().expect("who tells what is free stands on one");
+        pool.discard(offset, now, &mut self.random);
+    }
+
+    /// What a cluster answers whoever is on its blocklist.
+    pub(super) fn refused(&mut self, id: OperationId, memory: Memory, target: Option<WriteTarget>) -> Completion {
+        if let (Some(pool), Some(target)) = (&mut self.pool, target) {
+            pool.failed(target);
+        }
+        let buffer = if let Memory::Read(buffer) = memory { Some(buffer) } else { None };
+        Completion { id, result: Err(MediaError::Injected), buffer }
+    }
+
+    /// What lies there.
+    pub(super) fn read(&self, drive: DriveNumber, offset: u64, into: &mut [u8]) {
+        match self.pool.as_ref().filter(|_| offset >= self.slots_offset) {
+            Some(pool) => pool.read(offset, into),
+            None => into.copy_from_slice(&self.drives[&drive].contents[offset as usize..][..into.len()]),
         }
     }
 }
