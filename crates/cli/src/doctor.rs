@@ -78,7 +78,7 @@ pub struct DoctorCommand {
     pool: PoolOptions,
 
     /// The drives, in any order
-    #[arg(value_name = "DRIVE", required_unless_present = "media")]
+    #[arg(value_name = "DRIVE", required_unless_present = "media", conflicts_with = "media")]
     drives: Vec<PathBuf>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_media::AlignedBuffer;
 use forebay_media_rados::{
-    Cluster, Layout, NotOwned, OpenRadosError, Owned, Ownership, Pool, Progress, RadosDrive, own,
+    Cluster, Layout, NotOwned, OpenRadosError, Owned, Owners, Ownership, Pool, Progress, RadosDrive, own,
 };
 use forebay_store::{
     Examination, InitOptions, InitReport, OpenedStore, StoreConfig, examine_remote, open_remote, plan_remote,
@@ -41,7 +41,8 @@ impl Place {
     /// # Errors
     /// No cluster answers, there are no such pools, or the name is none.
     pub fn open((pools, name): (&Pools, &str), dead_after: Option<Duration>) -> Result<Place, Failure> {
-        let timing = dead_after.map_or(Ok(Timing::default()), Timing::new).map_err(Failure::usage)?;
+        // Before anything is connected.
+        let said = dead_after.map(Timing::new).transpose().map_err(Failure::usage)?;
         IS_CONNECTED.store(true, Ordering::Relaxed);
         let cluster = Cluster::connect().map_err(Failure::retry)?;
         let refused = |error| match error {
@@ -50,6 +51,7 @@ impl Place {
         };
         let opened = forebay_media_rados::Pools::open(&cluster, &pools.slots, &pools.places, name).map_err(refused)?;
         let lock = Arc::new(cluster.pool(&pools.places, name).map_err(Failure::retry)?);
+        let timing = said.map_or_else(|| timing_of(&lock), Ok)?;
         Ok(Place { pools: opened, lock, timing })
     }
 
@@ -180,6 +182,12 @@ impl Place {
     }
 }
 
+/// As the last owner has it, where nobody says anything else.
+fn timing_of(lock: &Arc<Pool>) -> Result<Timing, Failure> {
+    let known = Owners::new(Arc::clone(lock)).dead_after().map_err(Failure::retry)?;
+    known.map_or(Ok(Timing::default()), Timing::new).map_err(Failure::retry)
+}
+
 fn layout_of(pools: &forebay_media_rados::Pools) -> Result<Option<(u64, u64, u64)>, Failure> {
     let read = |offset, buffer: &mut AlignedBuffer| pools.read_at(offset, buffer);
     remote_layout(&pools.name, read).map_err(crate::serve::open_failure)
@@ -228,6 +236,17 @@ impl Told {
             }
             Progress::Listed(objects) => tracing::info!(objects, "the store's objects are listed"),
             Progress::Step(step) => tell_step(step),
+            Progress::WaitsLonger(holder, dead_after) => {
+                let words = format!(
+                    "the server that has the store ({}) counts as dead after {} s: nothing is taken. Start this one with the same --dead-after",
+                    holder.address,
+                    dead_after.as_secs_f64()
+                );
+                if self.failed.as_ref() != Some(&words) {
+                    tracing::warn!("{words}");
+                    self.failed = Some(words);
+                }
+            }
             Progress::Failed(error) => {
                 let words = error.to_string();
                 if self.failed.as_ref() != Some(&words) {

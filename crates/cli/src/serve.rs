@@ -114,7 +114,7 @@ pub struct ServeCommand {
     #[arg(long, conflicts_with = "read_only")]
     standby: bool,
 
-    /// With --media or --fence-command: a server that shows no life for so many seconds counts as dead; the same for all servers of a store [default: 9]
+    /// With --media or --fence-command: a server that shows no life for so many seconds counts as dead; the same for all servers of a store [default: 9; with --media as the last owner had it]
     #[arg(long, value_name = "SECONDS")]
     dead_after: Option<u64>,
 

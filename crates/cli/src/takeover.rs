@@ -33,7 +33,7 @@ pub struct TakeoverCommand {
     fence: FenceOptions,
 
     /// With --fence-command: the drives of the store, in any order
-    #[arg(value_name = "DRIVE")]
+    #[arg(value_name = "DRIVE", conflicts_with = "media")]
     drives: Vec<PathBuf>,
 }
 

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -19,6 +20,8 @@ pub(crate) const OWNER: &str = "owner";
 pub(crate) const EPOCH: &str = "epoch";
 /// That of the lock's object which the owner changes all the time.
 const PULSE: &str = "pulse";
+/// And that which says after how many milliseconds without a change it counts as dead.
+const DEAD_AFTER: &str = "dead_after";
 /// Bytes of the first one.
 const OWNER_BYTES: usize = 16;
 const LOCK_OBJECT: &str = "lock";
@@ -150,11 +153,20 @@ impl Owners {
         steps.compare(OWNER, token.bytes()).set(PULSE, &count.to_le_bytes()).run(&self.places, LOCK_OBJECT)
     }
 
-    /// Takes the lock; nothing when somebody has it. The token is of an epoch that no owner had before.
+    /// After how long without a pulse the last owner counts as dead; nothing when there was none.
     ///
     /// # Errors
     /// [`RadosError`].
-    pub fn lock(&self, random: u64, description: &str) -> Result<Option<OwnerToken>, RadosError> {
+    pub fn dead_after(&self) -> Result<Option<Duration>, RadosError> {
+        let said = self.places.attribute(LOCK_OBJECT, DEAD_AFTER)?;
+        Ok(said.and_then(|said| said.first_chunk::<8>().copied()).map(u64::from_le_bytes).map(Duration::from_millis))
+    }
+
+    /// Takes the lock; nothing when somebody has it. The token is of an epoch that no owner had before. `dead_after` is told to whoever looks for its pulse.
+    ///
+    /// # Errors
+    /// [`RadosError`].
+    pub fn lock(&self, random: u64, description: &str, dead_after: Duration) -> Result<Option<OwnerToken>, RadosError> {
         let before = self.owner()?;
         let token = OwnerToken::new(epoch_of(before.as_deref()) + 1, random);
         let (object, name) = (c_string(LOCK_OBJECT), c_string(LOCK_NAME));
@@ -180,7 +192,9 @@ impl Owners {
         // replaced: then it is no owner.
         let steps = Steps::new().although_full(sys::FULL_TRY).call_lock(c"assert_locked", &asserted(&token.cookie()));
         let steps = steps.compare(OWNER, before.as_deref().unwrap_or_default());
-        let named = steps.set(OWNER, token.bytes()).set(PULSE, &0u64.to_le_bytes()).run(&self.places, LOCK_OBJECT);
+        let dead_after_ms = u64::try_from(dead_after.as_millis()).unwrap_or(u64::MAX);
+        let steps = steps.set(OWNER, token.bytes()).set(PULSE, &0u64.to_le_bytes());
+        let named = steps.set(DEAD_AFTER, &dead_after_ms.to_le_bytes()).run(&self.places, LOCK_OBJECT);
         match named {
             Ok(()) => Ok(Some(token)),
             Err(error) if is_another_owner(&error) => {

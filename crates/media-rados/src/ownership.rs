@@ -30,6 +30,8 @@ pub enum Progress {
     Listed(usize),
     /// This step of a takeover begins.
     Step(&'static str),
+    /// The holder counts as dead after longer than here: nothing is taken.
+    WaitsLonger(Holder, Duration),
     /// A step failed, and is tried again.
     Failed(RadosError),
 }
@@ -76,6 +78,7 @@ pub fn own(
         pools,
         owners: Owners::new(Arc::clone(lock)),
         description,
+        dead_after: timing.dead_after(),
         listed: None,
         has_just_listed: false,
         epoch_listed: 0,
@@ -103,6 +106,7 @@ struct Attempt<'a> {
     pools: &'a Pools,
     owners: Owners,
     description: &'a str,
+    dead_after: Duration,
     listed: Option<Vec<ExtentName>>,
     /// What was listed is no older than the look that follows it.
     has_just_listed: bool,
@@ -126,6 +130,11 @@ impl Attempt<'_> {
                     self.listed = None;
                 }
                 let (pulse, holder) = (self.owners.pulse()?, self.owners.holder()?);
+                let said = self.owners.dead_after()?.unwrap_or_default();
+                if let Some(holder) = holder.clone().filter(|_| said > self.dead_after) {
+                    tell(Progress::WaitsLonger(holder, said));
+                    return Ok(Answer::Unknown);
+                }
                 holder.iter().cloned().for_each(|holder| tell(Progress::Waiting(holder)));
                 self.pulse_seen.clone_from(&pulse);
                 return Ok(Answer::Seen(Seen { holder, pulse }));
@@ -146,7 +155,7 @@ impl Attempt<'_> {
             Step::Break(holder) => self.owners.break_lock(holder, &self.pulse_seen)?,
             Step::Lock => {
                 let random = getrandom::u64().expect("the operating system gives random numbers");
-                match self.owners.lock(random, self.description)? {
+                match self.owners.lock(random, self.description, self.dead_after)? {
                     None => return Ok(Answer::Held),
                     Some(token) => self.token = Some(token),
                 }

@@ -18,6 +18,8 @@ use forebay_types::DriveNumber;
 
 const DRIVE: DriveNumber = DriveNumber(0);
 const SLOT_BYTES: u64 = 2 << 20;
+/// The least that there may be.
+const DEAD_AFTER: Duration = Duration::from_secs(1);
 const LAYOUT: Layout = Layout { slots_offset: 1 << 20, slot_bytes: SLOT_BYTES, bytes: 9 << 20 };
 
 fn connect() -> Arc<Cluster> {
@@ -27,7 +29,7 @@ fn connect() -> Arc<Cluster> {
 /// The lock is taken, and a drive opened with it.
 fn open(cluster: &Arc<Cluster>, name: &str, slots: &str) -> (Owners, OwnerToken, Arc<RadosDrive>) {
     let owners = Owners::new(Arc::new(cluster.pool("meta", name).expect("the pool is there")));
-    let token = owners.lock(1, "a test").expect("locked").expect("nobody has it");
+    let token = owners.lock(1, "a test", DEAD_AFTER).expect("locked").expect("nobody has it");
     let pools = Pools::open(cluster, slots, "meta", name).expect("the pools are there");
     let listed = pools.list().expect("listed");
     let licence = Arc::new(Licence::default());
@@ -142,7 +144,7 @@ fn the_next_owner_reads_what_the_last_one_wrote_and_the_last_one_writes_nothing_
     let slot = LAYOUT.slots_offset;
     write(&mut first, 0, 8192, 1).expect("a superblock");
     write(&mut first, slot, stripe, 2).expect("a flush");
-    assert!(owners.lock(2, "a test").expect("asked").is_none(), "the lock is held");
+    assert!(owners.lock(2, "a test", DEAD_AFTER).expect("asked").is_none(), "the lock is held");
     let holder = owners.holder().expect("asked").expect("held");
     assert_eq!(holder.cookie, token.to_string());
     // Broken without a fence: what a blocklist that was forgotten, or is over, leaves.
@@ -243,7 +245,7 @@ fn an_owner_that_stood_still_before_it_took_the_places_does_not_take_them_from_t
     let Some(_ceph) = Ceph::shared() else { return };
     let (first_cluster, second_cluster) = (connect(), connect());
     let owners = Owners::new(Arc::new(first_cluster.pool("meta", "late").expect("the pool is there")));
-    let token = owners.lock(1, "a test").expect("locked").expect("nobody has it");
+    let token = owners.lock(1, "a test", DEAD_AFTER).expect("locked").expect("nobody has it");
     // It stands still, is replaced, and nobody remembers the fence.
     let (holder, pulse) = (owners.holder().expect("asked").expect("held"), owners.pulse().expect("asked"));
     owners.break_lock(&holder, &pulse).expect("broken");
@@ -262,7 +264,7 @@ fn a_lock_is_broken_only_of_an_owner_whose_pulse_stands_still_and_ends_the_pulse
     let Some(_ceph) = Ceph::shared() else { return };
     let cluster = connect();
     let owners = Owners::new(Arc::new(cluster.pool("meta", "pulse").expect("the pool is there")));
-    let token = owners.lock(1, "a test").expect("locked").expect("nobody has it");
+    let token = owners.lock(1, "a test", DEAD_AFTER).expect("locked").expect("nobody has it");
     let (holder, seen) = (owners.holder().expect("asked").expect("held"), owners.pulse().expect("asked"));
     // He was slow, and his fence is gone: he lives.
     owners.beat(&token, 1).expect("his");
@@ -271,6 +273,29 @@ fn a_lock_is_broken_only_of_an_owner_whose_pulse_stands_still_and_ends_the_pulse
     owners.break_lock(&holder, &owners.pulse().expect("asked")).expect("broken");
     // Nobody has named himself yet, and he may answer nobody any more.
     assert!(owners.beat(&token, 3).is_err());
+}
+
+#[test]
+fn nothing_is_taken_from_an_owner_that_counts_as_dead_later_than_who_waits_for_it() {
+    let Some(_ceph) = Ceph::shared() else { return };
+    let cluster = connect();
+    let owners = Owners::new(Arc::new(cluster.pool("meta", "slow").expect("the pool is there")));
+    assert_eq!(owners.dead_after().expect("asked"), None);
+    let token = owners.lock(1, "a test", 2 * DEAD_AFTER).expect("locked").expect("nobody has it");
+    assert_eq!(owners.dead_after().expect("asked"), Some(2 * DEAD_AFTER));
+    let pools = Pools::open(&cluster, "ec", "meta", "slow").expect("the pools are there");
+    let lock = Arc::new(cluster.pool("meta", "slow").expect("the pool is there"));
+    let timing = Timing::new(DEAD_AFTER).expect("a time");
+    let is_told = std::cell::Cell::new(0);
+    let taken = own(&pools, &lock, (timing, Patience::None), "a test", &|| is_told.get() > 2, &mut |progress| {
+        assert!(!matches!(progress, Progress::Fencing(_)), "it is left alone");
+        if let Progress::WaitsLonger(_, said) = progress {
+            assert_eq!(said, 2 * DEAD_AFTER);
+            is_told.set(is_told.get() + 1);
+        }
+    });
+    assert!(taken.is_err(), "it gave up");
+    owners.beat(&token, 1).expect("it is the owner still");
 }
 
 #[test]
