@@ -112,23 +112,24 @@ impl Place {
     }
 }
 
+/// A drive that says nothing for so long is given up by whoever opens it, too.
+const DRIVE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Refuses drives that several servers share to one that would not know of the others.
 ///
 /// # Errors
 /// They are shared.
 pub fn refuse_without_fence(drives: &[PathBuf]) -> Result<(), Failure> {
-    // What cannot be found out is said by whoever opens the drives.
-    let Ok(files) = SharedFiles::find(drives) else { return Ok(()) };
-    let owner = match files.holder() {
+    let Some((file, holder)) = SharedFiles::last_owner(drives, DRIVE_PATIENCE) else { return Ok(()) };
+    let owner = match holder {
         Ok(Some(holder)) => format!("the last one, {holder}, has not given it back"),
-        Ok(None) if files.dead_after().is_ok_and(|known| known.is_none()) => return Ok(()),
         Ok(None) => "none has it now".to_owned(),
         Err(error) => error.to_string(),
     };
-    let drive = files.drive().display();
+    let file = file.display();
     Err(Failure::usage(format!(
-        "{drive}.owner says that several servers share this store: {owner}. Nothing was started. Give --fence-command, as its other servers do; or, when \
-         this is its only server from now on and no other one runs, remove {drive}.owner"
+        "{file} says that several servers share this store: {owner}. Nothing was started. Give --fence-command, as its other servers do; or, when \
+         this is its only server from now on and no other one runs, remove {file}"
     )))
 }
 

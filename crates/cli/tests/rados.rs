@@ -52,7 +52,7 @@ fn a_store_in_pools_is_made_once_served_by_one_and_found_again() {
     server.terminate().expect(0);
     let found = doctor("plain").expect(0).json();
     assert_eq!((&found["verdict"], &found["readable"]["fragments"]), (&"whole".into(), &100.into()), "{found}");
-    assert_eq!((&found["readable"]["files"], &found["drives"][0]["state"]), (&1.into(), &"member".into()), "{found}");
+    assert_eq!(found["drives"][0]["state"], "member", "{found}");
     forebay(["init", "--media", MEDIA, "--name", "plain", "--drive-bytes", "1GiB", "--force"]).expect(0);
     let server = serve("plain");
     assert!(server.client("test").get(id(450)).is_err(), "--force destroys what was there");

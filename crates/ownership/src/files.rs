@@ -38,6 +38,9 @@ pub enum Progress {
     Failed(OwnerFileError),
 }
 
+/// An owner file, and who owns the store as it says.
+pub type LastOwner = (PathBuf, Result<Option<Holder>, OwnerFileError>);
+
 /// A store of shared files, as one of its servers sees it.
 #[derive(Debug)]
 pub struct SharedFiles {
@@ -56,13 +59,23 @@ impl SharedFiles {
         Ok(SharedFiles { place, here })
     }
 
-    /// Who wrote last that it owns the store, and has not given it back.
-    ///
-    /// # Errors
-    /// [`OwnerFileError`].
-    pub fn holder(&self) -> Result<Option<Holder>, OwnerFileError> {
-        let record = self.place.read()?;
-        Ok(record.filter(|record| !record.given_back).map(Holder::of))
+    /// The owner file of the store on these drives, when there is one, and who wrote there last that it owns the store and has not given it back. Nothing, too, when a drive does not
+    /// answer within `patience`: its lock, and those of the others, are asked for when they are opened.
+    pub fn last_owner(drives: &[PathBuf], patience: Duration) -> Option<LastOwner> {
+        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        let drives = drives.to_vec();
+        let look = move || {
+            let found = OwnerPlace::that_is_there(&drives).map(|place| {
+                let record = place.read();
+                let holder = record.map(|record| record.filter(|record| !record.given_back).map(Holder::of));
+                (place.owner().to_owned(), holder)
+            });
+            // Nobody may wait any more.
+            let _ = answer.send(found);
+        };
+        // It is left to itself when it hangs. Without threads nothing can be served either.
+        std::thread::Builder::new().name("forebay-owner".to_owned()).spawn(look).ok()?;
+        answered.recv_timeout(patience).ok().flatten()
     }
 
     /// After how long without a pulse the last owner takes itself for dead.

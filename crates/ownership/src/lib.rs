@@ -13,7 +13,7 @@ mod record;
 mod wait;
 
 pub use command::{FenceCommand, FenceError};
-pub use files::{FilesOwnership, Progress, SharedFiles};
+pub use files::{FilesOwnership, LastOwner, Progress, SharedFiles};
 pub use place::OwnerFileError;
 pub use pulse::{Beat, Pulse};
 pub use record::{Holder, RecordError};

@@ -9,6 +9,9 @@ use rustix::io::Errno;
 
 use crate::record::{BYTES_MAX, Record, RecordError};
 
+/// As many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
 /// Why it cannot be seen, or said, who owns a store of shared files.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerFileError {
@@ -83,14 +86,29 @@ impl OwnerPlace {
             }
             found.push(drive);
         }
-        let drive = found.into_iter().min().unwrap_or_default();
+        Ok(OwnerPlace::of(found.into_iter().min().unwrap_or_default()))
+    }
+
+    /// Beside the first drive that has an owner file. First by the names alone: a drive that hangs holds up whoever looks what its name leads to.
+    pub(crate) fn that_is_there(drives: &[PathBuf]) -> Option<OwnerPlace> {
+        let named = drives.iter().cloned();
+        let mut places = named.chain(drives.iter().flat_map(|path| links(path).skip(1))).map(OwnerPlace::of);
+        places.find(|place| fs::symlink_metadata(&place.owner).is_ok())
+    }
+
+    fn of(drive: PathBuf) -> OwnerPlace {
         let beside = |end: &str| {
             let mut path = drive.clone().into_os_string();
             path.push(end);
             PathBuf::from(path)
         };
         let (owner, part, lock) = (beside(".owner"), beside(".owner.part"), beside(".lock"));
-        Ok(OwnerPlace { drive, owner, part, lock })
+        OwnerPlace { drive, owner, part, lock }
+    }
+
+    /// The owner file.
+    pub(crate) fn owner(&self) -> &Path {
+        &self.owner
     }
 
     /// The first drive.
@@ -139,6 +157,15 @@ impl OwnerPlace {
             Err(TryLockError::Error(source)) => Err(OwnerFileError::NoLocks { path: self.lock.clone(), source }),
         }
     }
+}
+
+/// A path, and what it leads to as a symbolic link.
+fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let target = |link: &PathBuf| {
+        let target = fs::read_link(link).ok()?;
+        Some(link.parent().unwrap_or(Path::new("")).join(target))
+    };
+    std::iter::successors(Some(path.to_owned()), target).take(LINKS_MAX)
 }
 
 fn io_error(action: &'static str, path: &Path, source: io::Error) -> OwnerFileError {
