@@ -97,14 +97,8 @@ pub unsafe extern "C" fn forebay_reader_pread(
     into_bytes: usize,
     count: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
-    run(|| {
-        let count = given(count, "the place for the count")?;
-        // SAFETY: the caller keeps to the rule of `raw`.
-        let into = unsafe { buffer(into, into_bytes) }?;
-        checked_range(offset, into.len())?;
-        count.write(with(reader, |open| Ok(open.reader.read_at(offset, into)?))?);
-        Ok(())
-    })
+    // SAFETY: the same.
+    unsafe { forebay_reader_pread_until(reader, offset, into, into_bytes, u64::MAX, count) }
 }
 
 /// The same, and nothing behind what is wanted is asked for from `ahead_end` on, where somebody else reads: with `offset`, nothing at all is read ahead.

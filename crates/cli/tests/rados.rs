@@ -7,13 +7,11 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ceph::Ceph;
-use common::pools::{
-    FREE, MEDIA, assert_has, free_address, id, init, payload, put, serve, serve_at, standby, standby_at,
-};
+use common::owners::{FREE, assert_has, id, put, take_over_under_load};
+use common::pools::{MEDIA, init, serve, serve_at, standby, standby_at};
 use common::{forebay, noise};
 use forebay_client::{Client, ClientConfig};
 use forebay_types::{EventId, RunId};
@@ -63,37 +61,11 @@ fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
     let Some(_ceph) = Ceph::shared() else { return };
     let _together = CLUSTER.read();
     init("killed").expect(0);
-    let mut server = serve("killed");
-    let other = free_address();
-    let next = standby_at(&other, "killed", &[]);
-    let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let servers = format!("{},{other}", server.address);
-    let until = |events: u64| {
-        while acknowledged.load(Ordering::Acquire) < events {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    let server = std::thread::scope(|scope| {
-        // Knows both, and is told nothing.
-        scope.spawn(|| {
-            let mut client = Client::connect(ClientConfig::new(servers, "writer").deadline(None)).expect("connected");
-            for event in 0.. {
-                client.put(id(event), 1, &payload(event)).and_then(|()| client.flush()).expect("stored");
-                acknowledged.store(event + 1, Ordering::Release);
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
-        });
-        until(200);
+    let server = take_over_under_load(serve("killed"), |server, other| {
+        let next = standby_at(other, "killed", &[]);
         server.send_kill();
-        let next = next.join().expect("it serves");
-        until(acknowledged.load(Ordering::Acquire) + 200);
-        stop.store(true, Ordering::Relaxed);
         next
     });
-    let mut client = server.client("reader");
-    assert_has(&mut client, 0..acknowledged.load(Ordering::Acquire));
     server.terminate().expect(0);
 }
 

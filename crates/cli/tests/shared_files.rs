@@ -13,21 +13,16 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use common::owners::{DEAD_AFTER, FREE, assert_has, put, take_over_under_load};
 use common::running::until;
-use common::{Ran, Server, forebay, noise, scratch};
-use forebay_client::{Client, ClientConfig};
-use forebay_types::{EventId, FragmentId, RunId, SourceId};
+use common::{Ran, Server, forebay, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Short, so that a test is.
-const DEAD_AFTER: &str = "2";
 const KILL: &str = "kill -9 $FOREBAY_OWNER_PID";
-const FREE: &str = "127.0.0.1:0";
 
 /// A store of one file.
 struct Store {
@@ -99,69 +94,8 @@ fn until_it_says(standby: &mut common::running::Running, words: &str) {
     }
 }
 
-/// Where nobody listens now.
-fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it has one").to_string()
-}
-
 fn wake(server: &Server) {
     kill_process(Pid::from_raw(server.pid().cast_signed()).expect("a process"), Signal::CONT).expect("a signal");
-}
-
-fn id(event: u64) -> FragmentId {
-    FragmentId { run: RunId(1), event: EventId(event), source: SourceId(3) }
-}
-
-fn payload(event: u64) -> Vec<u8> {
-    noise(event, 1000 + (event as usize * 37) % 5000)
-}
-
-fn put(client: &mut Client, events: std::ops::Range<u64>) {
-    for event in events {
-        client.put(id(event), 1, &payload(event)).expect("taken");
-    }
-    client.flush().expect("stored");
-}
-
-fn assert_has(client: &mut Client, events: std::ops::Range<u64>) {
-    for event in events {
-        assert_eq!(client.get(id(event)).expect("it was acknowledged"), payload(event), "event {event}");
-    }
-}
-
-/// Writes to whichever of both serves while the first is ended so; what was acknowledged is there at the second, which is given.
-fn take_over_under_load(
-    mut first: Server,
-    end: impl FnOnce(&mut Server),
-    next: impl FnOnce(&str) -> JoinHandle<Server>,
-) -> Server {
-    let other = free_address();
-    let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let servers = format!("{},{other}", first.address);
-    let until_events = |events: u64| until(|| acknowledged.load(Ordering::Acquire) >= events);
-    let server = std::thread::scope(|scope| {
-        // Knows both, and is told nothing.
-        scope.spawn(|| {
-            let mut client = Client::connect(ClientConfig::new(servers, "writer").deadline(None)).expect("connected");
-            for event in 0.. {
-                client.put(id(event), 1, &payload(event)).and_then(|()| client.flush()).expect("stored");
-                acknowledged.store(event + 1, Ordering::Release);
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
-        });
-        until_events(100);
-        end(&mut first);
-        // It is started now: a server that is only slow must not be taken for dead before.
-        let next = next(&other).join().expect("it serves");
-        until_events(acknowledged.load(Ordering::Acquire) + 100);
-        stop.store(true, Ordering::Relaxed);
-        next
-    });
-    assert_has(&mut server.client("reader"), 0..acknowledged.load(Ordering::Acquire));
-    server
 }
 
 #[test]
@@ -214,7 +148,10 @@ fn what_cannot_be_meant_is_refused_with_words() {
 fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
     let store = Store::new();
     let first = store.serve(KILL);
-    let server = take_over_under_load(first, Server::send_kill, |other| standby_at(other, &store.drive, KILL));
+    let server = take_over_under_load(first, |first, other| {
+        first.send_kill();
+        standby_at(other, &store.drive, KILL)
+    });
     server.terminate().expect(0);
 }
 
@@ -224,13 +161,14 @@ fn a_server_that_stands_still_under_load_is_ended_before_it_is_replaced() {
     let first = store.serve(KILL);
     let (pid, address) = (Pid::from_raw(first.pid().cast_signed()).expect("a process"), first.address.clone());
     let mut raw = None;
-    let stand_still = |server: &mut Server| {
-        server.freeze();
+    let server = take_over_under_load(first, |first, other| {
+        first.freeze();
         let mut asks = TcpStream::connect(&address).expect("the kernel takes it");
         asks.write_all(b"nonsense").expect("sent");
         raw = Some(asks);
-    };
-    let server = take_over_under_load(first, stand_still, |other| standby_at(other, &store.drive, KILL));
+        // It is started now: a server that is only slow must not be taken for dead before.
+        standby_at(other, &store.drive, KILL)
+    });
     // Whatever it is told now, it is no more.
     assert!(kill_process(pid, Signal::CONT).is_err(), "it was killed, and its end was asked for");
     let mut told = Vec::new();

@@ -7,6 +7,7 @@ pub mod hanging;
 pub mod judge;
 pub mod load;
 pub mod mounted;
+pub mod owners;
 pub mod place;
 pub mod pools;
 pub mod running;

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::CLUSTER;
 use crate::ceph::Ceph;
-use crate::common::pools::{free_address, init, payload, serve_at, standby_at};
+use crate::common::owners::{free_address, payload};
+use crate::common::pools::{init, serve_at, standby_at};
 use crate::common::running::until;
 use crate::common::scratch;
 use crate::path::EventPath;

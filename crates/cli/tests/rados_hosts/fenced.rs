@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::ceph::Ceph;
 use crate::common::load::{Random, from_environment};
-use crate::common::pools::{FREE, MEDIA, assert_has, id, init, init_with, payload, put, serve, serve_at, standby};
+use crate::common::owners::{FREE, assert_has, id, payload, put};
+use crate::common::pools::{MEDIA, init, init_with, serve, serve_at, standby};
 use crate::{CLUSTER, ask, ask_json};
 
 /// Events that fill some slots.

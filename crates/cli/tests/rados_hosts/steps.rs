@@ -13,7 +13,8 @@ use forebay_types::{EventId, EventKey, RunId};
 use crate::CLUSTER;
 use crate::ceph::Ceph;
 use crate::common::load::{Random, from_environment, long_form};
-use crate::common::pools::{FREE, MEDIA, assert_has, init, payload, put};
+use crate::common::owners::{FREE, assert_has, payload, put};
+use crate::common::pools::{MEDIA, init};
 
 /// As the log names them; the last three are those of a server that has the store and does not serve yet, and of one that does.
 const STEPS: [&str; 9] = ["fence", "newest map", "list", "look again", "break", "lock", "places", "recover", "serving"];
@@ -153,7 +154,7 @@ fn a_standby_may_die_at_each_step_of_a_takeover() {
         let mut client = client_of(&mut server);
         assert_has(&mut client, first_kept..next);
         let mut gone = first_kept.saturating_sub(PUTS)..first_kept;
-        assert!(gone.all(|event| client.get(crate::common::pools::id(event)).is_err()), "deleted");
+        assert!(gone.all(|event| client.get(crate::common::owners::id(event)).is_err()), "deleted");
         put(&mut client, next..next + PUTS);
         next += PUTS;
         if next - first_kept > ROUNDS_KEPT * PUTS {
@@ -165,7 +166,7 @@ fn a_standby_may_die_at_each_step_of_a_takeover() {
         }
         // Some that nobody waits for are on their way when it dies.
         for event in next..next + PUTS {
-            client.put(crate::common::pools::id(event), 1, &payload(event)).expect("taken");
+            client.put(crate::common::owners::id(event), 1, &payload(event)).expect("taken");
         }
         let two = [Standby::start(NAME), Standby::start(NAME)];
         server.kill();

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::ceph::Ceph;
+use crate::common::noise;
+use crate::common::owners::id;
+use forebay_client::{Client, ClientConfig};
 
 /// A mount of its own client; gone when it is dropped.
 struct Mount {
@@ -83,7 +86,10 @@ fn a_standby_on_another_mount_shuts_out_the_one_of_a_server_that_is_gone_or_stan
     let server = serve(&first.drive(), &fence);
     server.run_with(&["file", "cp", "-", "forebay:/b.raw"], &noise(7, 3_000_000)).expect(0);
     // Its process is gone, and so is its lock; of its mount nobody knows, so that it is shut out.
-    let server = take_over_under_load(server, Server::send_kill, |other| standby(other, second.drive(), &fence));
+    let server = take_over_under_load(server, |server, other| {
+        server.send_kill();
+        standby(other, second.drive(), &fence)
+    });
     assert_eq!(server.run(&["file", "cat", "forebay:/b.raw"]).expect(0).stdout, noise(7, 3_000_000));
     assert!(fs::read(first.drive()).is_err(), "its mount was shut out");
     server.terminate().expect(0).says("is fenced, as the fencing command says");
