@@ -11,8 +11,8 @@ use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, StreamName, 
 
 use crate::census::Known;
 use crate::drives::Drives;
+use crate::opening::{found_drives, lane_config};
 use crate::scenario::Scenario;
-use crate::server::{found_drives, lane_config};
 use crate::truth::Truth;
 
 /// Turns after which recovery goes nowhere.

@@ -5,13 +5,13 @@ mod crash;
 mod disaster;
 mod pool;
 mod written;
+mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_format::CHECKPOINTS_OFFSET;
 use forebay_media::{AlignedBuffer, Completion, MediaError, Operation, OperationId};
 use forebay_media_rados::WriteTarget;
 use forebay_types::limits::BLOCK_BYTES;
@@ -22,21 +22,12 @@ use crate::random::Random;
 use pool::Pool;
 pub(crate) use pool::STRIPE_BYTES;
 pub(crate) use written::{FlushWritten, Written};
+use wrong::LATEST_MILLIS;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Of a thousand operations on a victim so many go wrong in each of the ways that are switched on.
-const WRONG_PER_MILLE: u64 = 4;
-/// Of a thousand operations so many take a hundred times as long as usual.
-const LATE_PER_MILLE: u64 = 40;
-/// Of a thousand of these, so many take much longer still, and no drive is given up for it.
-const LATEST_PER_MILLE: u64 = 200;
-const LATEST_MILLIS: Range<u64> = 50..450;
 /// What was written without a sync stays in a drive's memory for so long.
 const UNSYNCED: Duration = Duration::from_millis(30);
-/// So long an operation takes that hangs: some come back while their drive is not given up yet, most long after.
-const HANG_MILLIS: Range<u64> = 400..20_000;
-
 /// Who gave an operation, and gets its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Queue {
@@ -316,17 +307,6 @@ impl Drives {
         Some(&self.drives[&drive].contents[offset as usize..offset as usize + bytes])
     }
 
-    fn wrong(&mut self, fault: Fault, drive: DriveNumber) -> bool {
-        let wrong = self.may_fail
-            && self.enabled.contains(&fault)
-            && self.victims.contains(&drive)
-            && self.random.per_mille(WRONG_PER_MILLE);
-        if wrong {
-            self.spoil(drive);
-        }
-        wrong
-    }
-
     /// It counts among those that may be lost.
     pub(crate) fn spoil(&mut self, drive: DriveNumber) {
         self.drives.get_mut(&drive).expect("a drive of the store").spoiled = true;
@@ -392,83 +372,6 @@ impl Drives {
         self.due.insert((due, self.next_serial));
         let operation = InFlight { queue, id, drive, offset, bytes, memory, fate, target };
         self.in_flight.insert(self.next_serial, operation);
-    }
-
-    fn latency(&mut self, drive: DriveNumber, offset: u64) -> Duration {
-        if self.wrong(Fault::Hang, drive) {
-            self.counts.fire_and_meet(Fault::Hang);
-            return self.random.millis(HANG_MILLIS);
-        }
-        let usual = self.random.micros(20..250);
-        if self.enabled.contains(&Fault::SlowCheckpoints) && offset >= CHECKPOINTS_OFFSET && offset < self.slots_offset
-        {
-            self.counts.fire_and_meet(Fault::SlowCheckpoints);
-            return usual * 500;
-        }
-        let late = self.enabled.contains(&Fault::LateOperation) && self.random.per_mille(LATE_PER_MILLE);
-        if late {
-            self.counts.fire_and_meet(Fault::LateOperation);
-            if self.random.per_mille(LATEST_PER_MILLE) {
-                return self.random.millis(LATEST_MILLIS);
-            }
-        } else if self.drives[&drive].slow {
-            self.counts.fire_and_meet(Fault::SlowDrive);
-        }
-        if late || self.drives[&drive].slow { usual * 100 } else { usual }
-    }
-
-    fn fate_of_write(&mut self, drive: DriveNumber, bytes: usize) -> Fate {
-        if self.wrong(Fault::FailedWrite, drive) {
-            self.counts.fire(Fault::FailedWrite);
-            Fate::Failed
-        } else if self.wrong(Fault::LostWrite, drive) {
-            self.counts.fire(Fault::LostWrite);
-            Fate::Lost
-        } else if self.wrong(Fault::MisplacedWrite, drive) {
-            self.counts.fire(Fault::MisplacedWrite);
-            Fate::Misplaced(self.some_place(drive, bytes))
-        } else {
-            Fate::Right
-        }
-    }
-
-    fn fate_of_read(&mut self, drive: DriveNumber, offset: u64, bytes: usize) -> Fate {
-        let blocks = offset / BLOCK..(offset + bytes as u64) / BLOCK;
-        if self.wrong(Fault::LatentError, drive) {
-            self.counts.fire(Fault::LatentError);
-            let block = self.random.within(blocks);
-            self.drives.get_mut(&drive).expect("a drive of the store").unreadable.insert(block);
-        } else if self.wrong(Fault::BitRot, drive) {
-            // Half of it where it is met at once.
-            let block = if self.random.per_mille(500) {
-                self.random.within(blocks)
-            } else {
-                self.some_place(drive, BLOCK_BYTES) / BLOCK
-            };
-            self.rot(drive, block);
-        }
-        if self.wrong(Fault::MisplacedRead, drive) {
-            self.counts.fire_and_meet(Fault::MisplacedRead);
-            Fate::Misplaced(self.some_place(drive, bytes))
-        } else if self.wrong(Fault::ShortRead, drive) {
-            self.counts.fire_and_meet(Fault::ShortRead);
-            Fate::Short
-        } else {
-            Fate::Right
-        }
-    }
-
-    fn rot(&mut self, drive: DriveNumber, block: u64) {
-        self.counts.fire(Fault::BitRot);
-        let (at, bit) = (block * BLOCK + self.random.below(BLOCK), self.random.below(8));
-        let drive = self.drives.get_mut(&drive).expect("a drive of the store");
-        drive.contents[at as usize] ^= 1 << bit;
-        drive.damaged.entry(block).or_insert(Fault::BitRot);
-    }
-
-    fn some_place(&mut self, drive: DriveNumber, bytes: usize) -> u64 {
-        let blocks = (self.drives[&drive].contents.len() - bytes) as u64 / BLOCK;
-        self.random.below(blocks + 1) * BLOCK
     }
 
     pub(crate) fn next_due(&self) -> Option<Time> {

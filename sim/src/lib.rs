@@ -24,6 +24,7 @@ mod model;
 mod monitor;
 mod mover;
 mod network;
+mod opening;
 mod operator;
 mod play;
 mod pressure;

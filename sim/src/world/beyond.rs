@@ -15,7 +15,8 @@ use super::{Totals, World};
 use crate::autopsy;
 use crate::census::{Answered, Asker, Known, Question};
 use crate::faults::Fault;
-use crate::server::{Process, found_drives};
+use crate::opening::found_drives;
+use crate::server::Process;
 use crate::truth::Truth;
 
 /// A start that is not over after so long goes nowhere.

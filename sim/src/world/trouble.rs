@@ -8,7 +8,8 @@ use forebay_types::{DriveNumber, EventKey, FragmentId};
 
 use super::World;
 use crate::faults::Fault;
-use crate::server::{Process, newest_superblock};
+use crate::opening::newest_superblock;
+use crate::server::Process;
 
 /// A lane with no more segments free wants those that come free.
 const SEGMENTS_FREE_FEW: u64 = 6;
