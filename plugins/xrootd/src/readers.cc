@@ -46,38 +46,33 @@ void Readers::let_go() {
 int Readers::read(uint64_t offset, char *into, size_t bytes, size_t &count) {
     int code = FOREBAY_DONE;
     uint64_t ahead_end = 0;
-    One *one = choose(offset, bytes, ahead_end, code);
+    One &one = choose(offset, bytes, ahead_end);
     count = 0;
     while (code == FOREBAY_DONE && count < bytes) {
         size_t more = 0;
-        code = forebay_reader_pread_until(one->reader, offset + count, into + count, bytes - count, ahead_end, &more);
+        code = forebay_reader_pread_until(one.reader, offset + count, into + count, bytes - count, ahead_end, &more);
         if (code == FOREBAY_DONE && more == 0) {
             break;
         }
         count += more;
     }
-    if (one != nullptr) {
-        const std::lock_guard<std::mutex> lock(lock_);
-        --one->requests;
-        if (count < bytes && one->requests == 0) {
-            // Nothing follows for now.
-            begin_at(*one, offset + count);
-            one->end = one->begin;
-        }
+    const std::lock_guard<std::mutex> lock(lock_);
+    --one.requests;
+    if (count < bytes && one.requests == 0) {
+        // Nothing follows for now.
+        begin_at(one, offset + count);
+        one.end = one.begin;
     }
     return code;
 }
 
-Readers::One *Readers::choose(uint64_t offset, size_t bytes, uint64_t &ahead_end, int &code) {
+Readers::One &Readers::choose(uint64_t offset, size_t bytes, uint64_t &ahead_end) {
     std::unique_lock<std::mutex> lock(lock_);
     One *one = that_ended_at(offset);
     if (one == nullptr) {
         one = longest_unused_candidate();
         if (one == nullptr && all_.size() + being_made_ < READERS_MAX) {
-            one = make(lock, code);
-            if (one == nullptr) {
-                return nullptr;
-            }
+            one = make(lock);
         }
         one = one != nullptr ? one : longest_unused();
         begin_at(*one, offset);
@@ -89,15 +84,15 @@ Readers::One *Readers::choose(uint64_t offset, size_t bytes, uint64_t &ahead_end
     one->last_use = ++uses_;
     ++one->requests;
     ahead_end = one->has_room ? ahead_end_of(*one, offset) : offset;
-    return one;
+    return *one;
 }
 
-/// Nobody waits for the others' requests while it is made.
-Readers::One *Readers::make(std::unique_lock<std::mutex> &lock, int &code) {
+/// Nobody waits for the others' requests while it is made. Where it cannot be, those that are there are enough.
+Readers::One *Readers::make(std::unique_lock<std::mutex> &lock) {
     forebay_reader *another = nullptr;
     ++being_made_;
     lock.unlock();
-    code = forebay_reader_open_again(first_, &another);
+    const int code = forebay_reader_open_again(first_, &another);
     lock.lock();
     --being_made_;
     if (code != FOREBAY_DONE) {

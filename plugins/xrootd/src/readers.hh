@@ -72,9 +72,10 @@ private:
     /// Of those of which nobody has read on, if there are enough of them.
     One *longest_unused_candidate();
     One *longest_unused();
-    /// The reader for a request, made if there is none for it, with what it may read ahead until; null where it cannot be made.
-    One *choose(uint64_t offset, size_t bytes, uint64_t &ahead_end, int &code);
-    One *make(std::unique_lock<std::mutex> &lock, int &code);
+    /// The reader for a request, made if there is none for it, with what it may read ahead until.
+    One &choose(uint64_t offset, size_t bytes, uint64_t &ahead_end);
+    /// Null where it cannot be made.
+    One *make(std::unique_lock<std::mutex> &lock);
     void begin_at(One &one, uint64_t offset);
     uint64_t ahead_end_of(const One &one, uint64_t offset);
     void forget_stream(One &one);

@@ -1,11 +1,8 @@
 //! `forebay run list` and `show`.
 
-use std::collections::BTreeMap;
-
 use clap::Args;
-use forebay_client::{Client, RunInfo};
+use forebay_client::{Client, KnownRun};
 use forebay_types::{RunCounts, RunHold, RunId, RunRecord, RunState, RunStep};
-use serde::Serialize;
 
 use super::RunNumber;
 use crate::failure::Failure;
@@ -27,36 +24,10 @@ pub struct ShowCommand {
     run: RunNumber,
 }
 
-/// A run with what the store knows of it now.
-#[derive(Serialize)]
-struct Known<'a> {
-    #[serde(flatten)]
-    record: &'a RunRecord,
-    /// Events that are known now, over all lanes.
-    known: RunCounts,
-}
-
-fn counts_by_run(client: &mut Client) -> Result<BTreeMap<RunId, RunCounts>, Failure> {
-    let counts = |info: &RunInfo| RunCounts { events: info.events, undecided: info.undecided, finished: info.finished };
-    Ok(client.runs()?.iter().map(|info| (info.run, counts(info))).collect())
-}
-
 pub fn list(command: &ListCommand, client: &mut Client, output: &Output) -> Result<(), Failure> {
-    let mut records: Vec<RunRecord> = Vec::new();
-    let mut after = command.from.and_then(|from| from.0.checked_sub(1)).map(RunId);
-    loop {
-        let page = client.run_records(after)?;
-        after = page.runs.last().map(|last| last.run);
-        records.extend(page.runs);
-        if !page.more {
-            break;
-        }
-    }
-    let counts = counts_by_run(client)?;
-    let known = |record: &RunRecord| counts.get(&record.run).copied().unwrap_or_default();
-    let runs: Vec<Known<'_>> = records.iter().map(|record| Known { record, known: known(record) }).collect();
+    let runs = client.known_runs(command.from)?;
     output.object(&serde_json::json!({ "runs": runs }));
-    if records.is_empty() {
+    if runs.is_empty() {
         output.line("no run was declared; data of runs that nobody declared are taken all the same");
         return Ok(());
     }
@@ -64,8 +35,7 @@ pub fn list(command: &ListCommand, client: &mut Client, output: &Output) -> Resu
         "{:>10}  {:<9}  {:<4}  {:>12}  {:>12}  {:>10}  {:>12}  {}",
         "run", "state", "held", "counted", "known", "undecided", "over", "since"
     ));
-    for record in &records {
-        let RunCounts { events, undecided, finished } = known(record);
+    for KnownRun { record, known: RunCounts { events, undecided, finished } } in &runs {
         output.line(&format!(
             "{:>10}  {:<9}  {:<4}  {:>12}  {events:>12}  {undecided:>10}  {finished:>12}  {}",
             record.run,
@@ -83,16 +53,15 @@ pub fn list(command: &ListCommand, client: &mut Client, output: &Output) -> Resu
 
 pub fn show(command: &ShowCommand, client: &mut Client, output: &Output) -> Result<(), Failure> {
     let run = command.run.run;
-    let Some(record) = client.run(run)? else {
-        let counts = counts_by_run(client)?.get(&run).copied().unwrap_or_default();
+    let Some(found) = client.known_run(run)? else {
+        let counts = client.run_counts()?.get(&run).copied().unwrap_or_default();
         return Err(Failure::data(format!(
             "run {run} was never declared; the store knows {} of it. `forebay run declare {run} --sources LIST` declares a run before its data come",
             counted(counts.events, "event")
         )));
     };
-    let known = counts_by_run(client)?.get(&run).copied().unwrap_or_default();
-    output.object(&Known { record: &record, known });
-    for line in lines(&record, known) {
+    output.object(&found);
+    for line in lines(&found.record, found.known) {
         output.line(&line);
     }
     Ok(())
