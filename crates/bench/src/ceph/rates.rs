@@ -1,7 +1,10 @@
 //! How fast fragments go into a store and come back, beside objects and beside files, all on the same cluster in turn.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+use forebay_client::Client;
+use forebay_types::{EventKey, FragmentId, ReadOutcome};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
@@ -10,12 +13,14 @@ use super::objects::Objects;
 use super::store::Store;
 use crate::measure::{children_cpu_seconds, measured, median};
 use crate::process::Server;
-use crate::requests::{delete_all, payload, put_all, read_all};
+use crate::requests::payload;
 
 /// Bytes of a fragment, and of a request to a file.
 pub const FRAGMENT_BYTES: usize = 10 << 10;
 /// Programs that write.
 pub const WRITERS: usize = 100;
+/// Of all events.
+const RUN: u32 = 1;
 /// Programs that read.
 pub const READERS: usize = 4;
 /// Less than a round writes, so that what is read comes from the pool.
@@ -29,6 +34,24 @@ pub fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
             scope.spawn(move || work(number));
         }
     });
+}
+
+fn put_source(client: &mut Client, source: u32, events: u64, payload: &Bytes) {
+    let mut results = Vec::new();
+    for event in 0..events {
+        client.put_bytes(FragmentId::new(RUN, event, source), WRITERS as u16, payload).expect("the server takes it");
+    }
+    client.flush().expect("all is answered");
+    client.take_put_results(&mut results);
+    assert!(results.iter().all(|result| result.outcome.is_acknowledged()), "something was not stored");
+}
+
+fn read_event(client: &mut Client, event: u64) {
+    let ids: Vec<FragmentId> = (0..WRITERS as u32).map(|source| FragmentId::new(RUN, event, source)).collect();
+    let found = client.get_many(&ids).expect("the server answers");
+    let is_right =
+        |(outcome, payload): &(ReadOutcome, Vec<u8>)| *outcome == ReadOutcome::Found && payload.len() == FRAGMENT_BYTES;
+    assert!(found.iter().all(is_right), "event {event} is not whole");
 }
 
 /// One measurement: how long it took, and the processor time of the cluster's drives.
@@ -67,29 +90,31 @@ impl World<'_> {
         objects.remove();
     }
 
+    /// Each writer is a source of all events, as a readout is; each reader reads some of the events whole.
     fn fragments(&self, way: &mut Way, server: &Server) {
         let payload = payload(FRAGMENT_BYTES);
-        let count = self.payload_bytes / (WRITERS * FRAGMENT_BYTES) as u64;
-        // Each has a run of its own.
-        let each = |count_of: usize, work: &(dyn Fn(u32) + Sync)| {
-            let next = Mutex::new(0..WRITERS as u32);
-            in_parallel(count_of, |_| {
-                while let Some(run) = { next.lock().expect("no panic").next() } {
-                    work(run + 1);
+        let events = self.payload_bytes / (WRITERS * FRAGMENT_BYTES) as u64;
+        way.writes.push(self.run(|| {
+            in_parallel(WRITERS, |writer| put_source(&mut server.client(), writer as u32, events, &payload));
+            None
+        }));
+        let next = AtomicU64::new(0);
+        way.reads.push(self.run(|| {
+            in_parallel(READERS, |_| {
+                let mut client = server.client();
+                let next = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|event| *event < events);
+                while let Some(event) = next() {
+                    read_event(&mut client, event);
                 }
             });
-        };
-        way.writes.push(self.run(|| {
-            in_parallel(WRITERS, |writer| {
-                put_all(&mut server.client(), writer as u32 + 1, count, &payload);
-            });
             None
         }));
-        way.reads.push(self.run(|| {
-            each(READERS, &|run| drop(read_all(&mut server.client(), run, count, FRAGMENT_BYTES)));
-            None
-        }));
-        each(READERS, &|run| drop(delete_all(&mut server.client(), run, count)));
+        let all: Vec<EventKey> = (0..events).map(|event| EventKey::new(RUN, event)).collect();
+        let mut client = server.client();
+        for some in all.chunks(64) {
+            let outcomes = client.delete(some).expect("the server answers");
+            assert!(outcomes.iter().all(|outcome| outcome.is_done()), "{outcomes:?}");
+        }
     }
 
     fn files(&self, way: &mut Way) {
