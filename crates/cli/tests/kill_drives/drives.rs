@@ -1,8 +1,8 @@
 //! The drives of a store, what was done to them, and how much more may be done.
 //!
 //! The promise: what was acknowledged survives as long as at most m drives are out of order. A drive is out of order from when it is harmed
-//! until nothing lives any more of what lived then, or all of that is whole again: one that is no member, when the server says that everything lies on
-//! members; a member, when a scrub has looked at everything. One that was only away or given up is in order when a start finds it.
+//! until all that lives is whole again: one that is no member, when the server says that everything lies on members; a member, when a scrub has looked
+//! at everything. One that was only away or given up is in order when a start finds it. Something lives always: the books of the runs.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -128,13 +128,6 @@ impl Drives {
     /// So many drives have come and gone that another store may have its turn.
     pub fn is_worn(&self) -> bool {
         self.drives.len() as u64 >= 2 * self.shape.drives
-    }
-
-    /// Nothing lives any more: what was done to drives harms nobody now.
-    pub fn all_is_gone(&mut self) {
-        for drive in &mut self.drives {
-            (drive.missed, drive.damaged) = (false, false);
-        }
     }
 
     /// There are fewer members than at first.

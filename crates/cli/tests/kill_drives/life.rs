@@ -261,7 +261,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Lets all that lives come to its end, and stops in order: after that no drive holds anything that is needed.
+    /// Lets all fragments and events come to their end, and stops in order: what is left are the books of the runs.
     fn drain(&mut self, server: Server, mut client: Client, totals: &mut Totals) {
         while !self.kept.is_empty() {
             self.delete_oldest(&mut client);
@@ -284,7 +284,6 @@ impl<'a> Life<'a> {
         self.see_no_loss(&mut client, totals);
         server.terminate().expect(0).says("marked clean");
         self.stopped_clean = Some(true);
-        self.drives.all_is_gone();
         totals.drains += 1;
     }
 
@@ -307,7 +306,7 @@ impl<'a> Life<'a> {
         let mut client = server.client("test");
         self.look_back(&mut client, totals);
         self.drain(server, client, totals);
-        // Empty, and protected as on the first day, whatever happened to its drives.
+        // Empty, whatever happened to its drives.
         let server = self.start(totals);
         let mut client = server.client("test");
         self.look_back(&mut client, totals);

@@ -74,16 +74,20 @@ impl Lease {
                 wait_until_over(files, what, link, &(whose, seen))?;
             }
             match files.remove(link) {
-                Ok(()) | Err(FileError::NotFound { .. }) => {}
+                // Refused as it was done before the server was started anew.
+                Ok(()) | Err(FileError::NotFound { .. } | FileError::ChangeUnknown { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         let owner = Owner { mode: 0o777, owner: 0, group: 0 };
         match files.symlink(target.as_bytes(), link, &owner) {
             Ok(_) => {}
-            Err(FileError::Exists { .. }) => {
+            // Who asked twice, as the server was started anew meanwhile, may meet what it made itself.
+            Err(FileError::Exists { .. } | FileError::ChangeUnknown { .. }) => {
                 let whose = look(files, link)?.map_or("gone already".to_owned(), |(whose, _)| whose);
-                return Err(LeaseError::Taken { what: what.to_owned(), whose });
+                if whose != target {
+                    return Err(LeaseError::Taken { what: what.to_owned(), whose });
+                }
             }
             Err(error) => return Err(error.into()),
         }
@@ -143,8 +147,12 @@ impl State {
             // Somebody took the link away: nobody else has it.
             Ok(None) => {
                 let owner = Owner { mode: 0o777, owner: 0, group: 0 };
-                let made = files.symlink(self.target.as_bytes(), &self.link, &owner).is_ok();
-                self.is_lost.store(!made, Relaxed);
+                match files.symlink(self.target.as_bytes(), &self.link, &owner) {
+                    Ok(_) => self.is_lost.store(false, Relaxed),
+                    Err(FileError::Exists { .. }) => self.is_lost.store(true, Relaxed),
+                    // Whether it is there is seen with the next look.
+                    Err(_) => {}
+                }
             }
             // Until that one is over.
             Ok(Some(_)) => self.is_lost.store(true, Relaxed),
