@@ -31,9 +31,12 @@ test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks 
 
 test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake (after `make deps`)
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
-	export FOREBAY_TEST_ALL=1; failed=; \
+	cargo build $(LOCKED) --release -p forebay-sim
+	export FOREBAY_TEST_ALL=1; failed=; planted=$(TARGET)/planted.txt; \
+	nice cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 >"$$planted" 2>&1 & \
 	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
-	cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 || failed=1; \
+	wait $$! || failed=1; \
+	cat "$$planted"; \
 	test -z "$$failed"
 
 rados-test: rust ## stores in the pools of a Ceph cluster, and on its file system; it is started for them (after `make deps`)

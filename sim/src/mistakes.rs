@@ -1,4 +1,4 @@
-//! Mistakes on purpose: those of the engine, of the mover, and of what is below the engine.
+//! Mistakes on purpose: those of the engine, of the mover, of what names objects of a pool, and of what is below the engine.
 
 use std::fmt;
 
@@ -11,6 +11,8 @@ pub enum Mistake {
     Engine(Planted),
     /// One in the mover.
     Mover(forebay_mover::Planted),
+    /// One in which objects of a pool hold what of a slot.
+    Pool(forebay_media_rados::Planted),
     /// A write is said to be durable and is not yet: somebody left a sync out.
     SyncLeftOut,
 }
@@ -18,8 +20,9 @@ pub enum Mistake {
 impl Mistake {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Mistake> {
+        let of_pools = forebay_media_rados::Planted::ALL.iter().copied().map(Mistake::Pool);
         let of_mover = forebay_mover::Planted::ALL.iter().copied().map(Mistake::Mover);
-        Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut]).chain(of_mover)
+        Planted::ALL.iter().copied().map(Mistake::Engine).chain([Mistake::SyncLeftOut]).chain(of_pools).chain(of_mover)
     }
 
     /// Whether it shows only where more is lost than parity makes up for: it is looked for in the second mode.
@@ -62,6 +65,11 @@ impl Mistake {
         matches!(self, Mistake::Engine(planted) if books.contains(&planted) || lanes.contains(&planted))
     }
 
+    /// Whether it is one of stores in the pools of a cluster: it is looked for on one.
+    pub fn is_of_pools(self) -> bool {
+        matches!(self, Mistake::Pool(_))
+    }
+
     /// Whether it is one of the mover, which is played in a world of its own.
     pub fn is_of_the_mover(self) -> bool {
         matches!(self, Mistake::Mover(_))
@@ -77,12 +85,17 @@ impl Mistake {
         match self {
             Mistake::Engine(planted) => planted.name(),
             Mistake::Mover(planted) => planted.name(),
+            Mistake::Pool(planted) => planted.name(),
             Mistake::SyncLeftOut => "sync-left-out",
         }
     }
 
-    /// From now on this thread's engine or mover makes the mistake, or none does.
+    /// From now on what this thread plays makes the mistake, or none does.
     pub(crate) fn plant(mistake: Option<Mistake>) {
+        forebay_media_rados::plant(match mistake {
+            Some(Mistake::Pool(planted)) => Some(planted),
+            _ => None,
+        });
         forebay_mover::plant(match mistake {
             Some(Mistake::Mover(planted)) => Some(planted),
             _ => None,

@@ -4,6 +4,7 @@
 mod known;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use forebay_client::{Answer, Class, Request, SessionError, SessionEvent};
 use forebay_protocol::{
@@ -29,6 +30,8 @@ const FIRST_RUN: u32 = 100;
 const RUNS_MAX: u32 = 6;
 /// Events of a run at the most.
 const EVENTS_MAX: u64 = 400;
+/// Between two looks at what lanes know, when nothing else is to be done.
+const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// Requests, and puts, that are on their way at once.
 const ASKED_MAX: usize = 10;
 /// The sources that runs are declared with.
@@ -153,7 +156,7 @@ impl RunControl {
         let (by, reason) = (token.to_string(), "as it comes".to_owned());
         let request = RunRequest { run, changes, token, by, reason, what: what.clone() };
         self.is_booking = true;
-        self.wants_crash = self.random.per_mille(150);
+        self.wants_crash |= self.random.per_mille(150);
         self.ask(now, 0, Request::ChangeRun(ChangeRun(request)), Asked::Change { run, what, token });
     }
 
@@ -203,8 +206,8 @@ impl RunControl {
             30..45 => self.stop(run),
             45..62 => RunChange::Close { accept_difference: self.random.per_mille(300) },
             62..74 => RunChange::Hold,
-            74..88 => RunChange::EndHold,
-            88..91 => RunChange::Discard,
+            74..82 => RunChange::EndHold,
+            82..91 => RunChange::Discard,
             _ => return self.look(now, run),
         };
         self.change(now, run, what);
@@ -366,6 +369,9 @@ impl RunControl {
         match (asked, answer) {
             (Asked::Change { run, what, token }, answer) => {
                 self.is_booking = false;
+                // What a discard leaves to be deleted is gone within some milliseconds.
+                let is_discarded = what == RunChange::Discard && answer.is_ok();
+                self.wants_crash |= is_discarded && self.random.per_mille(500);
                 let known = self.runs.get_mut(&run).expect("it was asked");
                 match answer {
                     Ok(Answer::Status(json)) => known.changed(&what, token, read(&json)),
@@ -474,6 +480,8 @@ impl UsesFiles for RunControl {
             return self.book(now);
         }
         if self.ends {
+            // What is left is deleted by the lanes: they are asked again later, so that a run that waits for it in vain is over soon.
+            self.next_at = now + ASKED_AGAIN;
             return self.count(now);
         }
         if self.puts.len() < ASKED_MAX && self.random.per_mille(500) { self.put(now) } else { self.use_an_event(now) }

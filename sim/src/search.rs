@@ -56,7 +56,8 @@ fn find(mistake: Mistake, seed: u64) -> Option<String> {
     }
     let (beyond, files, appends) = (mistake.is_beyond(), mistake.is_of_files(), mistake.is_of_appends());
     let (subscribers, full, runs) = (mistake.is_of_subscribers(), mistake.is_of_full_lanes(), mistake.is_of_runs());
-    let play = Play { beyond, files, appends, subscribers, full, runs, ..Play::of(seed) };
+    let pool = mistake.is_of_pools();
+    let play = Play { beyond, files, appends, subscribers, full, runs, pool, ..Play::of(seed) };
     let found = try_play(&play, Some(mistake)).err()?;
     // What goes wrong without it as well was not found by it.
     try_play(&play, None).is_ok().then_some(found)

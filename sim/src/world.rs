@@ -36,7 +36,7 @@ use crash::CrashWhen;
 use end::Whole;
 
 /// A run that has not come to its end after so long goes nowhere.
-const TIME_MAX: Time = Time(900_000_000_000);
+const TIME_MAX: Time = Time(300_000_000_000);
 /// A drive that refuses a write is no member any more after so long.
 const OUT_AFTER: Duration = Duration::from_millis(1200);
 /// So long after the last event was written things go on going wrong at the most.

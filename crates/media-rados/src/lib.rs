@@ -20,6 +20,7 @@ mod operation;
 mod owner;
 #[cfg(feature = "link")]
 mod ownership;
+mod planted;
 mod slots;
 #[cfg(feature = "link")]
 mod sys;
@@ -38,4 +39,7 @@ pub use media::RadosMedia;
 pub use owner::{Holder, OwnerToken, Owners};
 #[cfg(feature = "link")]
 pub use ownership::{NotOwned, Owned, Ownership, Progress, own};
+pub use planted::Planted;
+#[cfg(feature = "planted")]
+pub use planted::plant;
 pub use slots::{Birth, ExtentName, ReadPiece, SlotMap, WriteTarget};

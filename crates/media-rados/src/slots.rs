@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
 
+use crate::planted::{Planted, planted};
+
 /// When an extent was begun: by the owner of which epoch, as its how-manieth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Birth {
@@ -110,6 +112,7 @@ pub struct SlotMap {
 impl SlotMap {
     /// No slot holds anything. What is begun from now on is of `epoch`.
     pub fn new(slot_bytes: u64, append_bytes: u64, epoch: u64) -> Self {
+        let epoch = if planted(Planted::EpochNotInNames) { 0 } else { epoch };
         SlotMap { slot_bytes, append_bytes, epoch, next_serial: 0, slots: BTreeMap::new() }
     }
 
@@ -120,6 +123,9 @@ impl SlotMap {
         let mut unneeded = Vec::new();
         for (slot, mut names) in slots {
             names.sort_unstable_by_key(|name| std::cmp::Reverse(name.birth));
+            if planted(Planted::OlderObjectRead) {
+                names.reverse();
+            }
             let mut extents: Vec<Extent> = Vec::new();
             let mut open_end = self.slot_bytes;
             for name in names {
