@@ -17,6 +17,9 @@ PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := $(abspath $(TARGET))/python/bin/python
 
+# As fast as with all that a compiler can do, and built with the tests.
+SIMULATOR := $(TARGET)/debug/forebay-sim
+
 # Where `make soak` keeps what its runs came to.
 SOAK_FILE ?= scratch/soak.json
 
@@ -31,9 +34,9 @@ test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks 
 
 test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake (after `make deps`)
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
-	cargo build $(LOCKED) --release -p forebay-sim
+	cargo build $(LOCKED) --workspace --bin forebay-sim
 	export FOREBAY_TEST_ALL=1; failed=; planted=$(TARGET)/planted.txt; \
-	nice cargo run $(LOCKED) --release -p forebay-sim -- --planted all --seeds 1000 >"$$planted" 2>&1 & \
+	nice $(SIMULATOR) --planted all --seeds 1000 >"$$planted" 2>&1 & \
 	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
 	wait $$! || failed=1; \
 	cat "$$planted"; \
@@ -60,9 +63,10 @@ $(PYTHON): | rust
 fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server mdf" for some of them)
 	tools/fuzz.sh
 
-soak: rust ## play seeds of the simulator on all cores; goes on where it ended (SOAK_FILE=..., SOAK_SECONDS=300, Ctrl-C)
+soak: rust ## play seeds of the simulator on all cores; goes on where it ended (SOAK_FILE=..., SOAK_SECONDS=300, SOAK="--seed 1000", Ctrl-C)
 	@mkdir -p $(dir $(SOAK_FILE))
-	cargo run $(LOCKED) --release -p forebay-sim -- --soak $(SOAK_FILE) $(if $(SOAK_SECONDS),--seconds $(SOAK_SECONDS))
+	cargo build $(LOCKED) --workspace --bin forebay-sim
+	$(SIMULATOR) --soak $(SOAK_FILE) $(if $(SOAK_SECONDS),--seconds $(SOAK_SECONDS)) $(SOAK)
 
 deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), two crates, a nightly compiler
 	tools/install-packages.sh

@@ -16,7 +16,7 @@ fn a_seed_plays_the_same_each_time() {
 }
 
 /// Seeds with clients of files that are played always, of each kind.
-const WITH_FILES: u64 = 6;
+const WITH_FILES: u64 = 3;
 
 fn end_well_and_the_same_each_time(kind: &Play, answers_min: u64) {
     let of = |seed| Play { seed, ..kind.clone() };
@@ -31,7 +31,7 @@ fn end_well_and_the_same_each_time(kind: &Play, answers_min: u64) {
 }
 
 /// Seeds with some who look on that are played always.
-const WITH_SUBSCRIBERS: u64 = 6;
+const WITH_SUBSCRIBERS: u64 = 3;
 
 #[test]
 fn who_looks_on_is_told_what_happened_and_how_much_was_missed() {

@@ -1,5 +1,6 @@
 //! How fast fragments go into a store and come back, beside objects and beside files, all on the same cluster in turn.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -19,6 +20,8 @@ use crate::requests::payload;
 pub const FRAGMENT_BYTES: usize = 10 << 10;
 /// Programs that write.
 pub const WRITERS: usize = 100;
+/// Events that sources are apart at the most: one trigger tells them all what to send.
+const APART_EVENTS: u64 = 16;
 /// Of all events.
 const RUN: u32 = 1;
 /// Programs that read.
@@ -36,9 +39,12 @@ pub fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-fn put_source(client: &mut Client, source: u32, events: u64, payload: &Bytes) {
+fn put_source(client: &mut Client, source: u32, events: u64, payload: &Bytes, others: &Barrier) {
     let mut results = Vec::new();
     for event in 0..events {
+        if event % APART_EVENTS == 0 {
+            others.wait();
+        }
         client.put_bytes(FragmentId::new(RUN, event, source), WRITERS as u16, payload).expect("the server takes it");
     }
     client.flush().expect("all is answered");
@@ -94,8 +100,9 @@ impl World<'_> {
     fn fragments(&self, way: &mut Way, server: &Server) {
         let payload = payload(FRAGMENT_BYTES);
         let events = self.payload_bytes / (WRITERS * FRAGMENT_BYTES) as u64;
+        let others = Barrier::new(WRITERS);
         way.writes.push(self.run(|| {
-            in_parallel(WRITERS, |writer| put_source(&mut server.client(), writer as u32, events, &payload));
+            in_parallel(WRITERS, |writer| put_source(&mut server.client(), writer as u32, events, &payload, &others));
             None
         }));
         let next = AtomicU64::new(0);
