@@ -39,7 +39,7 @@ impl Lying<'_> {
     /// A mover to a bucket, by the keys of a user; by way of what lies between, if something does.
     fn start(&self, to: &str, user: &str, between: Option<&Between>, more: &[&str]) -> Running {
         let endpoint =
-            between.map_or_else(|| self.gateway.endpoint(), |between| format!("http://127.0.0.1:{}", between.0));
+            between.map_or_else(|| self.gateway.endpoint(), |between| format!("http://127.0.0.1:{}", between.port));
         let keys = self.gateway.credentials_file(user, "SECRET").display().to_string();
         let of_s3 =
             ["--s3-endpoint", &endpoint, "--s3-credentials-file", &keys, "--settle", "0", "--recheck-after", "2"];

@@ -7,6 +7,7 @@ mod common;
 use std::process::Stdio;
 use std::time::Duration;
 
+use common::between::{Between, Passing};
 use common::buffer::{Buffer, decide};
 use common::forebay;
 use common::judge::{self, Judge};
@@ -163,6 +164,29 @@ fn each_event_is_in_one_file_whenever_mover_and_server_die() {
         runs.iter().map(|run| (run.events, run.finished)).next(),
         Some((accepted.len() as u64, accepted.len() as u64))
     );
+}
+
+#[test]
+fn a_mover_whose_server_died_before_it_said_that_the_stream_is_leased_has_it() {
+    let mut buffer = Buffer::new();
+    let keys = buffer.put(&mut Generator::new(Format::Mdf, 3, RunId(7)), 5);
+    decide(&mut buffer.server.client("filter"), &keys, &["physics"]);
+    let address = buffer.server.address.clone();
+    let port = address.rsplit_once(':').expect("with a port").1.parse().expect("a port");
+    // What a lease says of its mover is in no other request.
+    let between = Between::start(port, Passing::CutsAnswerTo(b", process "));
+    buffer.server.address = format!("127.0.0.1:{}", between.port);
+    let mut mover = Running::start(
+        buffer.arguments("journal.sqlite", "physics", &["--once", "--recheck-after", "0.1"]),
+        Stdio::null(),
+    );
+    between.wait_for_cut();
+    buffer.server.address = address;
+    let paths = buffer.drives.paths.clone();
+    buffer.server.replace_killed(&[], &paths);
+    between.go_on();
+    assert_eq!(mover.0.wait().expect("it ends").code(), Some(0));
+    assert!(buffer.archived().keys().eq(keys.iter()));
 }
 
 #[test]
