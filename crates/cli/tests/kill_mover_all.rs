@@ -4,6 +4,7 @@
 //! What lies in the directories is judged, by a program that shares nothing with the mover (`tools/judge-custody.py`), and nothing that it says itself. The moments are seeded; `FOREBAY_KILL_SEED` chooses others. The short form has
 //! 10 kills, the long one (`FOREBAY_TEST_ALL`) 40 of single files, 10 of merged ones and 10 of those with sidecars that are registered, `FOREBAY_KILL_ROUNDS` another number. Where 40 and more of single files are wanted, it goes on until each
 //! state of a file was met by at least 10 of them, and fails when five times as many do not come to that.
+//! What is held or quarantined is met by 10 kills each, by so many as there are rounds, in a form of its own.
 
 mod common;
 #[path = "../../destinations/tests/support/stand_in.rs"]
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use common::judge::{self, Judge};
 use common::load::{Random, from_environment, long_form};
-use common::scratch;
+use common::{Ran, forebay, scratch};
 use serde_json::Value;
 use stand_in::{Does, StandIn};
 
@@ -124,8 +125,8 @@ impl Place {
         command
     }
 
-    /// Moves; kills the mover after a while. Whether it ended by itself before.
-    fn run(&self, kill_after: Option<Duration>) -> bool {
+    /// Moves; kills the mover after a while. Whether it ended by itself before, and then with this code.
+    fn run(&self, kill_after: Option<Duration>, code: i32) -> bool {
         let mut child = self.command().spawn().expect("the mover starts");
         if let Some(after) = kill_after {
             std::thread::sleep(after);
@@ -133,8 +134,23 @@ impl Place {
         }
         let status = child.wait().expect("it ends");
         let killed = kill_after.is_some() && status.signal() == Some(9);
-        assert!(killed || status.success(), "the mover ended with {status}");
+        assert!(killed || status.code() == Some(code), "the mover ended with {status}");
         !killed
+    }
+
+    /// Asks something of the journal.
+    fn ask(&self, words: &[&str]) -> Ran {
+        let journal = self.path("journal.sqlite").display().to_string();
+        forebay([&["move"], words, &["--journal", &journal, "--json"]].concat())
+    }
+
+    /// A file that is neither let go nor quarantined, as far as the journal knows.
+    fn on_its_way(&self) -> Option<String> {
+        let list = self.ask(&["list"]);
+        let files = (list.exit == 0).then(|| list.json()["files"].as_array().cloned().unwrap_or_default())?;
+        let on_its_way =
+            |file: &&Value| !["released", "quarantined"].contains(&file["state"].as_str().expect("a state"));
+        Some(files.iter().find(on_its_way)?["name"].as_str().expect("a name").to_owned())
     }
 
     /// Judges what is there; how many files the source has let go.
@@ -183,6 +199,46 @@ fn everything_has_its_sidecar_and_is_registered_once_whenever_the_mover_dies() {
     kill_again_and_again(false, Some(Registry::start()));
 }
 
+/// What people have to look at waits for them, however often the mover dies meanwhile, and holds up nothing else.
+#[test]
+fn what_is_held_or_quarantined_stays_so_whenever_the_mover_dies() {
+    if !judge::is_here() {
+        return;
+    }
+    let kills_wanted = from_environment("FOREBAY_KILL_ROUNDS").unwrap_or(10);
+    let mut random = Random(from_environment("FOREBAY_KILL_SEED").unwrap_or(1));
+    let mut place = Place::new(false, None);
+    place.fill(&mut random);
+    let in_the_way = place.path("first/run0/file00000.dat");
+    fs::create_dir_all(in_the_way.parent().expect("it has one")).expect("made");
+    fs::write(&in_the_way, b"of somebody else").expect("written");
+    let (mut held, mut met) = (None, BTreeMap::<String, u64>::new());
+    while met.len() < 2 || met.values().any(|times| *times < kills_wanted) {
+        if held.is_none() {
+            held =
+                place.on_its_way().filter(|name| place.ask(&["hold", name, "--reason", "to be looked at"]).exit == 0);
+        }
+        let is_over = place.run(Some(Duration::from_micros(1_000 + random.below(160_000))), 1);
+        if is_over {
+            place.fill(&mut random);
+            continue;
+        }
+        for state in place.states().into_iter().filter(|state| ["held", "quarantined"].contains(&state.as_str())) {
+            *met.entry(state).or_default() += 1;
+        }
+        assert_eq!(fs::read(&in_the_way).expect("nobody took it away"), b"of somebody else");
+        for kept in held.iter().map(String::as_str).chain(["run0/file00000.dat"]) {
+            assert!(place.path("daq").join(kept).exists(), "{kept} was let go");
+        }
+    }
+    println!("kills with a state that waits for people: {met:?}, files {}", place.files);
+    fs::remove_file(in_the_way).expect("it is there");
+    place.ask(&["retry", "--all"]).expect(0);
+    place.ask(&["go-on", &held.expect("one is held")]).expect(0);
+    assert!(place.run(None, 0), "nobody kills it");
+    assert_eq!(place.judge(true), place.files, "everything is let go");
+}
+
 fn kill_again_and_again(merged: bool, registry: Option<Registry>) {
     if !judge::is_here() {
         return;
@@ -199,7 +255,7 @@ fn kill_again_and_again(merged: bool, registry: Option<Registry>) {
     while kills < kills_wanted || met.values().any(|times| *times < often) {
         assert!(kills < 5 * kills_wanted, "a state was not met by {often} of {kills} kills: {met:?}");
         let after = Duration::from_micros(1_000 + random.below(160_000));
-        if place.run(Some(after)) {
+        if place.run(Some(after), 0) {
             endings += 1;
             place.fill(&mut random);
         } else {
@@ -210,7 +266,7 @@ fn kill_again_and_again(merged: bool, registry: Option<Registry>) {
         }
         place.judge(false);
     }
-    assert!(place.run(None), "nobody kills it");
+    assert!(place.run(None, 0), "nobody kills it");
     assert_eq!(place.judge(true), place.files, "everything is let go");
     println!("kills {kills}, endings {endings}, files {}, states that were met: {met:?}", place.files);
 }
