@@ -219,8 +219,11 @@ fn what_is_held_or_quarantined_stays_so_whenever_the_mover_dies() {
                 place.on_its_way().filter(|name| place.ask(&["hold", name, "--reason", "to be looked at"]).exit == 0);
         }
         let is_over = place.run(Some(Duration::from_micros(1_000 + random.below(160_000))), 1);
-        if is_over {
+        // What is quarantined is tried again for some seconds before a mover that moves once ends by itself.
+        if random.percent(30) {
             place.fill(&mut random);
+        }
+        if is_over {
             continue;
         }
         for state in place.states().into_iter().filter(|state| ["held", "quarantined"].contains(&state.as_str())) {
