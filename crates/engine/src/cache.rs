@@ -13,9 +13,10 @@ use forebay_format::RowGeometry;
 use forebay_media::AlignedBuffer;
 
 use self::packed::Packed;
-use crate::flush::{gather, pieces};
+use crate::flush::{gather, pieces, places};
 use crate::pool::BufferPool;
 use crate::segments::SegmentIndex;
+use crate::shared::SharedBytes;
 
 /// What a flush takes beside its data, about: its places in the map and in the queue.
 const FLUSH_BYTES: usize = 128;
@@ -47,7 +48,9 @@ type Key = (SegmentIndex, u32);
 #[derive(Default)]
 pub(crate) struct Cache {
     flushes: BTreeMap<Key, CachedFlush>,
-    order: VecDeque<Key>,
+    /// Each with how many came before it.
+    order: VecDeque<(u64, Key)>,
+    inserted: u64,
     packed: Packed,
     /// Of buffers that flushes keep.
     written_bytes: usize,
@@ -73,6 +76,20 @@ impl Cache {
         true
     }
 
+    /// Adds a range of a flush's data to `into`, where it lies; whether the flush is here as it was written.
+    pub(crate) fn share(
+        &self,
+        segment: SegmentIndex,
+        flush: u32,
+        range: Range<u64>,
+        into: &mut Vec<SharedBytes>,
+    ) -> bool {
+        let Some(CachedFlush::Written(written)) = self.flushes.get(&(segment, flush)) else { return false };
+        let places = places(written.header_bytes, written.geometry, range);
+        into.extend(places.map(|(shard, place)| SharedBytes::new(Arc::clone(&written.shards[shard]), place)));
+        true
+    }
+
     pub(crate) fn insert(&mut self, segment: SegmentIndex, flush: u32, written: WrittenFlush, pool: &mut BufferPool) {
         let cached = if written.geometry.data_bytes as usize >= written.buffer_bytes() / KEPT_FILL_DIVISOR {
             self.written_bytes += written.buffer_bytes();
@@ -83,14 +100,25 @@ impl Cache {
             pool.give_back_shared(shards);
             CachedFlush::Packed(place)
         };
-        self.order.push_back((segment, flush));
+        self.order.push_back((self.inserted, (segment, flush)));
+        self.inserted += 1;
         let before = self.flushes.insert((segment, flush), cached);
         assert!(before.is_none(), "a flush becomes durable once");
     }
 
+    /// How many flushes have come in.
+    pub(crate) fn inserted(&self) -> u64 {
+        self.inserted
+    }
+
+    /// How many flushes came before the oldest that is here.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.order.front().map(|(number, _)| *number)
+    }
+
     /// Drops the oldest flush; `false` when there is none.
     pub(crate) fn drop_oldest(&mut self, pool: &mut BufferPool) -> bool {
-        let Some(key) = self.order.pop_front() else { return false };
+        let Some((_, key)) = self.order.pop_front() else { return false };
         self.remove(key, pool);
         true
     }
@@ -101,7 +129,7 @@ impl Cache {
         for key in keys {
             self.remove(key, pool);
         }
-        self.order.retain(|(of, _)| *of != segment);
+        self.order.retain(|(_, (of, _))| *of != segment);
     }
 
     fn remove(&mut self, key: Key, pool: &mut BufferPool) {

@@ -153,9 +153,18 @@ pub(crate) fn pieces(
     geometry: RowGeometry,
     range: Range<u64>,
 ) -> impl Iterator<Item = &[u8]> {
+    places(header_bytes, geometry, range).map(move |(shard, place)| &shards[shard][place])
+}
+
+/// The places of these pieces: the shard, and where in its buffer.
+pub(crate) fn places(
+    header_bytes: usize,
+    geometry: RowGeometry,
+    range: Range<u64>,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
     geometry.locate(range).map(move |extent| {
         let start = header_bytes + extent.offset_in_shard_bytes as usize;
-        &shards[usize::from(extent.shard)][start..start + extent.bytes]
+        (usize::from(extent.shard), start..start + extent.bytes)
     })
 }
 

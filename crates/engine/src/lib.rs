@@ -45,6 +45,7 @@ mod recovery;
 mod repair;
 mod rows;
 mod segments;
+mod shared;
 mod slots;
 mod survey;
 mod task;
@@ -66,8 +67,8 @@ pub use forebay_format::EventFragment;
 pub use io::Failure;
 pub use lane::{
     DEBUG_STREAM, EventTrace, FlushTrace, FragmentTrace, KeptRun, Lane, LatePut, Looked, RunTrace, SegmentHandle,
-    ShardState, ShardTrace, StoredEvent, StoredFile, StoredFragment, StoredSegment, StoredWhole, StreamTrace,
-    TraceState,
+    ShardState, ShardTrace, SharedRange, StoredEvent, StoredFile, StoredFragment, StoredSegment, StoredWhole,
+    StreamTrace, TraceState,
 };
 pub use losses::{FoundBy, Loss, LossKind, LossPage, LostPart};
 pub use open::{FoundDrive, OpenError, OpenPlan, OpenRequest, members_needed, plan_open};
@@ -76,6 +77,7 @@ pub use planted::plant;
 #[doc(hidden)] // for the server, which makes some of them
 pub use planted::{Planted, planted};
 pub use recovery::RecoveryError;
+pub use shared::SharedBytes;
 pub use slots::segments_after_losses;
 pub use survey::{
     CheckpointPlace, CheckpointState, CheckpointTaken, Findings, FlushFate, FlushFound, Found, Listed, SegmentFound,

@@ -53,6 +53,9 @@ pub const READS_BYTES_MAX: usize = 16 << 20;
 /// A reply chunk that is longer takes no further frame.
 pub const CHUNK_BYTES: usize = 64 << 10;
 
+/// A read of so many bytes of a file that are in memory is answered from where they lie; of fewer, a copy takes less than keeping track of the pieces.
+pub const SHARED_READ_BYTES: u32 = 64 << 10;
+
 /// A reply chunk of a connection that waits for nothing is kept for others if its memory is not larger.
 pub const SPARE_CHUNK_BYTES_MAX: usize = 2 * REPLY_BYTES + (256 << 10);
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use forebay_engine::SharedBytes;
+
 use crate::limits::{CHUNK_BYTES, SPARE_CHUNK_BYTES_MAX, SPARE_CHUNKS_BYTES_MAX};
 
 /// Memory of chunks, used again: a fresh one would be touched page by page.
@@ -34,10 +36,26 @@ pub(crate) struct Chunk {
     before: usize,
 }
 
+/// Bytes that follow each other in memory.
+enum Stretch {
+    Own(Vec<u8>),
+    /// The lane's.
+    Shared(SharedBytes),
+}
+
+impl Stretch {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Stretch::Own(chunk) => chunk,
+            Stretch::Shared(bytes) => bytes,
+        }
+    }
+}
+
 /// Frames on their way out, in chunks. Holds next to no memory while there are none.
 #[derive(Default)]
 pub(crate) struct Outgoing {
-    chunks: VecDeque<Vec<u8>>,
+    chunks: VecDeque<Stretch>,
     /// Bytes of the first chunk that were sent.
     sent: usize,
     bytes: usize,
@@ -55,8 +73,11 @@ impl Outgoing {
 
     /// Takes out the chunk that the next frame goes to, which may hold other frames already; [`Outgoing::put_chunk`] puts it back.
     pub(crate) fn take_chunk(&mut self, chunks: &mut Chunks) -> Chunk {
-        let fits = self.chunks.back().is_some_and(|last| last.len() < CHUNK_BYTES);
-        let bytes = if fits { self.chunks.pop_back() } else { None }.unwrap_or_else(|| chunks.take());
+        let last = self.chunks.pop_back_if(|last| matches!(last, Stretch::Own(chunk) if chunk.len() < CHUNK_BYTES));
+        let bytes = match last {
+            Some(Stretch::Own(chunk)) => chunk,
+            _ => chunks.take(),
+        };
         Chunk { before: bytes.len(), bytes }
     }
 
@@ -65,7 +86,7 @@ impl Outgoing {
         self.bytes += chunk.bytes.len() - chunk.before;
         match chunk.bytes.is_empty() {
             true => chunks.give_back(chunk.bytes),
-            false => self.chunks.push_back(chunk.bytes),
+            false => self.chunks.push_back(Stretch::Own(chunk.bytes)),
         }
     }
 
@@ -79,13 +100,20 @@ impl Outgoing {
     /// Appends bytes that lie in memory of their own.
     pub(crate) fn push(&mut self, bytes: Vec<u8>) {
         self.bytes += bytes.len();
-        self.chunks.push_back(bytes);
+        self.chunks.push_back(Stretch::Own(bytes));
+    }
+
+    /// Appends bytes that lie in the lane's memory, and stay there for as long.
+    pub(crate) fn push_shared(&mut self, bytes: SharedBytes) {
+        self.bytes += bytes.len();
+        self.chunks.push_back(Stretch::Shared(bytes));
     }
 
     /// All bytes, in order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut sent = self.sent;
-        self.chunks.iter().map(move |chunk| &chunk[std::mem::take(&mut sent)..]).filter(|piece| !piece.is_empty())
+        let pieces = self.chunks.iter().map(move |chunk| &chunk.bytes()[std::mem::take(&mut sent)..]);
+        pieces.filter(|piece| !piece.is_empty())
     }
 
     /// That the first `bytes` were sent.
@@ -93,9 +121,11 @@ impl Outgoing {
         assert!(bytes <= self.bytes, "{bytes} of {} bytes cannot have been sent", self.bytes);
         self.bytes -= bytes;
         self.sent += bytes;
-        while let Some(first) = self.chunks.front().filter(|first| self.sent >= first.len()) {
-            self.sent -= first.len();
-            chunks.give_back(self.chunks.pop_front().expect("looked at just now"));
+        while let Some(first) = self.chunks.pop_front_if(|first| self.sent >= first.bytes().len()) {
+            self.sent -= first.bytes().len();
+            if let Stretch::Own(chunk) = first {
+                chunks.give_back(chunk);
+            }
         }
     }
 }
@@ -112,8 +142,13 @@ mod tests {
             for round in 0..20u8 {
                 let piece = vec![round; 1 + usize::from(round) * 9_001];
                 expected.extend_from_slice(&piece);
-                match round % 3 {
+                match round % 4 {
                     0 => out.push(piece),
+                    1 => {
+                        let (first, second) = piece.split_at(piece.len() / 3);
+                        out.push_shared(SharedBytes::copy_of(first));
+                        out.push_shared(SharedBytes::copy_of(second));
+                    }
                     _ => out.append(&mut chunks, |chunk| chunk.extend_from_slice(&piece)),
                 }
             }

@@ -4,6 +4,7 @@ mod copy;
 mod kept_run;
 mod read;
 mod settle;
+mod share;
 mod sums;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use forebay_types::{FileNumber, FileOutcome, ReadOutcome, RunId};
 pub(super) use copy::live_record;
 pub use kept_run::KeptRun;
 pub(super) use read::{FileRead, FileReading, record_of};
+pub use share::SharedRange;
 pub(super) use sums::Summing;
 
 use super::write::{Purpose, Refusal, Waiter};

@@ -19,8 +19,12 @@
 //! - the buffers of the flush that fills and of those on their way, up to `flush_depth` + 1 times k+m of `flush_bytes` and a unit (the only one that takes
 //!   more when the budget is smaller);
 //! - free buffers for the next flushes: memory once taken stays, so that the beam finds it after a pause;
-//! - rows that were read from drives, a sixteenth of the budget, 1 to 8 MiB;
+//! - rows that were read from drives, half of the budget at most, and four of them (1 to 8 MiB) whatever it is;
 //! - and in all the rest the data of recent flushes.
+//!
+//! A flush that is dropped while bytes of it are sent to a reader ([`Lane::share_file`]) stays until they are; what servers have yet to send is bounded.
+//!
+//! What came into memory longest ago leaves it first, be it a flush or, beyond those four, a row.
 //!
 //! What is on its way for a moment comes on top: a checkpoint (its own size and an eighth, for each drive; up to 4 MiB of that are kept for the next one), the closing
 //! flush of a segment (40 bytes a record), what is read for someone (bounded by who asks), and what steps beside requests have read of each drive of a segment, 16 MiB of
@@ -49,19 +53,25 @@ impl Lane {
         self.index_bytes() + self.cache.bytes() + self.buffer_bytes()
     }
 
-    /// Makes all fit in the budget: free buffers go that the next flush does not take, then what was cached longest ago.
+    /// Makes all fit in the budget: free buffers go that the next flush does not take, then what came longest ago.
     pub(super) fn keep_in_budget(&mut self) {
         while self.cache.bytes() + self.buffer_bytes() > self.config.cache_bytes {
             if self.pool.free_buffers() > self.config.drives.len() && self.pool.drop_one() {
                 continue;
             }
-            if !self.cache.drop_oldest(&mut self.pool) {
+            if !self.drop_oldest() {
                 return;
             }
         }
     }
 
-    /// Has the buffers of what was cached longest ago be used again where new ones would not fit: at full rate no memory is let go and asked
+    /// Drops what was read or cached longest ago; `false` when nothing is left to drop.
+    fn drop_oldest(&mut self) -> bool {
+        let flush = self.cache.oldest();
+        flush.is_some_and(|flush| self.rows.drop_older(flush)) || self.cache.drop_oldest(&mut self.pool)
+    }
+
+    /// Has the buffers of what came longest ago be used again where new ones would not fit: at full rate no memory is let go and asked
     /// for again.
     pub(super) fn reuse_buffers(&mut self, wanted: usize) {
         loop {
@@ -70,7 +80,7 @@ impl Lane {
             if missing == 0 || self.cache.bytes() + self.buffer_bytes() + new_bytes <= self.config.cache_bytes {
                 return;
             }
-            if !self.cache.drop_oldest(&mut self.pool) {
+            if !self.drop_oldest() {
                 return;
             }
         }

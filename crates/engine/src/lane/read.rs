@@ -349,7 +349,7 @@ impl Lane {
         }
         row.damaged.iter().for_each(|drive| self.count_damaged(*drive, 1));
         let row = Rc::new(row);
-        self.rows.insert(key, Rc::clone(&row));
+        self.rows.insert(key, Rc::clone(&row), self.cache.inserted());
         self.keep_in_budget();
         for reading in waiting {
             match fragment_in_row(&row.data, &reading, start) {

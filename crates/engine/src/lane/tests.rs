@@ -41,6 +41,8 @@ struct Driven {
     next_token: u64,
     /// Reads from the drives.
     reads: u64,
+    /// Reads of files that were answered without a copy.
+    shared: u64,
 }
 
 impl Driven {
@@ -96,8 +98,15 @@ impl Driven {
         let drives = MemoryDrives::new(config.drives.len() as u16, DRIVE_BYTES);
         let mut media = MemoryMedia::new(&drives);
         make_store(&mut media, &config);
-        let mut driven =
-            Driven { lane: Lane::new(config, Time(0)), media, drives, now: Time(0), next_token: 0, reads: 0 };
+        let mut driven = Driven {
+            lane: Lane::new(config, Time(0)),
+            media,
+            drives,
+            now: Time(0),
+            next_token: 0,
+            reads: 0,
+            shared: 0,
+        };
         driven.start();
         driven
     }

@@ -1,6 +1,8 @@
 //! What the server asks a lane of files.
 
-use forebay_engine::{Admission, FetchFile, FileAdmission, FileView, FileWrite, Lane, Token, WriterNumber};
+use forebay_engine::{
+    Admission, FetchFile, FileAdmission, FileView, FileWrite, Lane, SharedRange, Token, WriterNumber,
+};
 use forebay_types::{FileNumber, FileOutcome, ReadOutcome};
 
 /// The requests of a lane for files as the server makes them. The methods are those of [`Lane`].
@@ -23,6 +25,7 @@ pub trait FileRequests {
     fn seal_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome>;
     fn end_file(&mut self, token: Token, file: FileNumber) -> Admission<FileOutcome>;
     fn read_file(&mut self, token: Token, file: FileNumber, start: u64, bytes: u32, into: &mut Vec<u8>) -> FetchFile;
+    fn share_file(&mut self, file: FileNumber, start: u64, bytes: u32) -> Option<SharedRange>;
     fn has_room_for_files(&self) -> bool;
     fn capacity_bytes(&self) -> u64;
     fn segment_bytes(&self) -> u64;
@@ -78,6 +81,10 @@ impl FileRequests for Lane {
 
     fn read_file(&mut self, token: Token, file: FileNumber, start: u64, bytes: u32, into: &mut Vec<u8>) -> FetchFile {
         Lane::read_file(self, token, file, start, bytes, into)
+    }
+
+    fn share_file(&mut self, file: FileNumber, start: u64, bytes: u32) -> Option<SharedRange> {
+        Lane::share_file(self, file, start, bytes)
     }
 
     fn has_room_for_files(&self) -> bool {

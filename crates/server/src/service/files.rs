@@ -1,6 +1,6 @@
 //! Requests for files and for names.
 
-use forebay_engine::{Admission, FetchFile, FileAdmission, WriteAt, WriterNumber};
+use forebay_engine::{Admission, FetchFile, FileAdmission, SharedRange, WriteAt, WriterNumber};
 use forebay_protocol::limits::FILES_MAX;
 use forebay_protocol::{
     ChangeName, ChangeRun, DefineStream, ErrorCode, ErrorReply, FileClose, FileInfo, FileOpen, FileRead, FileReadReply,
@@ -17,7 +17,7 @@ use super::reads::OpenFrame;
 use super::{Advance, Core, Service};
 use crate::connection::{Connection, Place};
 use crate::lane_requests::LaneRequests;
-use crate::limits::{FILES_RETRY, RECORD_WORK_BYTES};
+use crate::limits::{FILES_RETRY, RECORD_WORK_BYTES, SHARED_READ_BYTES};
 use crate::namespace::{FilesMessage, NameRequest, keeps_names};
 use crate::openings::{Append, NotOpened};
 use crate::request::{Body, FileAsk, FileBody, FileReadBody, FileWriteBody, Request, token};
@@ -330,6 +330,12 @@ impl Core {
             return advance;
         }
         let FileRead { file, start, bytes } = body.read;
+        if bytes >= SHARED_READ_BYTES
+            && let Some(shared) = lane.share_file(file, start, bytes)
+        {
+            self.send_shared(connection, number, shared);
+            return Advance::Done;
+        }
         let mut chunk = connection.out.take_chunk(&mut self.chunks);
         let frame = OpenFrame::begin(
             &mut chunk.bytes,
@@ -353,6 +359,16 @@ impl Core {
         }
         connection.out.put_chunk(chunk, &mut self.chunks);
         Advance::Done
+    }
+
+    /// Bytes of a file are sent from where the lane has them.
+    fn send_shared(&mut self, connection: &mut Connection, number: u64, shared: SharedRange) {
+        let reply = FileReadReply { outcome: ReadOutcome::Found, bytes: shared.bytes as u32, crc: shared.crc };
+        connection.out.append(&mut self.chunks, |chunk| {
+            forebay_protocol::encode_head(Kind::FileReadReply, 0, number, &reply.table(), shared.bytes, chunk);
+        });
+        shared.pieces.into_iter().for_each(|piece| connection.out.push_shared(piece));
+        connection.allowance = connection.allowance.saturating_sub(shared.bytes + RECORD_WORK_BYTES);
     }
 
     pub(super) fn send_file_reply(

@@ -66,6 +66,8 @@ pub struct FakeLane {
     /// Reads of files come later.
     pub reads_files_later: bool,
     pub file_reads: Vec<(Token, Vec<u8>)>,
+    /// Reads of files that were answered without a copy.
+    pub shared: usize,
     /// There is no room for files, but for what may take the last.
     pub is_full_of_files: bool,
     pub index_bytes_max: Option<u64>,

@@ -104,6 +104,27 @@ fn what_is_written_is_answered_when_it_is_durable_and_read_as_it_was() {
 }
 
 #[test]
+fn what_the_lane_shares_is_sent_as_it_lies() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    let payload: Vec<u8> = (0..900_000u32).map(|i| (i % 251) as u8).collect();
+    for part in payload.chunks(FRAGMENT_BYTES_MAX as usize) {
+        world.send(id, &write(1, None, part));
+        settled(&mut world, id);
+    }
+    world.ask(id, 4, &FileSeal { file: FILE, by: None, unless_written: false });
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
+    // Of a socket that takes little at a time, between answers that are copied.
+    world.peers.get_mut(&id).expect("open").pieces.extend([1, 31, 40, 1, 7000, 64_000, 0]);
+    for (start, bytes) in [(0, 1_000_000), (5, 10), (17, 70_000), (890_000, 100_000), (3, 65_535)] {
+        let (outcome, read) = read(&mut world, id, start, bytes);
+        let (from, to) = (start as usize, 900_000.min(start as usize + bytes as usize));
+        assert!(outcome == ReadOutcome::Found && read == payload[from..to], "{bytes} from {start}");
+    }
+    assert!(world.lane.shared > 0, "the lane was asked for what it has");
+}
+
+#[test]
 fn only_the_newest_opening_writes() {
     let mut world = World::new(config());
     let first = opened(&mut world, Class::Readout, 1);

@@ -152,7 +152,7 @@ impl Lane {
     }
 
     /// How many bytes of a file are known from there on, of so many; the outcome when it cannot be said.
-    fn bytes_there(&self, file: FileNumber, start: u64, bytes: u32) -> Result<u32, ReadOutcome> {
+    pub(super) fn bytes_there(&self, file: FileNumber, start: u64, bytes: u32) -> Result<u32, ReadOutcome> {
         if self.serves_reads().is_err() {
             return Err(ReadOutcome::Unavailable);
         }

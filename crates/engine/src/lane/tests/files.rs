@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use forebay_types::{Adler32, DriveNumber, FileNumber, FileOutcome, ReadOutcome, WallTime, crc32c};
+use forebay_types::{Adler32, DriveNumber, EventKey, FileNumber, FileOutcome, ReadOutcome, WallTime, crc32c};
 
 use super::{DRIVE_BYTES, Driven};
 use crate::api::{Admission, FetchFile, FileAdmission, FileView, FileWrite, Reply, Token, WriteAt};
 use crate::files::WriterNumber;
+use crate::lane::SharedRange;
 use crate::losses::{Loss, LossKind, LostPart};
 
 const FILE: FileNumber = FileNumber(5);
@@ -62,8 +63,17 @@ impl Driven {
 
     fn read_file(&mut self, start: u64, bytes: u32) -> (ReadOutcome, Vec<u8>) {
         let (token, mut into) = (self.token(), Vec::new());
+        let shared = self.lane.share_file(FILE, start, bytes);
         match self.lane.read_file(token, FILE, start, bytes, &mut into) {
-            FetchFile::Done(outcome, _) => (outcome, into),
+            FetchFile::Done(outcome, _) => {
+                if let Some(SharedRange { pieces, bytes, crc }) = shared {
+                    let pieces = pieces.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>();
+                    assert_eq!((outcome, bytes, crc), (ReadOutcome::Found, into.len(), crc32c(&into)));
+                    assert!(pieces == into, "what is shared is what is copied");
+                    self.shared += 1;
+                }
+                (outcome, into)
+            }
             FetchFile::Pending { .. } => match self.reply() {
                 Reply::ReadFile { outcome, payload, .. } => (outcome, payload),
                 other => panic!("{other:?}"),
@@ -85,6 +95,40 @@ fn sums_of(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut adler32 = Adler32::default();
     adler32.update(bytes);
     Some((crc32c(bytes), adler32.finish()))
+}
+
+#[test]
+fn what_lies_in_memory_is_shared_and_stays_for_whoever_has_it() {
+    // A record fills most of a flush, which stays as it was written.
+    let mut driven = Driven::new(|config| config.flush_bytes = 32 << 10);
+    driven.open_file(WRITER);
+    let all = bytes(3, 120_000);
+    driven.write(0, &all[..60_000]);
+    driven.write(60_000, &all[60_000..]);
+    // From within a record to within another, over all units between, one record alone, and all of it.
+    for range in [10_000..70_000, 59_999..60_001, 60_000..120_000, 0..200_000] {
+        let (outcome, read) = driven.read_file(range.start, (range.end - range.start) as u32);
+        assert_eq!(
+            (outcome, &read[..]),
+            (ReadOutcome::Found, &all[range.start as usize..120_000.min(range.end as usize)])
+        );
+    }
+    assert_eq!(driven.shared, 4);
+    let kept = driven.lane.share_file(FILE, 100, 110_000).expect("it is in memory");
+    // Behind its end, in front of a hole, and of what is gone, there is something else to say.
+    driven.write(130_000, b"behind a hole");
+    for (start, bytes) in [(0, 200_000), (125_000, 10)] {
+        assert!(driven.lane.share_file(FILE, start, bytes).is_none());
+    }
+    assert_eq!(driven.lane.share_file(FILE, 200_000, 10).expect("none is there").bytes, 0);
+    assert_eq!(driven.told(|lane, token| lane.end_file(token, FILE)), FileOutcome::Done);
+    assert!(driven.lane.share_file(FILE, 0, 10).is_none());
+    for part in 0..40 {
+        // Others come and go, in memory that was the first one's if nobody had it.
+        driven.put(EventKey::new(7, part), 1, 1, 50_000);
+    }
+    let pieces: Vec<u8> = kept.pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+    assert!(pieces == all[100..110_100] && kept.crc == crc32c(&pieces), "what somebody has stays as it was");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use forebay_engine::{Admission, FetchFile, FileAdmission, FileView, FileWrite, Token, WriteAt, WriterNumber};
+use forebay_engine::{
+    Admission, FetchFile, FileAdmission, FileView, FileWrite, SharedBytes, SharedRange, Token, WriteAt, WriterNumber,
+};
 use forebay_server::FileRequests;
 use forebay_types::{FileNumber, FileOutcome, ReadOutcome, crc32c};
 
@@ -131,6 +133,16 @@ impl FileRequests for FakeLane {
         self.files.remove(&file);
         self.changed.push(token);
         Admission::Pending
+    }
+
+    fn share_file(&mut self, file: FileNumber, start: u64, bytes: u32) -> Option<SharedRange> {
+        let known = self.files.get(&file).filter(|file| file.sealed)?;
+        let from = (start as usize).min(known.bytes.len());
+        let bytes = &known.bytes[from..known.bytes.len().min(from + bytes as usize)];
+        let (first, second) = bytes.split_at(bytes.len() / 3);
+        self.shared += 1;
+        let pieces = [first, second].map(SharedBytes::copy_of).to_vec();
+        Some(SharedRange { pieces, bytes: bytes.len(), crc: crc32c(bytes) })
     }
 
     fn read_file(&mut self, token: Token, file: FileNumber, start: u64, bytes: u32, into: &mut Vec<u8>) -> FetchFile {
