@@ -22,6 +22,7 @@ SIMULATOR := $(TARGET)/debug/forebay-sim
 
 # Where `make soak` keeps what its runs came to.
 SOAK_FILE ?= scratch/soak.json
+PLAY_SEEDS = $(SIMULATOR) --soak $(SOAK_FILE) $(if $(SOAK_SECONDS),--seconds $(SOAK_SECONDS)) $(SOAK)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,14 +33,16 @@ demo: rust ## the whole path on this machine in about 20 s, one drive destroyed 
 test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks is said and skipped
 	tools/run-tests.sh $(LOCKED) --workspace
 
-test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake (after `make deps`)
+test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake; SOAK_SECONDS=300: then seeds, too (after `make deps`)
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
 	cargo build $(LOCKED) --workspace --bin forebay-sim
-	export FOREBAY_TEST_ALL=1; failed=; planted=$(TARGET)/planted.txt; \
-	nice $(SIMULATOR) --planted all --seeds 1000 >"$$planted" 2>&1 & \
+	@# The long tests mostly wait: the simulator has the processors meanwhile.
+	@mkdir -p $(dir $(SOAK_FILE))
+	export FOREBAY_TEST_ALL=1; failed=; played=$(TARGET)/played.txt; \
+	nice sh -c '$(SIMULATOR) --planted all --seeds 1000 $(if $(SOAK_SECONDS),&& $(PLAY_SEEDS))' >"$$played" 2>&1 & \
 	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
 	wait $$! || failed=1; \
-	cat "$$planted"; \
+	cat "$$played"; \
 	test -z "$$failed"
 
 rados-test: rust ## stores in the pools of a Ceph cluster, and on its file system; it is started for them (after `make deps`)
@@ -66,7 +69,7 @@ fuzz: ## after `make deps`: fuzz each decoder for FUZZ_SECONDS=10 (FUZZ="server 
 soak: rust ## play seeds of the simulator on all cores; goes on where it ended (SOAK_FILE=..., SOAK_SECONDS=300, SOAK="--seed 1000", Ctrl-C)
 	@mkdir -p $(dir $(SOAK_FILE))
 	cargo build $(LOCKED) --workspace --bin forebay-sim
-	$(SIMULATOR) --soak $(SOAK_FILE) $(if $(SOAK_SECONDS),--seconds $(SOAK_SECONDS)) $(SOAK)
+	$(PLAY_SEEDS)
 
 deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), two crates, a nightly compiler
 	tools/install-packages.sh

@@ -70,7 +70,7 @@ pub struct InitCommand {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     slot_bytes: Option<u64>,
 
-    /// Size of a stripe unit, a multiple of 4096 [default: 32KiB]
+    /// Size of a stripe unit, a multiple of 4096 [default: 32KiB; in pools up to 256KiB, by the size of a slot]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     unit_bytes: Option<u64>,
 

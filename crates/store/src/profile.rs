@@ -45,6 +45,18 @@ impl Profile {
         }
     }
 
+    /// Bytes that lie one after the other on a drive, when its slots have so many. Of a pool they are read in one operation with what is asked for of
+    /// them (`RecentRows` in the engine): an operation costs its cluster the work of eight hosts, however few bytes it is for; where
+    /// what is asked for lies scattered more would be read in vain.
+    pub fn unit_bytes(self, slot_bytes: u64) -> u32 {
+        const LEAST: u64 = 32 << 10;
+        let unit_bytes = match self {
+            Profile::Disk | Profile::SolidState => LEAST,
+            Profile::Pool => power_of_two_up_to(slot_bytes / 16).clamp(LEAST, MIB / 4),
+        };
+        u32::try_from(unit_bytes).expect("less than a MiB")
+    }
+
     /// Payload of a full flush on each drive, in bytes.
     pub fn flush_bytes(self) -> u64 {
         match self {
@@ -92,4 +104,9 @@ impl Profile {
             Profile::Pool => Duration::from_millis(5),
         }
     }
+}
+
+/// The largest power of two that is no more than this; 0 of 0.
+pub(crate) fn power_of_two_up_to(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { 1 << bytes.ilog2() }
 }

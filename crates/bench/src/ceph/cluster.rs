@@ -12,6 +12,9 @@ pub const POOL: &str = "ec";
 /// The replicated one.
 pub const PLACES: &str = "meta";
 
+/// Where the bytes of files are.
+const FILES: &str = "cephfs_data";
+
 /// Where the scripts are that start and end it.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers");
 
@@ -54,6 +57,30 @@ impl Cluster {
         let mut command = Command::new(name);
         command.env("CEPH_CONF", self.config());
         command
+    }
+
+    fn rados(&self, words: &[&str]) -> String {
+        let mut command = self.program("rados");
+        let output = command.args(words).output().expect("needs rados: `make deps` installs it");
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Removes all objects of a namespace.
+    pub fn remove_objects(&self, pool: &str, namespace: &str) {
+        let place = ["-p", pool, "-N", namespace];
+        let names = self.rados(&[&place[..], &["ls"]].concat());
+        let names: Vec<&str> = names.lines().collect();
+        for some in names.chunks(100) {
+            self.rados(&[&place[..], &["rm"], some].concat());
+        }
+    }
+
+    /// Waits until nothing is left of files that were removed: that goes on behind their client's back.
+    pub fn wait_for_purge(&self) {
+        while !self.rados(&["-p", FILES, "ls"]).is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
     }
 
     /// User and system time that its drives' daemons have used, in seconds.

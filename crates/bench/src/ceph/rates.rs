@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use forebay_client::Client;
-use forebay_types::{EventKey, FragmentId, ReadOutcome};
+use forebay_types::{EventKey, FragmentId, ReadOutcome, SourceId};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
@@ -14,7 +14,7 @@ use super::objects::Objects;
 use super::store::Store;
 use crate::measure::{children_cpu_seconds, measured, median};
 use crate::process::Server;
-use crate::requests::payload;
+use crate::requests::{payload, status};
 
 /// Bytes of a fragment, and of a request to a file.
 pub const FRAGMENT_BYTES: usize = 10 << 10;
@@ -22,12 +22,14 @@ pub const FRAGMENT_BYTES: usize = 10 << 10;
 pub const WRITERS: usize = 100;
 /// Events that sources are apart at the most: one trigger tells them all what to send.
 const APART_EVENTS: u64 = 16;
-/// Of all events.
+/// Of the events that are measured.
 const RUN: u32 = 1;
+/// Of those that are put behind them.
+const RUN_BEHIND: u32 = 2;
 /// Programs that read.
 pub const READERS: usize = 4;
-/// Less than a round writes, so that what is read comes from the pool.
-const CACHE_BYTES: u64 = 64 << 20;
+/// As servers have it when nobody says anything.
+const CACHE_BYTES: u64 = 256 << 20;
 
 /// Runs so many at once, each with its number.
 pub fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
@@ -39,25 +41,31 @@ pub fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-fn put_source(client: &mut Client, source: u32, events: u64, payload: &Bytes, others: &Barrier) {
+/// Each writer is a source of all events, as a readout is.
+fn put_events(server: &Server, run: u32, events: u64) {
+    let (payload, others) = (payload(FRAGMENT_BYTES), Barrier::new(WRITERS));
+    in_parallel(WRITERS, |source| put_source(&mut server.client(), (run, source as u32), events, &payload, &others));
+}
+
+fn put_source(client: &mut Client, (run, source): (u32, u32), events: u64, payload: &Bytes, others: &Barrier) {
     let mut results = Vec::new();
     for event in 0..events {
         if event % APART_EVENTS == 0 {
             others.wait();
         }
-        client.put_bytes(FragmentId::new(RUN, event, source), WRITERS as u16, payload).expect("the server takes it");
+        client.put_bytes(FragmentId::new(run, event, source), WRITERS as u16, payload).expect("the server takes it");
     }
     client.flush().expect("all is answered");
     client.take_put_results(&mut results);
     assert!(results.iter().all(|result| result.outcome.is_acknowledged()), "something was not stored");
 }
 
-fn read_event(client: &mut Client, event: u64) {
-    let ids: Vec<FragmentId> = (0..WRITERS as u32).map(|source| FragmentId::new(RUN, event, source)).collect();
+fn read_event(client: &mut Client, event: EventKey) {
+    let ids: Vec<FragmentId> = (0..WRITERS as u32).map(|source| event.fragment(SourceId(source))).collect();
     let found = client.get_many(&ids).expect("the server answers");
     let is_right =
         |(outcome, payload): &(ReadOutcome, Vec<u8>)| *outcome == ReadOutcome::Found && payload.len() == FRAGMENT_BYTES;
-    assert!(found.iter().all(is_right), "event {event} is not whole");
+    assert!(found.iter().all(is_right), "event {event:?} is not whole");
 }
 
 /// One measurement: how long it took, and the processor time of the cluster's drives.
@@ -67,11 +75,32 @@ struct Run {
     drives_cpu_seconds: f64,
 }
 
+/// Reads from the pool that a server has made.
+#[derive(Clone, Copy)]
+struct PoolReads {
+    operations: u64,
+    bytes: u64,
+}
+
+impl PoolReads {
+    fn since(self, before: PoolReads) -> PoolReads {
+        PoolReads { operations: self.operations - before.operations, bytes: self.bytes - before.bytes }
+    }
+}
+
+fn pool_reads(server: &Server) -> PoolReads {
+    let status = status(&mut server.client());
+    let of = |name: &str| status["drives"][0][name].as_u64().expect("the status says it");
+    PoolReads { operations: of("reads"), bytes: of("bytes_read") }
+}
+
 /// What was found of one way, round by round.
 #[derive(Default)]
 struct Way {
     writes: Vec<Run>,
     reads: Vec<Run>,
+    /// Of a store.
+    pool_reads: Vec<PoolReads>,
 }
 
 struct World<'a> {
@@ -96,32 +125,28 @@ impl World<'_> {
         objects.remove();
     }
 
-    /// Each writer is a source of all events, as a readout is; each reader reads some of the events whole.
+    /// Each reader reads some of the events whole. Others are put behind these, so that nothing of what is read is in memory any more.
     fn fragments(&self, way: &mut Way, server: &Server) {
-        let payload = payload(FRAGMENT_BYTES);
         let events = self.payload_bytes / (WRITERS * FRAGMENT_BYTES) as u64;
-        let others = Barrier::new(WRITERS);
+        let behind = 2 * CACHE_BYTES / (WRITERS * FRAGMENT_BYTES) as u64;
         way.writes.push(self.run(|| {
-            in_parallel(WRITERS, |writer| put_source(&mut server.client(), writer as u32, events, &payload, &others));
+            put_events(server, RUN, events);
             None
         }));
+        put_events(server, RUN_BEHIND, behind);
+        let before = pool_reads(server);
         let next = AtomicU64::new(0);
         way.reads.push(self.run(|| {
             in_parallel(READERS, |_| {
                 let mut client = server.client();
                 let next = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|event| *event < events);
                 while let Some(event) = next() {
-                    read_event(&mut client, event);
+                    read_event(&mut client, EventKey::new(RUN, event));
                 }
             });
             None
         }));
-        let all: Vec<EventKey> = (0..events).map(|event| EventKey::new(RUN, event)).collect();
-        let mut client = server.client();
-        for some in all.chunks(64) {
-            let outcomes = client.delete(some).expect("the server answers");
-            assert!(outcomes.iter().all(|outcome| outcome.is_done()), "{outcomes:?}");
-        }
+        way.pool_reads.push(pool_reads(server).since(before));
     }
 
     fn files(&self, way: &mut Way) {
@@ -138,6 +163,8 @@ impl World<'_> {
             None
         }));
         mount.remove();
+        drop(mount);
+        self.cluster.wait_for_purge();
     }
 
     fn told(&self, runs: &[Run], of: &[Run]) -> Value {
@@ -160,17 +187,19 @@ impl World<'_> {
 /// Slots, and objects, of so many bytes.
 pub fn rates(cluster: &Cluster, rounds: usize, payload_bytes: u64, object_bytes: u64, at_once: usize) -> Value {
     let world = World { cluster, payload_bytes };
-    let store = Store::make(cluster, &format!("rates-{object_bytes}"), Some(object_bytes));
-    let server = store.serve(CACHE_BYTES, &[]).wait();
     let (mut objects, mut fragments, mut files) = (Way::default(), Way::default(), Way::default());
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let before = children_cpu_seconds();
         world.objects(&mut objects, object_bytes, at_once);
         clients.push(children_cpu_seconds() - before);
-        let before = server.cpu_seconds();
+        // All begin with what the others have left of the pool, which is nothing.
+        let store = Store::make(cluster, &format!("rates-{object_bytes}-{round}"), Some(object_bytes));
+        let server = store.serve(CACHE_BYTES, &[]).wait();
         world.fragments(&mut fragments, &server);
-        servers.push(server.cpu_seconds() - before);
+        servers.push(server.cpu_seconds());
+        drop(server);
+        store.remove();
         world.files(&mut files);
         let rate = |runs: &[Run]| runs.last().map_or(0.0, |run| payload_bytes as f64 / run.seconds / 1e6);
         eprintln!(
@@ -199,6 +228,8 @@ pub fn rates(cluster: &Cluster, rounds: usize, payload_bytes: u64, object_bytes:
         "rados_bench": told(&objects),
         "forebay": told(&fragments),
         "cephfs": told(&files),
+        "forebay_read_operations": median(fragments.pool_reads.iter().map(|reads| reads.operations as f64).collect()),
+        "forebay_bytes_read_per_byte": median(fragments.pool_reads.iter().map(|reads| reads.bytes as f64 / payload_bytes as f64).collect()),
         "forebay_to_cephfs": { "write": median(writes.clone()), "read": median(reads.clone()), "all": { "write": writes, "read": reads } },
         "rados_bench_client_cpu_seconds": median(clients),
         "forebay_server_cpu_seconds": median(servers),

@@ -8,7 +8,7 @@ use forebay_types::limits::{BLOCK_BYTES, FRAGMENT_BYTES_MAX, LANES_MAX};
 use super::look::NewDrive;
 use super::{InitError, InitOptions, InitReport, random};
 use crate::config::machine_memory_bytes;
-use crate::profile::Profile;
+use crate::profile::{Profile, power_of_two_up_to};
 
 /// Index memory that a fragment takes at most.
 const INDEX_BYTES_PER_FRAGMENT: u64 = 64;
@@ -36,8 +36,8 @@ pub(super) fn choose_geometry(
     };
     let share = smallest / u64::from(lanes) / 32;
     let slot_bytes =
-        options.slot_bytes.unwrap_or_else(|| previous_power_of_two(share).clamp(MIB, profile.slot_bytes_max()));
-    let unit_bytes = options.unit_bytes.unwrap_or(32 << 10);
+        options.slot_bytes.unwrap_or_else(|| power_of_two_up_to(share).clamp(MIB, profile.slot_bytes_max()));
+    let unit_bytes = options.unit_bytes.unwrap_or_else(|| profile.unit_bytes(slot_bytes));
     let data_shards_min = options.data_min.unwrap_or(options.data.div_ceil(2));
     let place = smallest / 64 / (2 * u64::from(lanes));
     let checkpoint_bytes = (place.clamp(256 << 10, 256 * MIB) / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
@@ -70,10 +70,6 @@ pub(super) fn choose_geometry(
         )));
     }
     Ok(geometry)
-}
-
-fn previous_power_of_two(bytes: u64) -> u64 {
-    if bytes == 0 { 0 } else { 1 << bytes.ilog2() }
 }
 
 /// The slots of each drive.
