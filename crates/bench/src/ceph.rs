@@ -45,7 +45,7 @@ const SLOW_CACHE_BYTES: u64 = 64 << 20;
 pub fn ceph(directory: &Path, rounds: usize, options: Ceph<'_>) -> Value {
     let Ceph { drives, drive_bytes, payload_bytes, fragments, only } = options;
     let load = load_average();
-    let cluster = Cluster::start(directory, drives, drive_bytes);
+    let start = || Cluster::start(directory, drives, drive_bytes);
     let mut result = json!({
         "benchmark": "ceph",
         "drives": drives,
@@ -60,13 +60,14 @@ pub fn ceph(directory: &Path, rounds: usize, options: Ceph<'_>) -> Value {
         }
     };
     part("rates", &|| {
-        OBJECTS.map(|(bytes, at_once)| rates::rates(&cluster, rounds, payload_bytes, bytes, at_once)).to_vec().into()
+        OBJECTS.map(|(bytes, at_once)| rates::rates(start, rounds, payload_bytes, bytes, at_once)).to_vec().into()
     });
     part("slow_writers", &|| {
+        let cluster = start();
         let store = Store::make(&cluster, "slow", None);
         let server = store.serve(SLOW_CACHE_BYTES, &[]).wait();
         many_writers::beside(&server, rounds, SLOW_WRITERS, SLOW_SECONDS)
     });
-    part("takeover", &|| takeover::takeovers(&cluster, fragments));
+    part("takeover", &|| takeover::takeovers(&start(), fragments));
     result
 }

@@ -12,11 +12,11 @@ pub const POOL: &str = "ec";
 /// The replicated one.
 pub const PLACES: &str = "meta";
 
-/// Where the bytes of files are.
-const FILES: &str = "cephfs_data";
-
 /// Where the scripts are that start and end it.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers");
+
+/// So often it is tried to start one.
+const TRIES: usize = 3;
 
 /// A cluster that is ended when this is dropped.
 pub struct Cluster {
@@ -29,6 +29,12 @@ impl Cluster {
     /// # Panics
     /// Where Ceph is not installed, or it does not come up.
     pub fn start(directory: &Path, drives: usize, drive_bytes: u64) -> Cluster {
+        // Another program may take a port that was free.
+        let mut tries = std::iter::repeat_with(|| Cluster::try_start(directory, drives, drive_bytes)).take(TRIES);
+        tries.find_map(|cluster| cluster).expect("the cluster comes up: needs Ceph, which `make deps` installs")
+    }
+
+    fn try_start(directory: &Path, drives: usize, drive_bytes: u64) -> Option<Cluster> {
         let directory = tempfile::TempDir::with_prefix_in("ceph", directory).expect("a directory can be made");
         let cluster = Cluster { directory };
         let port = free_port();
@@ -39,8 +45,7 @@ impl Cluster {
             .stdout(std::io::stderr())
             .status()
             .expect("needs tests/peers/ceph-up.sh");
-        assert!(status.success(), "the cluster does not come up: needs Ceph, which `make deps` installs");
-        cluster
+        status.success().then_some(cluster)
     }
 
     fn path(&self) -> &Path {
@@ -57,30 +62,6 @@ impl Cluster {
         let mut command = Command::new(name);
         command.env("CEPH_CONF", self.config());
         command
-    }
-
-    fn rados(&self, words: &[&str]) -> String {
-        let mut command = self.program("rados");
-        let output = command.args(words).output().expect("needs rados: `make deps` installs it");
-        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    /// Removes all objects of a namespace.
-    pub fn remove_objects(&self, pool: &str, namespace: &str) {
-        let place = ["-p", pool, "-N", namespace];
-        let names = self.rados(&[&place[..], &["ls"]].concat());
-        let names: Vec<&str> = names.lines().collect();
-        for some in names.chunks(100) {
-            self.rados(&[&place[..], &["rm"], some].concat());
-        }
-    }
-
-    /// Waits until nothing is left of files that were removed: that goes on behind their client's back.
-    pub fn wait_for_purge(&self) {
-        while !self.rados(&["-p", FILES, "ls"]).is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(500));
-        }
     }
 
     /// User and system time that its drives' daemons have used, in seconds.

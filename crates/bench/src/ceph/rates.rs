@@ -163,43 +163,47 @@ impl World<'_> {
             None
         }));
         mount.remove();
-        drop(mount);
-        self.cluster.wait_for_purge();
-    }
-
-    fn told(&self, runs: &[Run], of: &[Run]) -> Value {
-        let bytes = self.payload_bytes as f64;
-        let rate = |run: &Run| bytes / run.seconds;
-        let per_cpu = |run: &Run| bytes / run.drives_cpu_seconds;
-        let ratios = |value: &dyn Fn(&Run) -> f64| -> Vec<f64> {
-            runs.iter().zip(of).map(|(run, of)| value(run) / value(of)).collect()
-        };
-        json!({
-            "bytes_per_s": median(runs.iter().map(rate).collect()),
-            "bytes_per_drives_cpu_second": median(runs.iter().map(per_cpu).collect()),
-            "to_objects": median(ratios(&rate)),
-            "to_objects_per_drives_cpu_second": median(ratios(&per_cpu)),
-            "all": { "to_objects": ratios(&rate), "to_objects_per_drives_cpu_second": ratios(&per_cpu) },
-        })
     }
 }
 
-/// Slots, and objects, of so many bytes.
-pub fn rates(cluster: &Cluster, rounds: usize, payload_bytes: u64, object_bytes: u64, at_once: usize) -> Value {
-    let world = World { cluster, payload_bytes };
+/// Rates of runs of so many bytes, and against those of objects.
+fn told(payload_bytes: u64, runs: &[Run], of: &[Run]) -> Value {
+    let bytes = payload_bytes as f64;
+    let rate = |run: &Run| bytes / run.seconds;
+    let per_cpu = |run: &Run| bytes / run.drives_cpu_seconds;
+    let ratios = |value: &dyn Fn(&Run) -> f64| -> Vec<f64> {
+        runs.iter().zip(of).map(|(run, of)| value(run) / value(of)).collect()
+    };
+    json!({
+        "bytes_per_s": median(runs.iter().map(rate).collect()),
+        "bytes_per_drives_cpu_second": median(runs.iter().map(per_cpu).collect()),
+        "to_objects": median(ratios(&rate)),
+        "to_objects_per_drives_cpu_second": median(ratios(&per_cpu)),
+        "all": { "to_objects": ratios(&rate), "to_objects_per_drives_cpu_second": ratios(&per_cpu) },
+    })
+}
+
+/// Slots, and objects, of so many bytes. Each round has a cluster of its own, in which nothing was written and removed before: space that is free again is that of a drive only after a while.
+pub fn rates(
+    start: impl Fn() -> Cluster,
+    rounds: usize,
+    payload_bytes: u64,
+    object_bytes: u64,
+    at_once: usize,
+) -> Value {
     let (mut objects, mut fragments, mut files) = (Way::default(), Way::default(), Way::default());
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for round in 0..rounds {
+        let cluster = start();
+        let world = World { cluster: &cluster, payload_bytes };
         let before = children_cpu_seconds();
         world.objects(&mut objects, object_bytes, at_once);
         clients.push(children_cpu_seconds() - before);
-        // All begin with what the others have left of the pool, which is nothing.
-        let store = Store::make(cluster, &format!("rates-{object_bytes}-{round}"), Some(object_bytes));
+        let store = Store::make(&cluster, "rates", Some(object_bytes));
         let server = store.serve(CACHE_BYTES, &[]).wait();
         world.fragments(&mut fragments, &server);
         servers.push(server.cpu_seconds());
         drop(server);
-        store.remove();
         world.files(&mut files);
         let rate = |runs: &[Run]| runs.last().map_or(0.0, |run| payload_bytes as f64 / run.seconds / 1e6);
         eprintln!(
@@ -213,7 +217,7 @@ pub fn rates(cluster: &Cluster, rounds: usize, payload_bytes: u64, object_bytes:
             rate(&files.reads)
         );
     }
-    let told = |way: &Way| json!({ "write": world.told(&way.writes, &objects.writes), "read": world.told(&way.reads, &objects.reads) });
+    let of_way = |way: &Way| json!({ "write": told(payload_bytes, &way.writes, &objects.writes), "read": told(payload_bytes, &way.reads, &objects.reads) });
     let to_files = |runs: &[Run], of: &[Run]| -> Vec<f64> {
         runs.iter().zip(of).map(|(run, of)| of.seconds / run.seconds).collect()
     };
@@ -225,9 +229,9 @@ pub fn rates(cluster: &Cluster, rounds: usize, payload_bytes: u64, object_bytes:
         "writers": WRITERS,
         "readers": READERS,
         "rounds": rounds,
-        "rados_bench": told(&objects),
-        "forebay": told(&fragments),
-        "cephfs": told(&files),
+        "rados_bench": of_way(&objects),
+        "forebay": of_way(&fragments),
+        "cephfs": of_way(&files),
         "forebay_read_operations": median(fragments.pool_reads.iter().map(|reads| reads.operations as f64).collect()),
         "forebay_bytes_read_per_byte": median(fragments.pool_reads.iter().map(|reads| reads.bytes as f64 / payload_bytes as f64).collect()),
         "forebay_to_cephfs": { "write": median(writes.clone()), "read": median(reads.clone()), "all": { "write": writes, "read": reads } },

@@ -40,11 +40,4 @@ impl<'a> Store<'a> {
         let options = self.options().into_iter().chain(more.iter().map(|word| (*word).to_owned()));
         Starting::start(self.place.path(), cache_bytes, options, &[("CEPH_CONF", &self.cluster.config())])
     }
-
-    /// Removes all that it has in the pools. Nobody may serve it.
-    pub fn remove(self) {
-        for pool in [POOL, PLACES] {
-            self.cluster.remove_objects(pool, &self.name);
-        }
-    }
 }
