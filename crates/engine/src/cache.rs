@@ -76,6 +76,11 @@ impl Cache {
         true
     }
 
+    /// Whether a flush is here as it was written.
+    pub(crate) fn has_written(&self, segment: SegmentIndex, flush: u32) -> bool {
+        matches!(self.flushes.get(&(segment, flush)), Some(CachedFlush::Written(_)))
+    }
+
     /// Adds a range of a flush's data to `into`, where it lies; whether the flush is here as it was written.
     pub(crate) fn share(
         &self,

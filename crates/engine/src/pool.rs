@@ -1,6 +1,6 @@
 //! Buffers of flushes, used again: the system is not asked for memory at full rate.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use forebay_media::AlignedBuffer;
 
@@ -8,16 +8,24 @@ use forebay_media::AlignedBuffer;
 pub(crate) struct BufferPool {
     buffer_bytes: usize,
     free: Vec<AlignedBuffer>,
+    /// Those that were given back while somebody else had them: a reader that is still sent what is in them.
+    lent: Vec<Weak<AlignedBuffer>>,
 }
 
 impl BufferPool {
     pub(crate) fn new(buffer_bytes: usize) -> Self {
-        BufferPool { buffer_bytes, free: Vec::new() }
+        BufferPool { buffer_bytes, free: Vec::new(), lent: Vec::new() }
     }
 
     /// Memory of the buffers that are free.
     pub(crate) fn bytes(&self) -> usize {
         self.free.len() * self.buffer_bytes
+    }
+
+    /// Memory of the buffers that nobody has any more but whom they were lent to.
+    pub(crate) fn lent_bytes(&self) -> usize {
+        let buffers = self.lent.iter().filter_map(Weak::upgrade);
+        buffers.map(|buffer| buffer.len()).sum()
     }
 
     pub(crate) fn free_buffers(&self) -> usize {
@@ -47,9 +55,15 @@ impl BufferPool {
         }
     }
 
-    /// Gives back what nobody else holds any more.
+    /// Gives back what nobody else holds any more; what somebody does counts as lent until it is let go of.
     pub(crate) fn give_back_shared(&mut self, buffers: impl IntoIterator<Item = Arc<AlignedBuffer>>) {
-        buffers.into_iter().filter_map(Arc::into_inner).for_each(|buffer| self.give_back(buffer));
+        self.lent.retain(|buffer| buffer.strong_count() > 0);
+        for buffer in buffers {
+            match Arc::try_unwrap(buffer) {
+                Ok(buffer) => self.give_back(buffer),
+                Err(held) => self.lent.push(Arc::downgrade(&held)),
+            }
+        }
     }
 
     /// Lets go of one free buffer.
@@ -72,6 +86,9 @@ mod tests {
         pool.give_back(AlignedBuffer::zeroed(16384));
         pool.give_back_shared([Arc::clone(&held)]);
         assert_eq!(pool.bytes(), 5 * 8192, "another size is not of use, nor is what somebody holds");
+        assert_eq!(pool.lent_bytes(), 8192);
+        drop(held);
+        assert_eq!(pool.lent_bytes(), 0);
         assert_eq!(pool.take(8192).as_ptr(), first);
         assert!((0..4).all(|_| pool.drop_one()) && !pool.drop_one());
         assert_eq!(pool.take(8193).len(), 12288);

@@ -22,7 +22,7 @@
 //! - rows that were read from drives, half of the budget at most, and four of them (1 to 8 MiB) whatever it is;
 //! - and in all the rest the data of recent flushes.
 //!
-//! A flush that is dropped while bytes of it are sent to a reader ([`Lane::share_file`]) stays until they are; what servers have yet to send is bounded.
+//! A flush that is dropped while bytes of it are sent to a reader ([`Lane::share_file`]) stays until they are, and counts for as long, so that fewer others are kept.
 //!
 //! What came into memory longest ago leaves it first, be it a flush or, beyond those four, a row.
 //!
@@ -43,9 +43,9 @@ impl Lane {
         events + files + self.segments.bytes() + self.writer.table_bytes() + self.losses.known.bytes()
     }
 
-    /// Memory of buffers, in bytes, in use and free, and of rows.
+    /// Memory of buffers, in bytes, in use, free and lent, and of rows.
     fn buffer_bytes(&self) -> usize {
-        self.writer.buffer_bytes() + self.pool.bytes() + self.rows.bytes()
+        self.writer.buffer_bytes() + self.pool.bytes() + self.pool.lent_bytes() + self.rows.bytes()
     }
 
     /// Memory that the lane holds, in bytes.

@@ -6,8 +6,11 @@ use forebay_types::{Crc32c, FileNumber, ReadOutcome, crc32c_of_both};
 
 use super::Lane;
 use super::read::record_of;
-use crate::files::Extent;
+use crate::files::{Extent, File};
 use crate::shared::SharedBytes;
+
+/// What is made of more records than one in so many bytes is copied: to keep track of that many pieces, and to hand them to the system, takes longer.
+const RECORD_BYTES_MIN: u64 = 4 << 10;
 
 /// Bytes of a file as they lie in memory.
 pub struct SharedRange {
@@ -29,7 +32,7 @@ struct Sharing {
 
 impl Lane {
     /// Bytes of a file from `start` on, as many as [`Lane::read_file`] gives, without a copy of them. `None` when they are not in memory as they were written, all
-    /// of them and sound, or when there is something else to say of the file: then that method has it.
+    /// of them and sound and in few pieces, or when there is something else to say of the file: then that method has it.
     pub fn share_file(&mut self, file: FileNumber, start: u64, bytes: u32) -> Option<SharedRange> {
         if self.outcome_of_unknown_file(file) != ReadOutcome::NotFound {
             return None;
@@ -43,17 +46,40 @@ impl Lane {
     }
 
     fn share_range(&self, file: FileNumber, range: Range<u64>) -> Option<SharedRange> {
+        // Nothing is summed that is copied, and summed, after all.
+        let known = self.files.get(file)?;
+        if !self.is_shareable(known, &range) {
+            return None;
+        }
         let mut sharing = Sharing::default();
-        for (start, extent) in self.files.get(file)?.in_range(range.clone()) {
-            let (start, extent) = extent.part(start, &range).expect("it meets the range");
-            // What was never written is nowhere in memory.
-            let follows = start == range.start + sharing.bytes && !extent.is_hole();
-            if !follows || !self.share_part(&extent, &mut sharing) {
+        for (start, extent) in known.in_range(range.clone()) {
+            let (_, extent) = extent.part(start, &range).expect("it meets the range");
+            if !self.share_part(&extent, &mut sharing) {
                 return None;
             }
         }
         let Sharing { pieces, bytes, crc } = sharing;
-        (bytes == range.end - range.start).then_some(SharedRange { pieces, bytes: bytes as usize, crc })
+        assert_eq!(bytes, range.end - range.start, "its records follow each other");
+        Some(SharedRange { pieces, bytes: bytes as usize, crc })
+    }
+
+    /// Whether a range is made of few records, one behind the other, which are in memory as they were written.
+    fn is_shareable(&self, known: &File, range: &Range<u64>) -> bool {
+        let (mut end, mut least_bytes) = (range.start, 0);
+        for (start, extent) in known.in_range(range.clone()) {
+            let (start, extent) = extent.part(start, range).expect("it meets the range");
+            least_bytes += RECORD_BYTES_MIN;
+            // What was never written is nowhere in memory.
+            if start != end || extent.is_hole() || least_bytes > range.end - range.start {
+                return false;
+            }
+            let place = self.span_of(&record_of(&extent));
+            if !place.is_some_and(|(span, _)| self.cache.has_written(extent.segment, span.flush)) {
+                return false;
+            }
+            end = start + u64::from(extent.bytes);
+        }
+        end == range.end
     }
 
     /// What is wanted of a record, once all of it was compared with its sum: the sum of what is wanted comes of the same look at it.

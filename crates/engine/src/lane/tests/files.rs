@@ -106,7 +106,7 @@ fn what_lies_in_memory_is_shared_and_stays_for_whoever_has_it() {
     driven.write(0, &all[..60_000]);
     driven.write(60_000, &all[60_000..]);
     // From within a record to within another, over all units between, one record alone, and all of it.
-    for range in [10_000..70_000, 59_999..60_001, 60_000..120_000, 0..200_000] {
+    for range in [10_000..70_000, 55_000..65_000, 60_000..120_000, 0..200_000] {
         let (outcome, read) = driven.read_file(range.start, (range.end - range.start) as u32);
         assert_eq!(
             (outcome, &read[..]),
@@ -120,6 +120,10 @@ fn what_lies_in_memory_is_shared_and_stays_for_whoever_has_it() {
     for (start, bytes) in [(0, 200_000), (125_000, 10)] {
         assert!(driven.lane.share_file(FILE, start, bytes).is_none());
     }
+    // Of two records, little.
+    assert!(
+        driven.lane.share_file(FILE, 59_000, 8_000).is_none() && driven.lane.share_file(FILE, 57_000, 8_192).is_some()
+    );
     assert_eq!(driven.lane.share_file(FILE, 200_000, 10).expect("none is there").bytes, 0);
     assert_eq!(driven.told(|lane, token| lane.end_file(token, FILE)), FileOutcome::Done);
     assert!(driven.lane.share_file(FILE, 0, 10).is_none());
@@ -127,8 +131,12 @@ fn what_lies_in_memory_is_shared_and_stays_for_whoever_has_it() {
         // Others come and go, in memory that was the first one's if nobody had it.
         driven.put(EventKey::new(7, part), 1, 1, 50_000);
     }
+    assert!(driven.lane.pool.lent_bytes() >= 110_000, "it counts as long as somebody has it");
+    assert!(driven.lane.memory_bytes() >= driven.lane.index_bytes() + driven.lane.pool.lent_bytes());
     let pieces: Vec<u8> = kept.pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
     assert!(pieces == all[100..110_100] && kept.crc == crc32c(&pieces), "what somebody has stays as it was");
+    drop(kept);
+    assert_eq!(driven.lane.pool.lent_bytes(), 0);
 }
 
 #[test]
