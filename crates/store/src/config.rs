@@ -21,11 +21,13 @@ pub struct StoreConfig {
     /// What the drives are. When not said, what the operating system says of them: one disk among them makes it a store on disks.
     #[serde(with = "kind")]
     pub drive_kind: Option<Profile>,
-    /// Payload of a full flush on each drive, in bytes; its table has up to a unit beside it. By the kind of the drives when not said: 512 KiB, 4 MiB on disks.
+    /// Payload of a full flush on each drive, in bytes; its table has up to a unit beside it. By the kind of the drives when not said: 512 KiB, 4 MiB on disks, and in pools 4 to
+    /// 16 MiB, as many as half of the memory for data has room for.
     #[serde(with = "auto")]
     pub flush_bytes: Option<u64>,
-    /// Flushes of a lane on their way at once.
-    pub flush_depth: u32,
+    /// Flushes of a lane on their way at once. By the kind of the drives when not said: 4, and 2 in pools.
+    #[serde(with = "auto")]
+    pub flush_depth: Option<u64>,
     /// The least time between two flushes that are not full, in microseconds. By the kind of the drives when not said: 0, and 20000 on
     /// disks, which turn once for each.
     #[serde(with = "auto")]
@@ -68,7 +70,7 @@ impl Default for StoreConfig {
             index_bytes: 0,
             drive_kind: None,
             flush_bytes: None,
-            flush_depth: 4,
+            flush_depth: None,
             flush_interval_us: None,
             drive_timeout_ms: None,
             incomplete_after_ms: 5000,
@@ -96,9 +98,16 @@ impl StoreConfig {
         self.drive_kind.unwrap_or_else(|| Profile::of(kinds))
     }
 
-    /// Payload of a full flush on each drive, in bytes.
-    pub(crate) fn flush_bytes(&self, profile: Profile) -> u64 {
-        self.flush_bytes.unwrap_or(profile.flush_bytes())
+    /// Flushes of a lane on their way at once.
+    pub(crate) fn flush_depth(&self, profile: Profile) -> u32 {
+        let said = self.flush_depth.map(|depth| u32::try_from(depth).unwrap_or(u32::MAX));
+        said.unwrap_or(profile.flush_depth()).max(1)
+    }
+
+    /// Payload of a full flush on each drive, in bytes, in a store of so many lanes.
+    pub(crate) fn flush_bytes(&self, profile: Profile, lanes: u16) -> u64 {
+        let lane_cache_bytes = self.cache_bytes / u64::from(lanes.max(1));
+        self.flush_bytes.unwrap_or_else(|| profile.flush_bytes(lane_cache_bytes, self.flush_depth(profile)))
     }
 
     /// The least time between two flushes that are not full.
@@ -195,11 +204,25 @@ mod tests {
     #[test]
     fn flushes_are_large_and_rare_on_disks_unless_configured() {
         let chosen = StoreConfig::default();
-        let of = |config: &StoreConfig, profile| (config.flush_bytes(profile), config.flush_interval(profile));
+        let of = |config: &StoreConfig, profile| (config.flush_bytes(profile, 2), config.flush_interval(profile));
         assert_eq!(of(&chosen, Profile::SolidState), (512 << 10, Duration::ZERO));
         assert_eq!(of(&chosen, Profile::Disk), (4 << 20, Duration::from_millis(20)));
         let said = StoreConfig { flush_bytes: Some(64 << 10), flush_interval_us: Some(0), ..chosen };
         assert_eq!(of(&said, Profile::Disk), (64 << 10, Duration::ZERO));
+    }
+
+    #[test]
+    fn flushes_to_pools_are_as_large_as_memory_allows_and_few() {
+        let of = |cache_mib: u64, lanes, depth| {
+            let config = StoreConfig { cache_bytes: cache_mib << 20, flush_depth: depth, ..StoreConfig::default() };
+            (config.flush_bytes(Profile::Pool, lanes) >> 20, config.flush_depth(Profile::Pool))
+        };
+        assert_eq!(of(256, 2, None), (16, 2), "half of 128 MiB is room for three of 21");
+        assert_eq!(of(256, 4, None), (8, 2));
+        assert_eq!(of(256, 2, Some(7)), (8, 7));
+        assert_eq!(of(0, 8, None), (4, 2), "no smaller ones");
+        assert_eq!(of(1 << 20, 1, None), (16, 2), "no larger ones");
+        assert_eq!(StoreConfig::default().flush_depth(Profile::Disk), 4);
     }
 
     #[test]

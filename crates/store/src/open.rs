@@ -190,8 +190,9 @@ pub(crate) fn open_on(
     let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
     let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
     let started = Instant::now();
-    let (flush_bytes, flush_interval) = (config.flush_bytes(profile), config.flush_interval(profile));
-    tracing::info!(drive_kind = ?profile, flush_bytes, ?flush_interval, "how flushes are made");
+    let flush_bytes = config.flush_bytes(profile, plan.superblock.geometry.lanes);
+    let (flush_depth, flush_interval) = (config.flush_depth(profile), config.flush_interval(profile));
+    tracing::info!(drive_kind = ?profile, flush_bytes, flush_depth, ?flush_interval, "how flushes are made");
     let mut runners = Vec::new();
     let is_shared = ground.remote().is_some() || config.licence.is_some();
     let blocked_after = is_shared.then_some(crate::remote::BLOCKED_AFTER);
@@ -332,6 +333,7 @@ pub(crate) fn lane_config(
 ) -> LaneConfig {
     let geometry = plan.superblock.geometry;
     let share = |bytes: u64| usize::try_from(bytes / u64::from(geometry.lanes)).unwrap_or(usize::MAX);
+    let flush_bytes = config.flush_bytes(profile, geometry.lanes).min(geometry.slot_bytes / 4);
     LaneConfig {
         store: plan.superblock.store,
         lane,
@@ -340,8 +342,8 @@ pub(crate) fn lane_config(
         epoch,
         nonce,
         // A flush leaves room in its slot for others and for the closing flush.
-        flush_bytes: usize::try_from(config.flush_bytes(profile).min(geometry.slot_bytes / 4)).unwrap_or(usize::MAX),
-        flush_depth: config.flush_depth.max(1) as usize,
+        flush_bytes: usize::try_from(flush_bytes).unwrap_or(usize::MAX),
+        flush_depth: config.flush_depth(profile) as usize,
         flush_interval: config.flush_interval(profile),
         cache_bytes: share(config.cache_bytes),
         index_bytes: share(config.index_bytes()),

@@ -95,6 +95,8 @@ impl World {
         let infos: Vec<DriveInfo> = (0..shape.drives).map(info).collect();
         let layout = geometry.layout(slots);
         let disks = infos.iter().map(|info| formatted(info, &geometry, &layout)).collect();
+        let (cache_bytes, flush_depth) = (64 << 20, profile.flush_depth());
+        let flush_bytes = profile.flush_bytes(cache_bytes as u64, flush_depth);
         let mut config = LaneConfig {
             store: STORE,
             lane: 0,
@@ -102,10 +104,10 @@ impl World {
             drives: infos.clone(),
             epoch: EPOCH,
             nonce: 77,
-            flush_bytes: usize::try_from(profile.flush_bytes()).expect("flushes fit in memory"),
-            flush_depth: 4,
+            flush_bytes: usize::try_from(flush_bytes).expect("flushes fit in memory"),
+            flush_depth: flush_depth as usize,
             flush_interval: profile.flush_interval(),
-            cache_bytes: 64 << 20,
+            cache_bytes,
             index_bytes: 4 << 30,
             drive_timeout: Duration::from_secs(3600),
             incomplete_after: Duration::from_secs(3600),
