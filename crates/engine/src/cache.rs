@@ -76,12 +76,16 @@ impl Cache {
         true
     }
 
-    /// Whether a flush is here as it was written.
-    pub(crate) fn has_written(&self, segment: SegmentIndex, flush: u32) -> bool {
-        matches!(self.flushes.get(&(segment, flush)), Some(CachedFlush::Written(_)))
+    /// Whether a range of a flush's data is here, where nothing else is written any more.
+    pub(crate) fn can_share(&self, segment: SegmentIndex, flush: u32, range: &Range<u64>) -> bool {
+        match self.flushes.get(&(segment, flush)) {
+            None => false,
+            Some(CachedFlush::Written(_)) => true,
+            Some(CachedFlush::Packed(place)) => self.packed.can_share(place.start + range.end),
+        }
     }
 
-    /// Adds a range of a flush's data to `into`, where it lies; whether the flush is here as it was written.
+    /// Adds a range of a flush's data to `into`, where it lies; whether [`Cache::can_share`].
     pub(crate) fn share(
         &self,
         segment: SegmentIndex,
@@ -89,9 +93,16 @@ impl Cache {
         range: Range<u64>,
         into: &mut Vec<SharedBytes>,
     ) -> bool {
-        let Some(CachedFlush::Written(written)) = self.flushes.get(&(segment, flush)) else { return false };
-        let places = places(written.header_bytes, written.geometry, range);
-        into.extend(places.map(|(shard, place)| SharedBytes::new(Arc::clone(&written.shards[shard]), place)));
+        if !self.can_share(segment, flush, &range) {
+            return false;
+        }
+        match &self.flushes[&(segment, flush)] {
+            CachedFlush::Written(written) => {
+                let places = places(written.header_bytes, written.geometry, range);
+                into.extend(places.map(|(shard, place)| SharedBytes::new(Arc::clone(&written.shards[shard]), place)));
+            }
+            CachedFlush::Packed(place) => self.packed.share(place.start + range.start..place.start + range.end, into),
+        }
         true
     }
 

@@ -31,8 +31,8 @@ struct Sharing {
 }
 
 impl Lane {
-    /// Bytes of a file from `start` on, as many as [`Lane::read_file`] gives, without a copy of them. `None` when they are not in memory as they were written, all
-    /// of them and sound and in few pieces, or when there is something else to say of the file: then that method has it.
+    /// Bytes of a file from `start` on, as many as [`Lane::read_file`] gives, without a copy of them. `None` when they are not in memory that nothing else is written to,
+    /// all of them and sound and in few pieces, or when there is something else to say of the file: then that method has it.
     pub fn share_file(&mut self, file: FileNumber, start: u64, bytes: u32) -> Option<SharedRange> {
         if self.outcome_of_unknown_file(file) != ReadOutcome::NotFound {
             return None;
@@ -63,7 +63,7 @@ impl Lane {
         Some(SharedRange { pieces, bytes: bytes as usize, crc })
     }
 
-    /// Whether a range is made of few records, one behind the other, which are in memory as they were written.
+    /// Whether a range is made of few records, one behind the other, which are in memory that nothing else is written to.
     fn is_shareable(&self, known: &File, range: &Range<u64>) -> bool {
         let (mut end, mut least_bytes) = (range.start, 0);
         for (start, extent) in known.in_range(range.clone()) {
@@ -74,7 +74,7 @@ impl Lane {
                 return false;
             }
             let place = self.span_of(&record_of(&extent));
-            if !place.is_some_and(|(span, _)| self.cache.has_written(extent.segment, span.flush)) {
+            if !place.is_some_and(|(span, record)| self.cache.can_share(extent.segment, span.flush, &record)) {
                 return false;
             }
             end = start + u64::from(extent.bytes);

@@ -98,6 +98,26 @@ fn sums_of(bytes: &[u8]) -> Option<(u32, u32)> {
 }
 
 #[test]
+fn what_was_written_in_little_pieces_is_shared_once_it_lies_where_nothing_is_written() {
+    let mut driven = Driven::new(|config| config.flush_bytes = 32 << 10);
+    driven.open_file(WRITER);
+    let all = bytes(5, 400_000);
+    for (number, piece) in all.chunks(8_000).enumerate() {
+        driven.write(number as u64 * 8_000, piece);
+        let shared = driven.shared;
+        let (outcome, read) = driven.read_file(number as u64 * 8_000, 8_000);
+        assert!(outcome == ReadOutcome::Found && read == piece);
+        let (outcome, read) = driven.read_file(0, 8_000);
+        assert!(outcome == ReadOutcome::Found && read == all[..8_000]);
+        // The newest lies where the next one is written to; the oldest no more, from some time on.
+        assert!(driven.shared <= shared + 1, "piece {number}");
+    }
+    assert!(driven.shared > 20, "{} pieces", driven.shared);
+    let (shared, (_, read)) = (driven.shared, driven.read_file(4_000, 200_000));
+    assert!(read == all[4_000..204_000] && driven.shared == shared + 1);
+}
+
+#[test]
 fn what_lies_in_memory_is_shared_and_stays_for_whoever_has_it() {
     // A record fills most of a flush, which stays as it was written.
     let mut driven = Driven::new(|config| config.flush_bytes = 32 << 10);
