@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_engine::{FetchFile, FileAdmission, FileWrite, Reply, WriteAt, WriterNumber};
-use forebay_types::{Adler32, FileNumber, FileOutcome};
+use forebay_engine::{FetchFile, FileAdmission, FileWrite, Reply, SharedRange, WriteAt, WriterNumber};
+use forebay_types::{Adler32, FileNumber, FileOutcome, crc32c};
 
 use super::*;
 
@@ -127,6 +127,8 @@ pub struct Files {
     reads: BTreeMap<Token, FileRead>,
     /// Reads that gave a part only, as the drives changed under them: the rest is asked for again.
     again: Vec<FileRead>,
+    /// What was shared last, and somebody is still sent: it must stay as it is, whatever comes of the file and of the lane.
+    shared: Option<SharedRange>,
 }
 
 impl Files {
@@ -391,6 +393,7 @@ impl World {
     fn read_range(&mut self, file: FileNumber, model: &FileModel, start: u64, bytes: u32, tries: u32) {
         let length = model.bytes.len() as u64;
         let expected = &model.bytes[start.min(length) as usize..(start + u64::from(bytes)).min(length) as usize];
+        self.share_range(file, expected, start, bytes);
         let token = self.token();
         let mut into = Vec::new();
         match self.lane().read_file(token, file, start, bytes, &mut into) {
@@ -411,6 +414,17 @@ impl World {
         assert_eq!(view.is_some_and(|view| view.sealed), model.sealed, "{file:?}: whether it is sealed");
         if let Some(sums) = view.and_then(|view| view.sums) {
             assert_eq!(sums, sums_of(&model.bytes), "{file:?}: its sums");
+        }
+    }
+
+    /// The same range where it lies in memory, when it does; what was shared before is let go of.
+    fn share_range(&mut self, file: FileNumber, expected: &[u8], start: u64, bytes: u32) {
+        let Some(shared) = self.lane().share_file(file, start, bytes) else { return };
+        assert!(bytes_of(&shared) == expected, "{file:?}: other bytes are shared than were written");
+        assert_eq!((shared.bytes, shared.crc), (expected.len(), crc32c(expected)), "{file:?}: length and sum");
+        self.totals.file_reads_shared += u64::from(shared.bytes > 0);
+        if let Some(before) = self.files.shared.replace(shared) {
+            assert_eq!(crc32c(&bytes_of(&before)), before.crc, "what was shared has changed since");
         }
     }
 
@@ -504,6 +518,10 @@ impl World {
             self.turn();
         }
     }
+}
+
+fn bytes_of(shared: &SharedRange) -> Vec<u8> {
+    shared.pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
 }
 
 fn sums_of(bytes: &[u8]) -> (u32, u32) {

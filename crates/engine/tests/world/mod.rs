@@ -74,6 +74,7 @@ pub struct Totals {
     pub file_changes: u64,
     pub file_conflicts: u64,
     pub file_reads: u64,
+    pub file_reads_shared: u64,
     pub files_summed: u64,
     pub pieces_moved: u64,
 }
@@ -105,6 +106,7 @@ impl Totals {
         self.file_changes += other.file_changes;
         self.file_conflicts += other.file_conflicts;
         self.file_reads += other.file_reads;
+        self.file_reads_shared += other.file_reads_shared;
         self.files_summed += other.files_summed;
         self.pieces_moved += other.pieces_moved;
     }
@@ -136,6 +138,7 @@ impl Totals {
             self.file_changes,
             self.file_conflicts,
             self.file_reads,
+            self.file_reads_shared,
             self.files_summed,
             self.pieces_moved,
         ];
