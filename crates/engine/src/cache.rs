@@ -93,17 +93,18 @@ impl Cache {
         range: Range<u64>,
         into: &mut Vec<SharedBytes>,
     ) -> bool {
-        if !self.can_share(segment, flush, &range) {
-            return false;
-        }
-        match &self.flushes[&(segment, flush)] {
-            CachedFlush::Written(written) => {
+        match self.flushes.get(&(segment, flush)) {
+            Some(CachedFlush::Written(written)) => {
                 let places = places(written.header_bytes, written.geometry, range);
                 into.extend(places.map(|(shard, place)| SharedBytes::new(Arc::clone(&written.shards[shard]), place)));
+                true
             }
-            CachedFlush::Packed(place) => self.packed.share(place.start + range.start..place.start + range.end, into),
+            Some(CachedFlush::Packed(place)) if self.packed.can_share(place.start + range.end) => {
+                self.packed.share(place.start + range.start..place.start + range.end, into);
+                true
+            }
+            _ => false,
         }
-        true
     }
 
     pub(crate) fn insert(&mut self, segment: SegmentIndex, flush: u32, written: WrittenFlush, pool: &mut BufferPool) {

@@ -104,10 +104,13 @@ impl StoreConfig {
         said.unwrap_or(profile.flush_depth()).max(1)
     }
 
-    /// Payload of a full flush on each drive, in bytes, in a store of so many lanes.
-    pub(crate) fn flush_bytes(&self, profile: Profile, lanes: u16) -> u64 {
+    /// Payload of a full flush on each drive, in bytes, in a store of so many lanes, whose slots have so many bytes.
+    pub(crate) fn flush_bytes(&self, profile: Profile, lanes: u16, slot_bytes: u64) -> u64 {
         let lane_cache_bytes = self.cache_bytes / u64::from(lanes.max(1));
-        self.flush_bytes.unwrap_or_else(|| profile.flush_bytes(lane_cache_bytes, self.flush_depth(profile)))
+        let wanted =
+            self.flush_bytes.unwrap_or_else(|| profile.flush_bytes(lane_cache_bytes, self.flush_depth(profile)));
+        // A flush leaves room in its slot for others and for the closing flush.
+        wanted.min(slot_bytes / 4)
     }
 
     /// The least time between two flushes that are not full.
@@ -204,7 +207,8 @@ mod tests {
     #[test]
     fn flushes_are_large_and_rare_on_disks_unless_configured() {
         let chosen = StoreConfig::default();
-        let of = |config: &StoreConfig, profile| (config.flush_bytes(profile, 2), config.flush_interval(profile));
+        let of =
+            |config: &StoreConfig, profile| (config.flush_bytes(profile, 2, 64 << 20), config.flush_interval(profile));
         assert_eq!(of(&chosen, Profile::SolidState), (512 << 10, Duration::ZERO));
         assert_eq!(of(&chosen, Profile::Disk), (4 << 20, Duration::from_millis(20)));
         let said = StoreConfig { flush_bytes: Some(64 << 10), flush_interval_us: Some(0), ..chosen };
@@ -215,7 +219,7 @@ mod tests {
     fn flushes_to_pools_are_as_large_as_memory_allows_and_few() {
         let of = |cache_mib: u64, lanes, depth| {
             let config = StoreConfig { cache_bytes: cache_mib << 20, flush_depth: depth, ..StoreConfig::default() };
-            (config.flush_bytes(Profile::Pool, lanes) >> 20, config.flush_depth(Profile::Pool))
+            (config.flush_bytes(Profile::Pool, lanes, 64 << 20) >> 20, config.flush_depth(Profile::Pool))
         };
         assert_eq!(of(256, 2, None), (16, 2), "half of 128 MiB is room for three of 21");
         assert_eq!(of(256, 4, None), (8, 2));
@@ -223,6 +227,7 @@ mod tests {
         assert_eq!(of(0, 8, None), (4, 2), "no smaller ones");
         assert_eq!(of(1 << 20, 1, None), (16, 2), "no larger ones");
         assert_eq!(StoreConfig::default().flush_depth(Profile::Disk), 4);
+        assert_eq!(StoreConfig::default().flush_bytes(Profile::Pool, 2, 4 << 20), 1 << 20, "a quarter of a slot");
     }
 
     #[test]

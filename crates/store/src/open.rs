@@ -190,7 +190,8 @@ pub(crate) fn open_on(
     let (thread, lane_drives) = thread.start_store().map_err(OpenStoreError::Start)?;
     let epoch = if config.read_only { plan.superblock.epoch } else { plan.superblock.epoch + 1 };
     let started = Instant::now();
-    let flush_bytes = config.flush_bytes(profile, plan.superblock.geometry.lanes);
+    let geometry = plan.superblock.geometry;
+    let flush_bytes = config.flush_bytes(profile, geometry.lanes, geometry.slot_bytes);
     let (flush_depth, flush_interval) = (config.flush_depth(profile), config.flush_interval(profile));
     tracing::info!(drive_kind = ?profile, flush_bytes, flush_depth, ?flush_interval, "how flushes are made");
     let mut runners = Vec::new();
@@ -333,7 +334,7 @@ pub(crate) fn lane_config(
 ) -> LaneConfig {
     let geometry = plan.superblock.geometry;
     let share = |bytes: u64| usize::try_from(bytes / u64::from(geometry.lanes)).unwrap_or(usize::MAX);
-    let flush_bytes = config.flush_bytes(profile, geometry.lanes).min(geometry.slot_bytes / 4);
+    let flush_bytes = config.flush_bytes(profile, geometry.lanes, geometry.slot_bytes);
     LaneConfig {
         store: plan.superblock.store,
         lane,
@@ -341,7 +342,6 @@ pub(crate) fn lane_config(
         drives,
         epoch,
         nonce,
-        // A flush leaves room in its slot for others and for the closing flush.
         flush_bytes: usize::try_from(flush_bytes).unwrap_or(usize::MAX),
         flush_depth: config.flush_depth(profile) as usize,
         flush_interval: config.flush_interval(profile),
