@@ -66,7 +66,7 @@ pub fn lock(connection: &Connection) -> MutexGuard<'_, native::Client> {
 ///     name: what the server's log calls this client.
 ///     deadline_s: how long a request is repeated before it is given up, seconds; None for ever. A restart of the server within it is not noticed.
 ///     klass: what the client is for: "readout", "filter", "mover" or "monitor". A busy server serves them in this order.
-///     must_listen: whether it is an error at once when nothing listens at the address; else that is tried until the deadline.
+///     must_listen: whether it is an error at once when nothing listens at the address; else, and where several servers are named, that is tried until the deadline.
 ///
 /// Raises:
 ///     forebay.NobodyListens: no server runs there.

@@ -560,7 +560,8 @@ int32_t forebay_config_set_deadline_ms(forebay_config *config, int64_t deadline_
 // How long connecting and greeting may take before they are tried again (default 5000).
 int32_t forebay_config_set_connect_timeout_ms(forebay_config *config, uint32_t timeout_ms);
 
-// Whether connecting ends at once when nothing listens, instead of trying until the deadline (default: no).
+// Whether connecting ends at once when nothing listens, instead of trying until the deadline (default: no). Where several servers
+// are named it does not: one of them may be about to take the store over.
 int32_t forebay_config_set_must_listen(forebay_config *config, bool must_listen);
 
 // A batch of puts leaves when it has so many bytes (default 1 MiB), or when its first put is so old (default 2000).

@@ -105,7 +105,8 @@ pub extern "C" fn forebay_config_set_connect_timeout_ms(config: Option<&mut fore
     })
 }
 
-/// Whether connecting ends at once when nothing listens, instead of trying until the deadline (default: no).
+/// Whether connecting ends at once when nothing listens, instead of trying until the deadline (default: no). Where several servers
+/// are named it does not: one of them may be about to take the store over.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_config_set_must_listen(config: Option<&mut forebay_config>, must_listen: bool) -> i32 {
     change(config, |config| {

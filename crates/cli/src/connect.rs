@@ -25,7 +25,7 @@ pub struct AskOptions {
     #[command(flatten)]
     pub server: ServerOptions,
 
-    /// Give up after so many seconds without an answer; where nothing listens, at once
+    /// Give up after so many seconds without an answer; where nothing listens at the only server named, at once
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive_seconds, global = true)]
     pub timeout: Duration,
 }
@@ -47,7 +47,7 @@ pub struct FilesOptions {
     #[command(flatten)]
     pub server: ServerOptions,
 
-    /// Give up after so many seconds without an answer, or without room; where nothing listens at first, at once
+    /// Give up after so many seconds without an answer, or without room; where nothing listens at first at the only server named, at once
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_positive_seconds, global = true)]
     pub timeout: Duration,
 }

@@ -19,7 +19,7 @@ Examples:
       makes a store on ten devices that survives the loss of any two
   forebay init --data 1 --parity 0 --drive-bytes 10GB /mnt/cephfs/forebay/d0
       leaves the protection to the file system
-  forebay init --media rados:ec,meta --name buffer1 --drive-bytes 10TiB
+  forebay init --media rados:ec,meta --name buffer1 --drive-bytes 50TiB --fragment-bytes-mean 1MiB
       makes a store in two pools of a Ceph cluster, which protects it (docs/ceph.md)
 
 A drive that is not all zero is refused, and what was found, and where, is named. Files are read whole, but for their holes;

@@ -39,7 +39,7 @@ pub struct SubscribeCommand {
     #[command(flatten)]
     server: ServerOptions,
 
-    /// Give up after so many seconds without an answer; where nothing listens at first, at once
+    /// Give up after so many seconds without an answer; where nothing listens at first at the only server named, at once
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_positive_seconds)]
     timeout: Duration,
 

@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use common::owners::{DEAD_AFTER, FREE, assert_has, put, take_over_under_load};
+use common::owners::{DEAD_AFTER, FREE, assert_has, free_address, put, take_over_under_load};
 use common::running::until;
 use common::{Ran, Server, forebay, scratch};
 use rustix::process::{Pid, Signal, kill_process};
@@ -153,6 +153,25 @@ fn a_standby_takes_over_from_a_server_that_is_killed_under_load() {
         standby_at(other, &store.drive, KILL)
     });
     server.terminate().expect(0);
+}
+
+#[test]
+fn a_command_that_begins_while_nobody_has_the_store_waits_for_the_standby() {
+    let store = Store::new();
+    let mut first = store.serve(KILL);
+    first.send_kill();
+    let other = free_address();
+    let ask = |servers: &str| forebay(["file", "ls", "--json", "--timeout", "60", "--server", servers]);
+    ask(&other).expect(3).says("nothing listens");
+    let servers = format!("{},{other}", first.address);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ask(&servers));
+        // Most probably it has found nobody by now.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let standby = standby_at(&other, &store.drive, KILL).join().expect("it serves");
+        waiting.join().expect("no panic").expect(0);
+        standby.terminate().expect(0);
+    });
 }
 
 #[test]

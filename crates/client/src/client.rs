@@ -40,14 +40,15 @@ const _: () = {
 };
 
 impl Client {
-    /// Connects and greets, trying again until the deadline; when [`ClientConfig::must_listen`] is set, not when nothing listens.
+    /// Connects and greets, trying again until the deadline; when [`ClientConfig::must_listen`] is set, not when nothing listens at the only
+    /// server that was named.
     ///
     /// # Errors
     /// When nothing answers, or what answers is no Forebay server of a version that fits.
     pub fn connect(config: ClientConfig) -> Result<Client, ClientError> {
         let address = config.address.clone();
         let found = resolve(&address).map_err(|source| ClientError::Address { address: address.clone(), source })?;
-        let addresses = config.must_listen.then_some(found.len());
+        let addresses = (config.must_listen && !config.has_several_servers()).then_some(found.len());
         let driver = Driver::new(config).map_err(|source| ClientError::System { address, source })?;
         let mut client = Client { driver, addresses, next_lane: 0 };
         client.ping()?;

@@ -23,7 +23,8 @@ pub struct ClientConfig {
     pub deadline: Option<Duration>,
     /// How long connecting and greeting may take before they are tried again (default 5 s).
     pub connect_timeout: Duration,
-    /// Whether [`crate::Client::connect`] ends at once when nothing listens at the address, instead of trying until the deadline (default: no).
+    /// Whether [`crate::Client::connect`] ends at once when nothing listens at the address, instead of trying until the deadline (default: no). Where several
+    /// servers are named it tries in any case: when the one that has the store dies, nothing listens until another has taken it over.
     pub must_listen: bool,
     /// Spreads the waits of clients that lost the same server; any number, best another for each client.
     pub seed: u64,
@@ -43,6 +44,11 @@ impl ClientConfig {
             must_listen: false,
             seed: u64::from(std::process::id()),
         }
+    }
+
+    /// Whether the address is a list: of a store that one of several servers has.
+    pub(crate) fn has_several_servers(&self) -> bool {
+        self.address.contains(',')
     }
 
     /// The same for another class.

@@ -276,6 +276,23 @@ fn a_server_that_is_gone_is_reported_at_the_deadline() {
 }
 
 #[test]
+fn of_several_servers_one_may_come_later() {
+    let two: Vec<TcpListener> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    let addresses: Vec<String> = two.iter().map(|one| one.local_addr().expect("bound").to_string()).collect();
+    drop(two);
+    let mut config = ClientConfig::new(addresses.join(","), "test").deadline(Some(Duration::from_millis(100)));
+    config.must_listen = true;
+    let error = Client::connect(config.clone()).err().expect("nobody came");
+    assert!(matches!(error, ClientError::Deadline { .. }), "{error}");
+    let waiting = std::thread::spawn(move || Client::connect(config.deadline(Some(Duration::from_secs(60)))));
+    // Most probably it has found nobody by now.
+    std::thread::sleep(Duration::from_millis(50));
+    let peer = Peer::start(Arc::default(), &addresses[1]);
+    drop(waiting.join().expect("no panic").expect("one has come"));
+    peer.stop();
+}
+
+#[test]
 fn something_else_behind_the_port_is_named() {
     for nonsense in [&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..], &[0; 100], &[0xFF; 33]] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
