@@ -34,7 +34,7 @@ const READY: &str = "ready\n";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct MountCommand {
-    /// The server, HOST:PORT
+    /// The server, HOST:PORT; of a store in a cluster all of its servers, with commas
     #[arg(value_name = "ADDR")]
     server: String,
 

@@ -70,7 +70,7 @@ pub struct MoveOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "remove", "merge", "settle", "zstd", "sidecar", "register", "register_command", "until", "until_command"])]
     config: Option<PathBuf>,
 
-    /// The server of that store, HOST:PORT
+    /// The server of that store, HOST:PORT; all of its servers, with commas
     #[arg(long, value_name = "ADDR", env = "FOREBAY_SERVER", default_value = DEFAULT_ADDRESS)]
     server: String,
 

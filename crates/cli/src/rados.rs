@@ -167,7 +167,7 @@ impl Place {
         patience: Patience,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(Ownership, Vec<forebay_media_rados::ExtentName>, forebay_media_rados::Pools), Failure> {
-        let mut told = Told::default();
+        let mut told = Told { is_by_hand: patience == Patience::None, ..Told::default() };
         let description = format!("forebay {}, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
         let owned: Owned =
             own(&self.pools, &self.lock, (self.timing, patience), &description, is_stopped, &mut |progress| {
@@ -210,6 +210,8 @@ fn tell_step(step: &str) {
 /// What was told of a takeover: once, however often it happens.
 #[derive(Default)]
 struct Told {
+    /// Somebody wants the store, whether its owner lives or not.
+    is_by_hand: bool,
     waiting: Option<forebay_media_rados::Holder>,
     failed: Option<String>,
 }
@@ -228,10 +230,11 @@ impl Told {
                 }
             }
             Progress::Fencing(holder) => {
+                let why = if self.is_by_hand { "is to let it go" } else { "shows no life" };
                 tracing::warn!(
                     address = holder.address,
                     client = holder.client,
-                    "the server that has the store shows no life: it is fenced, and the store taken over"
+                    "the server that has the store {why}: it is fenced, and the store taken over"
                 );
             }
             Progress::Listed(objects) => tracing::info!(objects, "the store's objects are listed"),

@@ -34,8 +34,8 @@ The first lines tell the store and its health, with every reason:
   WARN  nothing is lost and everything is served; something is to be done (a drive is out, space runs short, ...)
   ERR   data are lost or out of reach, or nothing can be written for now
 Reasons that begin with a code (FB-101) are alarms, with the command to type first and the section of docs/runbook.md; the same
-codes are in the server's log and its metrics. With --json the server's object has them under `alarms`, and `health` and
-`health_reasons` besides; sizes are bytes, `time_left_s` is null while the store does not fill.
+codes are in the server's log and its metrics. With --json the server's object has them under `alarms`, and `health`,
+`health_reasons` and `answers_from` (IP:PORT of the server that answered) besides; sizes are bytes, `time_left_s` is null while the store does not fill.
 
 Exit codes: 0 for OK and WARN; 1 for ERR when data are lost or damaged; 3 for ERR when nothing can be written for now (full,
 unavailable, too few drives) or something is only out of reach, and when the server does not answer. With --watch only the answers count: Ctrl-C ends it.
@@ -63,15 +63,24 @@ pub fn run(command: &StatusCommand, output: &Output) -> Result<(), Failure> {
     if command.watch {
         return watch(command, client, json, output);
     }
-    show_once(command, &json, output)
+    show_once(command, &client, &json, output)
 }
 
-fn show_once(command: &StatusCommand, json: &str, output: &Output) -> Result<(), Failure> {
+/// The server that answers: of several that were named, which.
+fn answering(command: &StatusCommand, client: &Client) -> String {
+    let named = &command.ask.server.server;
+    match client.greeted_by().filter(|_| named.contains(',')) {
+        Some(address) => format!("{address} (of {named})"),
+        None => named.clone(),
+    }
+}
+
+fn show_once(command: &StatusCommand, client: &Client, json: &str, output: &Output) -> Result<(), Failure> {
     let report: Report = parse(json)?;
     if output.json {
-        output.object(&with_health(json, &report)?);
+        output.object(&with_client(json, &report, client)?);
     } else {
-        output.line(&screen::screen(&command.ask.server.server, &report, None));
+        output.line(&screen::screen(&answering(command, client), &report, None));
     }
     let Some(exit) = health::exit(&report) else { return Ok(()) };
     let reasons = health::reasons(&report);
@@ -80,11 +89,12 @@ fn show_once(command: &StatusCommand, json: &str, output: &Output) -> Result<(),
 }
 
 /// The server's object with what this command makes of it.
-fn with_health(json: &str, report: &Report) -> Result<Value, Failure> {
+fn with_client(json: &str, report: &Report, client: &Client) -> Result<Value, Failure> {
     let mut status: Value = parse(json)?;
     let reasons = health::reasons(report);
     let reason = |reason: &health::Reason| json!({ "level": reason.level.to_string(), "reason": reason.words });
     status["health"] = health::level(&reasons).to_string().into();
+    status["answers_from"] = client.greeted_by().map(|address| address.to_string()).into();
     status["health_reasons"] = reasons.iter().map(reason).collect();
     Ok(status)
 }
@@ -102,20 +112,19 @@ pub fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
 }
 
 fn watch(command: &StatusCommand, mut client: Client, first: String, output: &Output) -> Result<(), Failure> {
-    let server = &command.ask.server.server;
     let on_terminal = io::stdout().is_terminal() && !output.json;
     let mut before: Option<(Instant, Report)> = None;
     let mut json = Ok(first);
     loop {
         let asked = Instant::now();
         match json {
-            Ok(json) if output.json => output.object(&with_health(&json, &parse(&json)?)?),
+            Ok(json) if output.json => output.object(&with_client(&json, &parse(&json)?, &client)?),
             Ok(json) => {
                 let report: Report = parse(&json)?;
                 let rates = before.as_ref().map(|(then, old)| screen::Rates::between(old, &report, asked - *then));
                 if on_terminal {
                     // Home, then clear what is below: no flicker.
-                    let screen = screen::screen(server, &report, rates.as_ref());
+                    let screen = screen::screen(&answering(command, &client), &report, rates.as_ref());
                     write_stdout(format!("\x1b[H\x1b[J{screen}\n").as_bytes());
                 } else {
                     output.line(&screen::line(&report, rates.as_ref()));

@@ -13,6 +13,7 @@ use common::running::until;
 use common::{damaged_file, faser_file, forebay, noise};
 use forebay_rawdata::{Container, Format};
 use forebay_types::RunId;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn what_is_there_is_moved_under_its_name_and_renamed_when_it_is_proven() {
@@ -417,6 +418,24 @@ fn a_journal_with_files_of_another_route_is_not_forgotten() {
     let other = place.path("other").display().to_string();
     place.once(&["--to", &other]).expect(2).says("by route");
     place.once(&[]).expect(0);
+}
+
+#[test]
+fn what_waits_for_its_second_proof_says_so_and_for_how_long() {
+    let place = Place::new();
+    place.write("daq/a.dat", b"bytes");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(place.arguments(&["--once", "--recheck-after", "3600"])).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mover = command.spawn().expect("it starts");
+    let journal = place.path("journal.sqlite").display().to_string();
+    let verified = || forebay(["move", "list", "--state", "verified", "--json", "--journal", &journal]);
+    until(|| place.path("journal.sqlite").exists() && String::from_utf8_lossy(&verified().stdout).contains("a.dat"));
+    kill_process(Pid::from_child(&mover), Signal::TERM).expect("it runs");
+    let ended = mover.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(3), "{told}");
+    let words = "to be asked for once more in 3";
+    assert!(told.contains(words) && told.contains("s (--recheck-after), then let go"), "{told}");
 }
 
 #[test]

@@ -170,6 +170,10 @@ fn a_command_that_begins_while_nobody_has_the_store_waits_for_the_standby() {
         std::thread::sleep(std::time::Duration::from_millis(200));
         let standby = standby_at(&other, &store.drive, KILL).join().expect("it serves");
         waiting.join().expect("no panic").expect(0);
+        let screen = forebay(["status", "--server", &servers]).expect(0).stdout;
+        let row = format!("server      {other} (of {servers}), ");
+        assert!(String::from_utf8_lossy(&screen).contains(&row), "{row:?}");
+        assert_eq!(forebay(["status", "--json", "--server", &servers]).expect(0).json()["answers_from"], other);
         standby.terminate().expect(0);
     });
 }

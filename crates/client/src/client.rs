@@ -7,6 +7,7 @@ pub(crate) mod scatter;
 mod subscribe;
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +54,12 @@ impl Client {
         let mut client = Client { driver, addresses, next_lane: 0 };
         client.ping()?;
         Ok(client)
+    }
+
+    /// Where the server of the last greeting listens: of several that were named the one that has the store. None where the system does not
+    /// say.
+    pub fn greeted_by(&self) -> Option<SocketAddr> {
+        self.driver.greeted_by()
     }
 
     /// What the server said of itself in the last greeting.

@@ -40,6 +40,8 @@ pub(crate) struct Driver {
     /// The control connection, then lane 0, 1, ...
     links: Vec<Link>,
     info: Option<ServerInfo>,
+    /// The server that said it.
+    greeted_by: Option<SocketAddr>,
     answers: BTreeMap<Ticket, Result<Answer, SessionError>>,
     /// Nobody wants the answers to these any more.
     forgotten: BTreeSet<Ticket>,
@@ -98,6 +100,7 @@ impl Driver {
             ready: Events::with_capacity(128),
             links: Vec::new(),
             info: None,
+            greeted_by: None,
             answers: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             put_results: Vec::new(),
@@ -122,6 +125,11 @@ impl Driver {
     /// What the server said in its last greeting.
     pub(crate) fn info(&self) -> Option<&ServerInfo> {
         self.info.as_ref()
+    }
+
+    /// The server of the last greeting.
+    pub(crate) fn greeted_by(&self) -> Option<SocketAddr> {
+        self.greeted_by
     }
 
     fn add_link(&mut self, lane: u16) {
@@ -335,11 +343,14 @@ impl Driver {
     }
 
     fn collect(&mut self, index: usize) {
-        let session = &mut self.links[index].session;
+        let Link { session, socket, .. } = &mut self.links[index];
         session.take_put_results(&mut self.put_results);
         while let Some(event) = session.take_event() {
             match event {
-                SessionEvent::Greeted(reply) => self.info = Some(ServerInfo::from(&reply)),
+                SessionEvent::Greeted(reply) => {
+                    self.info = Some(ServerInfo::from(&reply));
+                    self.greeted_by = socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+                }
                 SessionEvent::Answer { request, answer } => {
                     answered(&mut self.answers, &mut self.forgotten, Ticket(index, request), Ok(answer));
                 }

@@ -539,8 +539,12 @@ impl Driver<'_> {
 
     fn outcome(&self, end: Option<End>) -> Outcome {
         let left = || self.machine.consignments().filter(|(_, consignment)| !consignment.stage().is_over());
+        let now = self.now();
         let tell = |(_, consignment): (RouteIndex, &Consignment)| {
-            let (state, words) = consignment.standing_in_words();
+            let (state, mut words) = consignment.standing_in_words();
+            if let Some(wait) = consignment.asked_again_in(now).filter(|_| words.is_empty()) {
+                words = format!("to be asked for once more in {} s (--recheck-after), then let go", wait.as_secs());
+            }
             Left { name: consignment.name.to_string(), state, words }
         };
         Outcome {

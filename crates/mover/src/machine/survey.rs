@@ -120,6 +120,14 @@ impl Consignment {
             (stage, _) => (stage.name(), self.words().to_owned()),
         }
     }
+
+    /// How long it is until all that asks its required destinations once more is due, when nothing else is left to be done there.
+    pub fn asked_again_in(&self, now: Time) -> Option<Duration> {
+        let required = || (0..self.deliveries.len()).filter(|place| self.deliveries[*place].required);
+        let is_verified = |place: usize| self.deliveries[place].state() >= DeliveryState::Verified;
+        let due = required().filter_map(|place| self.delivery_due(place)).max()?;
+        required().all(is_verified).then(|| due.since(now))
+    }
 }
 
 fn words_of(delivery: &Delivery) -> String {
