@@ -4,6 +4,7 @@
 //! writes, is in [`writing`].
 
 mod extents;
+mod open_files;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -16,6 +17,7 @@ use forebay_types::{FileNumber, NumberMap, WallTime};
 
 pub(crate) use extents::Extent;
 use extents::Extents;
+pub(crate) use open_files::OpenFiles;
 pub use writing::WriterNumber;
 pub(crate) use writing::{RunningSums, Writing};
 

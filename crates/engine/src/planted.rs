@@ -107,6 +107,8 @@ forebay_types::planted_mistakes!(
     LengthOvertakes = "length-overtakes",
     /// Before a file becomes longer no holes are written where it was cut.
     HolesLeftOut = "holes-left-out",
+    /// What was kept of the sums of a closed file counts for it when it is as long as then, whatever was written since.
+    ClosedSumsStale = "closed-sums-stale",
     /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.
     HalfEmptied = "half-emptied",
     /// An append whose place the server chooses is taken each time that it comes.

@@ -31,6 +31,10 @@ enum Play {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Write,
+    /// Of some it is closed before and after something in it is written over, and then it is sealed.
+    Over,
+    Leave,
+    Seal,
     Cut,
     Lengthen,
     Look(u8),
@@ -52,6 +56,8 @@ pub(crate) struct Cutter {
     is_summed: bool,
     content: Changes,
     value: u8,
+    /// What is written over once it was closed.
+    over: Range<usize>,
 }
 
 impl Cutter {
@@ -69,6 +75,7 @@ impl Cutter {
             is_summed: false,
             content: Changes::default(),
             value: 0,
+            over: 0..0,
         }
     }
 
@@ -90,6 +97,11 @@ impl Cutter {
         let by = self.player.file.set(now, None, Some(77));
         self.content.asked(by, What::Time);
         by.change
+    }
+
+    /// Whether it is closed between what is done with it.
+    fn is_left(&self) -> bool {
+        self.seals && self.player.file.serial % 4 == 1
     }
 
     /// It is sealed, with what is on its way, or goes as it is.
@@ -142,7 +154,26 @@ impl Cutter {
                 for start in (0..end).step_by(piece) {
                     self.write(now, start..end.min(start + piece));
                 }
-                Step::Cut
+                if self.is_left() { Step::Over } else { Step::Cut }
+            }
+            Step::Over => {
+                if self.player.file.phase == Phase::Open {
+                    self.player.file.leave();
+                }
+                let start = self.player.random.below(LEFT_BYTES as u64 / 2) as usize;
+                self.over = start..start + 1 + self.player.random.below(LEFT_BYTES as u64 / 2) as usize;
+                Step::Leave
+            }
+            Step::Leave => {
+                self.write(now, self.over.clone());
+                Step::Seal
+            }
+            Step::Seal => {
+                if self.player.file.phase == Phase::Open {
+                    self.player.file.leave();
+                }
+                self.rounds = 0;
+                Step::Look(0)
             }
             Step::Cut => {
                 let length = self.player.random.below(LEFT_BYTES as u64) as usize;

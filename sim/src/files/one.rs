@@ -29,6 +29,8 @@ pub(super) enum Phase {
     Closed,
     Opening,
     Open,
+    /// Its client closes it, and will open it again.
+    Leaving,
     /// Nothing of it changes any more.
     Sealed,
     Removing,
@@ -154,7 +156,7 @@ impl OneFile {
                 self.awaited = Some(self.ask_file(now, Request::FileOpen(open)));
             }
             Phase::Removing if self.awaited.is_none() => self.remove(now),
-            Phase::Closing if self.awaited.is_none() => {
+            Phase::Closing | Phase::Leaving if self.awaited.is_none() => {
                 let close = FileClose { file: self.number, by: self.opener() };
                 self.awaited = Some(self.ask_file(now, Request::FileClose(close)));
             }
@@ -162,6 +164,12 @@ impl OneFile {
             _ => {}
         }
         true
+    }
+
+    /// It is closed, with nothing on its way, and opened again.
+    pub(super) fn leave(&mut self) {
+        assert!(self.phase == Phase::Open && self.is_idle(), "{} is open", self.path());
+        self.phase = Phase::Leaving;
     }
 
     /// It is not needed any more.
@@ -310,6 +318,7 @@ impl OneFile {
             (Phase::Removing, None) => Phase::Removing,
             (Phase::Closing, Some(Answer::File(_))) => Phase::None,
             (Phase::Closing, None) => Phase::Closing,
+            (Phase::Leaving, _) => Phase::Closed,
             (phase, answer) => panic!("{answer:?} while {} is {phase:?}", self.path()),
         };
     }

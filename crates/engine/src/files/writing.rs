@@ -64,8 +64,8 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Nothing is on its way yet.
-    pub(crate) fn of(file: Option<&File>) -> Writing {
+    /// Nothing is on its way yet. `sums` are of all that is durable, if they are known.
+    pub(crate) fn of(file: Option<&File>, sums: Option<RunningSums>) -> Writing {
         let (version, length) = file.map_or((0, 0), |file| (file.version(), file.length()));
         Writing {
             writers: BTreeSet::new(),
@@ -76,7 +76,7 @@ impl Writing {
             first_flush: None,
             waits: false,
             ends: false,
-            sums: (version == 0).then(RunningSums::default),
+            sums: if length == 0 { Some(RunningSums::default()) } else { sums },
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_byte_has_one_writer(steps in prop::collection::vec((0..4u64, 0..60u64, 1..20u64, any::<bool>()), 1..60)) {
-            let mut writing = Writing::of(None);
+            let mut writing = Writing::of(None, None);
             let mut model = [None; 80];
             for (writer, start, bytes, closes) in steps {
                 let (by, range) = (WriterNumber(writer), start..start + bytes);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn what_waits_for_those_before_it_goes_with_them_in_one_flush() {
         let (first, second) = (Some((SegmentIndex(1), 3)), Some((SegmentIndex(1), 4)));
-        let mut writing = Writing::of(None);
+        let mut writing = Writing::of(None, None);
         assert!(writing.is_all_in(None) && writing.is_idle());
         writing.is_appended(first.expect("a flush"));
         assert!(writing.is_all_in(first) && !writing.is_all_in(second) && !writing.is_all_in(None));

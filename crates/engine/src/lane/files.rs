@@ -7,8 +7,6 @@ mod settle;
 mod share;
 mod sums;
 
-use std::collections::BTreeMap;
-
 use forebay_format::{FileChange, FileRecord, RecordKind, TableEntry};
 use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
 use forebay_types::placement::lane_ordinal;
@@ -30,40 +28,6 @@ use crate::segments::SegmentIndex;
 
 /// Versions of a file that writers leave, for holes, seals and what a start mends.
 const VERSIONS_KEPT: u32 = 1 << 20;
-
-/// Files that are open for writing, or to which something is on its way.
-#[derive(Default)]
-pub(super) struct OpenFiles {
-    files: BTreeMap<FileNumber, Writing>,
-    /// Of all of them: each put asks what memory they take.
-    ranges: usize,
-}
-
-impl OpenFiles {
-    /// Memory in use, about.
-    pub(super) fn bytes(&self) -> usize {
-        self.files.len() * 2 * size_of::<(FileNumber, Writing)>() + self.ranges * Writing::RANGE_BYTES
-    }
-
-    /// Changes what is kept of who wrote what.
-    fn change_ranges(&mut self, file: FileNumber, change: impl FnOnce(&mut Writing)) {
-        if let Some(writing) = self.files.get_mut(&file) {
-            let before = writing.ranges();
-            change(writing);
-            self.ranges = self.ranges + writing.ranges() - before;
-        }
-    }
-
-    fn remove(&mut self, file: FileNumber) {
-        self.ranges -= self.files.remove(&file).map_or(0, |writing| writing.ranges());
-    }
-
-    fn drop_idle(&mut self, file: FileNumber) {
-        if self.files.get(&file).is_some_and(Writing::is_idle) {
-            self.remove(file);
-        }
-    }
-}
 
 impl Lane {
     /// What is known of a file that has been written to, as far as it is durable; `None` when nothing is.
@@ -116,12 +80,12 @@ impl Lane {
         if !is_new && self.outcome_of_unknown_file(file) != ReadOutcome::NotFound {
             return Admission::Done(FileOutcome::Unavailable);
         }
-        if self.open_files.files.get(&file).is_some_and(Writing::is_held_up) {
+        if self.open_files.get(file).is_some_and(Writing::is_held_up) {
             // A seal that was taken before comes before it.
             return Admission::Busy;
         }
         let known = self.files.get(file);
-        self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).open(writer);
+        self.open_files.enter(file, known).open(writer);
         Admission::Done(FileOutcome::Done)
     }
 
@@ -147,7 +111,7 @@ impl Lane {
         if self.files.get(file).is_some_and(File::is_sealed) {
             return Err(FileOutcome::Sealed);
         }
-        let given = self.open_files.files.get(&file).map(|writing| writing.version);
+        let given = self.open_files.get(file).map(|writing| writing.version);
         let version = given.or_else(|| self.files.get(file).map(File::version)).unwrap_or(0);
         if version >= u32::MAX - VERSIONS_KEPT { Err(FileOutcome::TooManyChanges) } else { Ok(()) }
     }
@@ -164,7 +128,7 @@ impl Lane {
             return FileAdmission::Done(outcome);
         }
         self.is_asked();
-        let Some(writing) = self.open_files.files.get(&file).filter(|writing| writing.is_open_by(write.writer)) else {
+        let Some(writing) = self.open_files.get(file).filter(|writing| writing.is_open_by(write.writer)) else {
             return FileAdmission::Done(FileOutcome::NotOpen);
         };
         if self.is_busy() || writing.is_held_up() {
@@ -189,7 +153,7 @@ impl Lane {
             Err(refusal) => return FileAdmission::Done(outcome_of(refusal)),
         }
         self.open_files.change_ranges(file, |writing| writing.wrote(start..start + bytes, write.writer));
-        let writing = self.open_files.files.get_mut(&file).expect("looked at above");
+        let writing = self.open_files.get_mut(file).expect("looked at above");
         match &mut writing.sums {
             Some(sums) if sums.bytes == start => sums.add(payload, write.crc),
             sums => *sums = None,
@@ -207,18 +171,18 @@ impl Lane {
         payload: &[u8],
     ) -> Result<(), Refusal> {
         let file = write.file;
-        let version = self.open_files.files[&file].version + 1;
+        let version = self.open_files.get(file).expect("looked at above").version + 1;
         if !self.extend(&FileRecord { file, version, change }, payload, token)? {
             let purpose = if write.may_take_last { Purpose::Decision } else { Purpose::Fragment };
             return self.change_file(file, change, payload, Waiter::Put(token), purpose);
         }
-        let writing = self.open_files.files.get_mut(&file).expect("looked at above");
+        let writing = self.open_files.get_mut(file).expect("looked at above");
         writing.version = version;
         Ok(())
     }
 
     fn check_write(&self, write: &FileWrite, start: u64, bytes: u64) -> Result<(), FileOutcome> {
-        let writing = &self.open_files.files[&write.file];
+        let writing = self.open_files.get(write.file).expect("looked at above");
         let end = start.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX);
         let bytes_max = (PIECE_BYTES_MAX as u64).min(u64::from(self.config.geometry.fragment_bytes_max));
         let Some(end) = end.filter(|_| bytes <= bytes_max) else { return Err(FileOutcome::TooLarge) };
@@ -241,11 +205,11 @@ impl Lane {
         purpose: Purpose,
     ) -> Result<(), Refusal> {
         let known = self.files.get(file);
-        let given = self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).version;
+        let given = self.open_files.enter(file, known).version;
         let version = given.checked_add(1).ok_or(Refusal::Unavailable)?;
         let appended = self.append_record_of_file(FileRecord { file, version, change }, payload, waiter, purpose);
         if appended.is_ok() {
-            let writing = self.open_files.files.get_mut(&file).expect("entered just now");
+            let writing = self.open_files.get_mut(file).expect("entered just now");
             writing.version = version;
         }
         self.open_files.drop_idle(file);
@@ -264,7 +228,7 @@ impl Lane {
         self.append(purpose, NewRecord::of(&record.entry()), &[payload], waiter)?;
         let flush = self.filling_flush().expect("it was appended to one");
         let known = self.files.get(record.file);
-        self.open_files.files.entry(record.file).or_insert_with(|| Writing::of(known)).is_appended(flush);
+        self.open_files.enter(record.file, known).is_appended(flush);
         Ok(())
     }
 
@@ -302,7 +266,7 @@ impl Lane {
         );
         // It says the length of what is durable, and outranks what comes before it: so nothing may be on its way.
         let waits = |writing: &Writing| writing.is_held_up() || writing.is_on_its_way();
-        if self.open_files.files.get(&file).is_some_and(waits) && !planted(Planted::LengthOvertakes) {
+        if self.open_files.get(file).is_some_and(waits) && !planted(Planted::LengthOvertakes) {
             return Admission::Busy;
         }
         if let Err(refusal) = self.write_holes(file, length) {
@@ -323,7 +287,7 @@ impl Lane {
     /// What keeps the names may be cut and sealed in a full lane, or no file would go from it.
     fn purpose_of(&self, file: FileNumber) -> Purpose {
         let is_of_names =
-            self.open_files.files.get(&file).is_some_and(|writing| writing.is_open_by(WriterNumber::SERVER));
+            self.open_files.get(file).is_some_and(|writing| writing.is_open_by(WriterNumber::SERVER));
         if is_of_names { Purpose::Decision } else { Purpose::Fragment }
     }
 
@@ -338,7 +302,7 @@ impl Lane {
         if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token), self.purpose_of(file)) {
             return refused(refusal);
         }
-        let writing = self.open_files.files.get_mut(&file).expect("a state is on its way");
+        let writing = self.open_files.get_mut(file).expect("a state is on its way");
         writing.waits = true;
         if writing.length != length {
             (writing.length, writing.sums) = (length, (length == 0).then(Default::default));
@@ -357,8 +321,8 @@ impl Lane {
             return Admission::Busy;
         }
         let known = self.files.get(file);
-        let fresh = Writing::of(known);
-        let writing = self.open_files.files.get(&file).unwrap_or(&fresh);
+        let fresh = self.open_files.pretended(file, known);
+        let writing = self.open_files.get(file).unwrap_or(&fresh);
         if writing.is_held_up() || !writing.is_all_in(self.flush_with_room()) {
             // What is on its way is durable before, or with it.
             return Admission::Busy;
@@ -375,6 +339,7 @@ impl Lane {
         let state = FileChange::State { length, written_unix_ns, sealed: true };
         let admission = self.write_state(token, file, state);
         if admission == Admission::Pending {
+            self.open_files.get_mut(file).expect("its seal is on its way").sums = None;
             self.summing.begin(file, sums.filter(|sums| sums.bytes == length));
             // In the same flush, if there is room.
             self.write_sums(file);
@@ -396,7 +361,7 @@ impl Lane {
             Err(outcome) => return Admission::Done(outcome),
         }
         let on_its_way = |writing: &Writing| writing.is_held_up() || writing.is_on_its_way();
-        if self.is_busy() || self.open_files.files.get(&file).is_some_and(on_its_way) {
+        if self.is_busy() || self.open_files.get(file).is_some_and(on_its_way) {
             return Admission::Busy;
         }
         let key = file.key();
@@ -416,7 +381,7 @@ impl Lane {
             Err(refusal) => return refused(refusal),
         }
         let known = self.files.get(file);
-        self.open_files.files.entry(file).or_insert_with(|| Writing::of(known)).ends = true;
+        self.open_files.enter(file, known).ends = true;
         Admission::Pending
     }
 
@@ -429,7 +394,7 @@ impl Lane {
         is_copy: bool,
     ) {
         let record = FileRecord::of(entry).expect("its kind is of a file");
-        if !is_copy && let Some(writing) = self.open_files.files.get_mut(&record.file) {
+        if !is_copy && let Some(writing) = self.open_files.get_mut(record.file) {
             writing.is_durable();
         }
         self.open_files.drop_idle(record.file);
@@ -453,7 +418,7 @@ impl Lane {
         self.finished.insert(file.key());
         self.losses.known.forget_file(file);
         self.files.end(file, &mut self.segments);
-        self.open_files.remove(file);
+        self.open_files.forget(file);
         self.summing.forget(file);
     }
 }

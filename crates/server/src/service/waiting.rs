@@ -77,6 +77,8 @@ impl Core {
             Advance::Done => unreachable!("what is done is followed by the next request"),
             Advance::Again => {
                 self.queue(id, connection);
+                // Until it goes on, which may be turns later, others read with what it needs no more of.
+                connection.receive.settle(0, &mut self.staging);
                 return Step::Again;
             }
             Advance::Needs(unit) => {

@@ -1,9 +1,9 @@
 //! What is told to those who look on.
 
-use forebay_protocol::{Class, ErrorCode, ErrorReply, Kind, Message, Subscribe, SubscribeReply};
-use forebay_types::{Cursor, Fraction};
+use forebay_protocol::{Class, Delete, ErrorCode, ErrorReply, Kind, Message, Subscribe, SubscribeReply};
+use forebay_types::{Cursor, EventKey, Fraction};
 
-use crate::fake::{Received, World, config};
+use crate::fake::{Received, World, config, fragment, put_frame};
 
 fn behind(sequence: u64) -> Subscribe {
     let after = Some(Cursor { start: 7, sequence });
@@ -70,15 +70,27 @@ fn more_than_all_events_are_refused_and_so_is_a_lane_that_does_not_serve() {
 }
 
 #[test]
-fn subscribers_take_their_share_of_a_turn_and_no_more() {
+fn however_many_subscribers_ask_puts_and_decisions_do_not_wait_for_them() {
     let mut world = World::new(config());
-    let (monitor, writer) = (world.connect(Class::Monitor), world.connect(Class::Readout));
-    for request in 0..2000 {
-        world.ask(monitor, request, &behind(request));
+    let monitors: Vec<u64> = (0..20).map(|_| world.connect(Class::Monitor)).collect();
+    let (writer, filter) = (world.connect(Class::Readout), world.connect(Class::Filter));
+    world.lane.told_events = 10_000;
+    for request in 0..200 {
+        monitors.iter().for_each(|monitor| world.ask(*monitor, request, &behind(request)));
     }
-    world.send(writer, &crate::fake::put_frame(7, &[crate::fake::fragment(1, 1, 1000)]));
-    world.turn(false);
-    assert!((1..=17).contains(&world.lane.lists.get()), "{} answers in a turn", world.lane.lists.get());
+    for round in 0..5u64 {
+        world.send(writer, &put_frame(round, &[fragment(round, 1, 1000)]));
+        let events = vec![EventKey::new(1, round)];
+        world.ask(filter, round, &Delete { events });
+        let (puts, lists) = (world.lane.given.len(), world.lane.lists.get());
+        world.turn(true);
+        assert_eq!((world.lane.given.len(), world.lane.decided.len()), (puts + 1, 1), "both are taken in this turn");
+        assert!((1..=17).contains(&(world.lane.lists.get() - lists)), "{} answers in a turn", world.lane.lists.get());
+        world.lane.settle();
+        world.turn(true);
+        assert_eq!((world.take(writer).len(), world.take(filter).len()), (1, 1), "and told in the next one");
+        assert!(world.service.has_work(), "subscribers wait still");
+    }
     world.run();
-    assert_eq!((world.take(monitor).len(), world.take(writer).len()), (2000, 1));
+    assert!(monitors.iter().all(|monitor| world.take(*monitor).len() == 200));
 }

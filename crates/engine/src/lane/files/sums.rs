@@ -55,16 +55,16 @@ impl Summing {
 impl Lane {
     /// Writes the sums of a file if they are known, in the version of the state that seals it.
     pub(super) fn write_sums(&mut self, file: FileNumber) -> bool {
-        let length = match self.open_files.files.get(&file) {
+        let length = match self.open_files.get(file) {
             Some(writing) => writing.length,
             None => self.files.get(file).map_or(0, File::length),
         };
-        if self.open_files.files.get(&file).is_some_and(|writing| writing.ends) {
+        if self.open_files.get(file).is_some_and(|writing| writing.ends) {
             return false;
         }
         let Some(sums) = self.summing.files.get(&file).filter(|sums| sums.bytes == length) else { return false };
         let sums = sums.sums();
-        let on_its_way = self.open_files.files.get(&file).map(|writing| writing.version);
+        let on_its_way = self.open_files.get(file).map(|writing| writing.version);
         let Some(version) = on_its_way.or_else(|| self.files.get(file).map(File::version)) else { return false };
         let record = FileRecord { file, version, change: FileChange::Sums { crc: sums.crc, adler32: sums.adler32 } };
         let written = self.append_record_of_file(record, &[], Waiter::Put(Token::NONE), Purpose::Fragment).is_ok();

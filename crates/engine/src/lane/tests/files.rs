@@ -194,6 +194,72 @@ fn a_file_is_what_was_written_and_stays_so() {
 }
 
 #[test]
+fn who_seals_a_file_that_was_written_in_order_has_its_sums_at_once_though_it_was_closed() {
+    let mut driven = Driven::new(|config| config.cache_bytes = 0);
+    let all = bytes(1, 100_000);
+    driven.open_file(WRITER);
+    driven.write(0, &all[..40_000]);
+    driven.lane.close_file(FILE, WRITER);
+    // Who goes on, and who says when it was written, change nothing of that.
+    driven.open_file(WRITER);
+    driven.write(40_000, &all[40_000..90_000]);
+    assert_eq!(driven.told(|lane, token| lane.set_file(token, FILE, None, Some(5))), FileOutcome::Done);
+    driven.write(90_000, &all[90_000..]);
+    driven.lane.close_file(FILE, WRITER);
+    assert_eq!(driven.told(|lane, token| lane.set_file(token, FILE, None, Some(6))), FileOutcome::Done);
+    let reads = driven.reads;
+    assert_eq!(driven.seal(), FileOutcome::Done);
+    assert_eq!(driven.view().sums, sums_of(&all));
+    (0..50).for_each(|_| driven.turn());
+    assert_eq!(driven.reads, reads, "nothing is read for that");
+}
+
+#[test]
+fn the_sums_of_a_closed_file_are_those_of_what_it_is_when_it_is_sealed() {
+    let all = bytes(1, 60_000);
+    let ways: [(&str, &dyn Fn(&mut Driven) -> Vec<u8>); 4] = [
+        ("written over", &|driven| {
+            driven.write(10_000, &[7; 100]);
+            [&all[..10_000], &[7; 100], &all[10_100..]].concat()
+        }),
+        ("cut", &|driven| {
+            assert_eq!(driven.cut(30_000), FileOutcome::Done);
+            all[..30_000].to_vec()
+        }),
+        ("cut, and as long as before", &|driven| {
+            assert_eq!(driven.cut(59_000), FileOutcome::Done);
+            driven.write(59_000, &[3; 1000]);
+            [&all[..59_000], &[3; 1000][..]].concat()
+        }),
+        ("begun anew", &|driven| {
+            assert_eq!(driven.cut(0), FileOutcome::Done);
+            driven.write(0, b"begun anew");
+            b"begun anew".to_vec()
+        }),
+    ];
+    for (how, change) in ways {
+        let mut driven = Driven::new(|config| config.cache_bytes = 0);
+        driven.open_file(WRITER);
+        driven.write(0, &all);
+        driven.lane.close_file(FILE, WRITER);
+        driven.open_file(WRITER);
+        let expected = change(&mut driven);
+        driven.lane.close_file(FILE, WRITER);
+        let before = driven.reads;
+        assert_eq!(driven.seal(), FileOutcome::Done);
+        let told = driven.view().sums;
+        assert!(told.is_none() || told == sums_of(&expected), "{how}");
+        (0..200).for_each(|_| driven.turn());
+        assert_eq!(driven.view().sums, sums_of(&expected), "{how}");
+        assert_eq!(driven.reads > before, told.is_none(), "{how}: read when they are not known");
+        assert_eq!(told.is_some(), how == "begun anew", "{how}");
+        let read = driven.reads;
+        (0..200).for_each(|_| driven.turn());
+        assert_eq!(driven.reads, read, "{how}: once");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let mut driven = Driven::new(|_| {});
     let done = |driven: &mut Driven, writer, at, payload: &[u8]| match driven.offer(writer, at, payload).1 {
