@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -237,6 +239,110 @@ fn files_of_other_clients_are_seen() {
     mounted.terminate().expect(0);
 }
 
+#[test]
+fn a_file_that_another_machine_writes_is_followed_as_it_grows() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let (writes, reads) = (Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[]));
+    let bytes = noise(6, 1_000_000);
+    let mut native = files_of(&server).create("/native", &Default::default()).expect("made");
+    let mut mounted = File::create(writes.join("mounted")).expect("made");
+    let mut open = None;
+    // Steps that end within pages and within what is read ahead.
+    for end in [1, 5000, 5001, 300_000, 999_999, 1_000_000] {
+        native.write_all(&bytes[native.position() as usize..end]).and_then(|()| native.flush()).expect("taken");
+        let begin = mounted.metadata().expect("known").len() as usize;
+        mounted.write_all(&bytes[begin..end]).and_then(|()| mounted.sync_all()).expect("taken");
+        let each = ["native", "mounted"].map(|name| reads.join(name));
+        for path in &each {
+            while fs::metadata(path).expect("there").len() < end as u64 {
+                std::thread::yield_now();
+            }
+            assert!(fs::read(path).expect("read") == bytes[..end], "{}: {end}", path.display());
+        }
+        // Who has them open sees it as well.
+        let open = open.get_or_insert_with(|| each.map(|path| File::open(path).expect("there")));
+        for file in open {
+            let mut found = vec![0; end];
+            file.read_exact_at(&mut found, 0).expect("it is there");
+            assert!(found == bytes[..end], "{end}");
+        }
+    }
+    drop(mounted);
+    native.close().expect("sealed");
+    writes.terminate().expect(0);
+    reads.terminate().expect(0);
+}
+
+#[test]
+fn two_machines_write_one_file_side_by_side_and_never_over_each_other() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
+    let open = |by: usize, append: bool| {
+        OpenOptions::new().write(true).append(append).create(true).truncate(false).open(mounted[by].join("file"))
+    };
+    let [one, other] = [0, 1].map(|by| open(by, false).expect("opened"));
+    let write = |file: &File, start, bytes: &[u8]| file.write_all_at(bytes, start).and_then(|()| file.sync_all());
+    write(&one, 0, &[1; 1000]).expect("the first");
+    write(&other, 1000, &[2; 1000]).expect("beside it");
+    assert_eq!(errno_of(write(&other, 999, &[2; 2])), Errno::BUSY.raw_os_error());
+    assert_eq!(errno_of(write(&one, 1500, &[1; 10])), Errno::BUSY.raw_os_error());
+    drop(one);
+    let expected = [[1; 1000], [2; 1000]].concat();
+    assert!(fs::read(mounted[1].join("file")).expect("read") == expected, "what was refused is nowhere");
+    // Who has closed it lets others write over what it wrote.
+    write(&other, 990, &[3; 10]).expect("nobody else has it open");
+    drop(other);
+    // Both know where it ends.
+    while [0, 1].iter().any(|by| fs::metadata(mounted[*by].join("file")).expect("there").len() != 2000) {
+        std::thread::yield_now();
+    }
+    let [one, other] = [0, 1].map(|by| open(by, true).expect("opened"));
+    let append = |mut file: &File, bytes: &[u8]| file.write_all(bytes).and_then(|()| file.sync_all());
+    append(&one, b"the first").expect("taken");
+    let mut expected = [&[1; 990][..], &[3; 10], &[2; 1000], b"the first"].concat();
+    match append(&other, b"the second") {
+        // It has heard of the first.
+        Ok(()) => expected.extend(b"the second"),
+        refused => assert_eq!(errno_of(refused), Errno::BUSY.raw_os_error()),
+    }
+    drop((one, other));
+    let found = fs::read(mounted[0].join("file")).expect("read");
+    assert!(found == expected, "nothing is mixed: {:?}", found.get(985..));
+    for mounted in mounted {
+        mounted.terminate().expect(0);
+    }
+}
+
+#[test]
+fn names_are_any_bytes_but_slashes_and_nothing_is_longer_than_255() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mounted = Mounted::start(&server.address, &[]);
+    let name = OsStr::from_bytes(b"na\xffme \n\\ \xc3");
+    fs::write(mounted.path().join(name), b"bytes").expect("made");
+    let listed: Vec<_> =
+        fs::read_dir(mounted.path()).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
+    assert_eq!(listed, [name]);
+    files_of(&server).lookup(name.as_bytes()).expect("there under the same bytes");
+    let longest = "x".repeat(255);
+    fs::rename(mounted.path().join(name), mounted.join(&longest)).expect("renamed");
+    assert_eq!(fs::read(mounted.join(&longest)).expect("read"), b"bytes");
+    let longer = fs::rename(mounted.join(&longest), mounted.join(&"x".repeat(256)));
+    assert_eq!(errno_of(longer), Errno::NAMETOOLONG.raw_os_error());
+    mounted.terminate().expect(0);
+}
+
 fn owner() -> forebay_client::files::Owner {
     forebay_client::files::Owner { mode: 0o777, owner: 0, group: 0 }
 }
@@ -300,6 +406,50 @@ fn what_was_synchronised_outlives_kills_and_writers_go_on() {
     }
     assert_eq!(errno_of(File::create(mounted.join("no"))), Errno::ROFS.raw_os_error());
     mounted.terminate().expect(0);
+}
+
+#[test]
+fn what_was_synchronised_is_there_when_server_and_mount_die_under_writers() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let outside = common::scratch();
+    for (round, server_first) in [true, false].into_iter().enumerate() {
+        let server = drives.serve();
+        let mounted = Mounted::start(&server.address, &[]);
+        let (told, safe) = channel();
+        let writers = (0..3).map(|writer| {
+            let from = outside.path().join(format!("file{writer}"));
+            fs::write(&from, noise(writer, BLOCKS * BLOCK_BYTES)).expect("written");
+            let mut child = write_blocks(&from, &mounted.join(&format!("file{round}-{writer}")));
+            let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+            let told = told.clone();
+            let count = move || lines.inspect(|_| told.send(()).unwrap_or_default()).count();
+            (child, std::thread::spawn(count))
+        });
+        let writers: Vec<_> = writers.collect();
+        (0..25 * (round + 1)).for_each(|_| safe.recv().expect("the writers go on"));
+        let directory = if server_first {
+            drop(server); // SIGKILL
+            mounted.kill()
+        } else {
+            let directory = mounted.kill();
+            drop(server);
+            directory
+        };
+        let server = drives.serve();
+        take_away(directory.path());
+        let mounted = Mounted::start(&server.address, &[]);
+        for (writer, (mut child, lines)) in writers.into_iter().enumerate() {
+            child.wait().expect("it is ours");
+            let (written, safe) =
+                (noise(writer as u64, BLOCKS * BLOCK_BYTES), lines.join().expect("read") * BLOCK_BYTES);
+            let read = fs::read(mounted.join(&format!("file{round}-{writer}"))).unwrap_or_default();
+            assert!(read.len() >= safe && read[..safe] == written[..safe], "{writer}: {safe} bytes of {}", read.len());
+        }
+        mounted.terminate().expect(0);
+    }
 }
 
 #[test]

@@ -286,8 +286,7 @@ impl Lane {
 
     /// What keeps the names may be cut and sealed in a full lane, or no file would go from it.
     fn purpose_of(&self, file: FileNumber) -> Purpose {
-        let is_of_names =
-            self.open_files.get(file).is_some_and(|writing| writing.is_open_by(WriterNumber::SERVER));
+        let is_of_names = self.open_files.get(file).is_some_and(|writing| writing.is_open_by(WriterNumber::SERVER));
         if is_of_names { Purpose::Decision } else { Purpose::Fragment }
     }
 

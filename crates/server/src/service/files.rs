@@ -208,8 +208,10 @@ impl Core {
             return Admission::Done(FileOutcome::NotOpen);
         }
         match self.openings.open(open.file, open.by, open.write, id) {
-            // What was written under the earlier opening is everybody's now.
-            Ok(Some(before)) if before.write => lane.close_file(before.file, WriterNumber(before.client)),
+            Ok(Some(before)) if before.write && !open.write => {
+                lane.close_file(before.file, WriterNumber(before.client));
+            }
+            // Who goes on writing by another opening, since something was refused, keeps what it wrote from others.
             Ok(_) => {}
             Err(NotOpened::Stale) => return Admission::Done(FileOutcome::NotOpen),
             Err(NotOpened::TooMany) => return Admission::Done(FileOutcome::IndexFull),
@@ -226,6 +228,9 @@ impl Core {
             && outcome != FileOutcome::Done
         {
             self.openings.close(open.file, open.by);
+            if open.write {
+                lane.close_file(open.file, WriterNumber(open.by.client));
+            }
         }
         admission
     }

@@ -104,6 +104,31 @@ fn what_is_written_is_answered_when_it_is_durable_and_read_as_it_was() {
 }
 
 #[test]
+fn of_a_write_whose_client_vanishes_in_the_middle_nothing_is_taken() {
+    let mut world = World::new(config());
+    let whole = opened(&mut world, Class::Readout, 1);
+    world.send(whole, &write(1, Some(0), &[1; 50_000]));
+    assert_eq!(outcome(&settled(&mut world, whole)).0, FileOutcome::Done);
+    let bytes = write(1, Some(20_000), &[2; 60_000]).len();
+    let header = bytes - 60_000;
+    for cut in [1, header - 1, header, header + 1, bytes - 1] {
+        let (vanishes, offers) = (world.connect(Class::Readout), world.lane.offers);
+        world.send(vanishes, &write(1, Some(20_000), &[2; 60_000])[..cut]);
+        (0..5).for_each(|_| world.turn(true));
+        world.service.close(vanishes);
+        world.peers.remove(&vanishes);
+        (0..5).for_each(|_| world.turn(true));
+        assert_eq!((world.lane.offers, world.service.staging_bytes()), (offers, 0), "cut after {cut} bytes");
+        let found = read(&mut world, whole, 0, 100_000);
+        assert_eq!(found, (ReadOutcome::Found, vec![1; 50_000]), "cut after {cut} bytes");
+    }
+    // The writer goes on by another connection.
+    world.send(whole, &write(1, Some(20_000), &[2; 60_000]));
+    assert_eq!(outcome(&settled(&mut world, whole)).0, FileOutcome::Done);
+    assert_eq!(read(&mut world, whole, 0, 100_000).1, [[1; 20_000].as_slice(), &[2; 60_000]].concat());
+}
+
+#[test]
 fn what_the_lane_shares_is_sent_as_it_lies() {
     let mut world = World::new(config());
     let id = opened(&mut world, Class::Readout, 1);
