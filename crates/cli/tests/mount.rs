@@ -322,6 +322,36 @@ fn two_machines_write_one_file_side_by_side_and_never_over_each_other() {
 }
 
 #[test]
+fn what_machines_append_by_turns_is_all_there() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
+    let mut expected = String::new();
+    for turn in 0..40 {
+        let path = mounted[turn % 2].join("log");
+        // As `>>` and as a program that reads what it appends to: neither asks where the file ends.
+        let mut file = OpenOptions::new().append(true).read(turn % 3 == 0).create(true).open(path).expect("opened");
+        for line in 0..1 + turn % 3 {
+            let words = format!("turn {turn}, line {line}\n");
+            file.write_all(words.as_bytes()).expect("taken");
+            expected.push_str(&words);
+        }
+    }
+    let stored = files_of(&server).stat("/log").expect("there").length();
+    assert_eq!(stored, Some(expected.len() as u64), "nothing was written over");
+    for mounted in mounted {
+        while fs::metadata(mounted.join("log")).expect("there").len() < expected.len() as u64 {
+            std::thread::yield_now();
+        }
+        assert_eq!(fs::read_to_string(mounted.join("log")).expect("read"), expected);
+        mounted.terminate().expect(0);
+    }
+}
+
+#[test]
 fn names_are_any_bytes_but_slashes_and_nothing_is_longer_than_255() {
     if !has_fuse() {
         return;

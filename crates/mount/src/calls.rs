@@ -112,7 +112,7 @@ impl Machine {
     pub(crate) fn write(
         &mut self,
         handle: u64,
-        offset: u64,
+        offset: Option<u64>,
         bytes: bytes::Bytes,
         is_synchronous: bool,
         reply: Reply<u32>,

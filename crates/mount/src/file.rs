@@ -31,9 +31,9 @@ pub(crate) type Then<T> = Box<dyn FnOnce(&mut Machine, Result<T, Errno>) + Send>
 /// What is asked of an open file.
 pub(crate) enum Step {
     Open(Opening),
-    /// Bytes are taken, of which some may have been.
+    /// Bytes are taken, of which some may have been; at no offset: where the file ends.
     Write {
-        offset: u64,
+        offset: Option<u64>,
         bytes: Bytes,
         taken: usize,
         is_synchronous: bool,
@@ -278,7 +278,7 @@ impl Machine {
     fn step_write(
         &mut self,
         number: FileNumber,
-        offset: u64,
+        offset: Option<u64>,
         bytes: Bytes,
         mut taken: usize,
         is_synchronous: bool,
@@ -300,6 +300,7 @@ impl Machine {
             file.steps.push_front(Step::Write { offset, bytes, taken, is_synchronous, reply });
             return false;
         }
+        let offset = offset.unwrap_or(file.length);
         while taken < bytes.len() {
             match writer.machine.offer_shared(offset + taken as u64, &bytes.slice(taken..)) {
                 Ok(0) => break,
@@ -316,7 +317,7 @@ impl Machine {
         if taken < bytes.len() {
             // What overlaps bytes without an answer waits for these, and these must leave.
             writer.machine.end_piece();
-            file.steps.push_front(Step::Write { offset, bytes, taken, is_synchronous, reply });
+            file.steps.push_front(Step::Write { offset: Some(offset), bytes, taken, is_synchronous, reply });
             return false;
         }
         let count = bytes.len() as u32;

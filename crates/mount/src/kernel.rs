@@ -155,8 +155,9 @@ fn writes(flags: OpenFlags) -> bool {
     flags.acc_mode() != OpenAccMode::O_RDONLY
 }
 
-fn writes_only(flags: OpenFlags) -> bool {
-    flags.acc_mode() == OpenAccMode::O_WRONLY
+/// Whether a handle is for nothing but writing, or for appending: then the kernel may not know where its bytes go.
+fn writes_past_cache(flags: OpenFlags) -> bool {
+    flags.acc_mode() == OpenAccMode::O_WRONLY || writes(flags) && has(flags.0, OFlags::APPEND)
 }
 
 fn has(flags: i32, flag: OFlags) -> bool {
@@ -349,7 +350,7 @@ impl Filesystem for Kernel {
     // ---- files ----
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let passes_cache = self.passes_cache && writes_only(flags);
+        let passes_cache = self.passes_cache && writes_past_cache(flags);
         self.call(move |machine| {
             machine.open(
                 inode,
@@ -374,7 +375,7 @@ impl Filesystem for Kernel {
     ) {
         let new = new_node(request, NodeKind::File, mode);
         let (name, how) = (name_of(name), (writes(OpenFlags(flags)), has(flags, OFlags::EXCL)));
-        let passes_cache = self.passes_cache && writes_only(OpenFlags(flags));
+        let passes_cache = self.passes_cache && writes_past_cache(OpenFlags(flags));
         let reply: Reply<(Known, Opened)> = Box::new(move |made| match made {
             Ok((known, opened)) => {
                 let handle = FileHandle(opened.handle);
@@ -418,6 +419,8 @@ impl Filesystem for Kernel {
             Ok(count) => reply.written(count),
             Err(error) => reply.error(error),
         });
+        // The kernel may not have heard of what others appended: the file ends where the server said when it was opened, and behind what was written since.
+        let offset = (!has(flags.0, OFlags::APPEND)).then_some(offset);
         self.call(move |machine| machine.write(handle.0, offset, bytes, is_synchronous, reply));
     }
 
