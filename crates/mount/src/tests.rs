@@ -101,7 +101,7 @@ impl World {
 
     fn write(&mut self, handle: u64, bytes: &'static [u8]) -> Receiver<Result<u32, Errno>> {
         let (gives, written) = reply();
-        self.machine.write(handle, 0, Bytes::from_static(bytes), false, gives);
+        self.machine.write(handle, Some(0), Bytes::from_static(bytes), false, gives);
         written
     }
 

@@ -217,7 +217,8 @@ fn who_seals_a_file_that_was_written_in_order_has_its_sums_at_once_though_it_was
 #[test]
 fn the_sums_of_a_closed_file_are_those_of_what_it_is_when_it_is_sealed() {
     let all = bytes(1, 60_000);
-    let ways: [(&str, &dyn Fn(&mut Driven) -> Vec<u8>); 4] = [
+    type Change<'a> = &'a dyn Fn(&mut Driven) -> Vec<u8>;
+    let ways: [(&str, Change<'_>); 4] = [
         ("written over", &|driven| {
             driven.write(10_000, &[7; 100]);
             [&all[..10_000], &[7; 100], &all[10_100..]].concat()
