@@ -14,7 +14,7 @@ use forebay_protocol::{Changer, FileInfo, Opener};
 use forebay_types::{FileNumber, FileOutcome, Time};
 use fuser::Errno;
 
-use crate::attributes::unexpected;
+use crate::attributes::{info_of, unexpected};
 use crate::errors;
 use crate::machine::{Machine, Reply};
 use crate::requests;
@@ -95,6 +95,8 @@ pub(crate) struct OpenFile {
     counted_bytes: usize,
     /// How long it is, as far as is known.
     pub(crate) length: u64,
+    /// What was written failed: nobody knows where it ends before the store is asked.
+    is_end_unsure: bool,
 }
 
 /// What is written behind.
@@ -124,6 +126,7 @@ impl OpenFile {
             cuts: 0,
             counted_bytes: 0,
             length: 0,
+            is_end_unsure: false,
         }
     }
 
@@ -295,6 +298,11 @@ impl Machine {
             reply(Err(Errno::EBADF));
             return true;
         };
+        if offset.is_none() && file.is_end_unsure {
+            file.steps.push_front(Step::Write { offset, bytes, taken, is_synchronous, reply });
+            self.look_where_it_ends(number);
+            return false;
+        }
         if is_full && !writer.machine.is_idle() {
             self.wait_for_room.insert(number);
             file.steps.push_front(Step::Write { offset, bytes, taken, is_synchronous, reply });
@@ -412,6 +420,7 @@ impl Machine {
         let (lane, lost) = (file.lane, file.unanswered_bytes());
         tracing::debug!(file = number.0, lost, ?failure, "bytes were given up");
         file.failure = Some(error);
+        file.is_end_unsure = true;
         file.changes += 1;
         file.cuts += 1;
         let opener = self.new_opener();
@@ -420,6 +429,18 @@ impl Machine {
     }
 
     // ---- length and time ----
+
+    /// Before bytes are appended behind what failed: else there would be a hole in its place.
+    fn look_where_it_ends(&mut self, number: FileNumber) {
+        self.ask_for_step(number, vec![requests::stat(number)], move |machine, mut answers| {
+            let info = answers.pop().expect("it was asked").and_then(info_of);
+            let Some(file) = machine.files.get_mut(&number) else { return };
+            match info {
+                Ok(info) => (file.length, file.is_end_unsure) = (info.length.max(file.unanswered_end()), false),
+                Err(error) => file.failure = Some(error),
+            }
+        });
+    }
 
     fn step_set_length(&mut self, number: FileNumber, length: u64, since: Time, refusals: u32, then: Then<()>) {
         let file = self.files.get_mut(&number).expect("a step is of a file");

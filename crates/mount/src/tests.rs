@@ -105,6 +105,12 @@ impl World {
         written
     }
 
+    fn append(&mut self, handle: u64, bytes: &'static [u8]) -> Receiver<Result<u32, Errno>> {
+        let (gives, written) = reply();
+        self.machine.write(handle, None, Bytes::from_static(bytes), false, gives);
+        written
+    }
+
     fn flush(&mut self, handle: u64) -> Receiver<Result<(), Errno>> {
         let (gives, flushed) = reply();
         self.machine.flush(handle, gives);
@@ -151,6 +157,41 @@ fn a_read_waits_until_what_was_written_is_there() {
     world.answer("FileWrite", file(FileOutcome::Done));
     world.answer("FileRead", Answer::FileBytes(ReadOutcome::Found, Bytes::from_static(b"bytes")));
     assert_eq!(read.recv().expect("replied").expect("read"), &b"bytes"[..]);
+}
+
+#[test]
+fn what_is_appended_goes_where_the_store_says_that_the_file_ends() {
+    let mut world = World::new();
+    let (gives, opened) = reply::<Opened>();
+    let inode = world.machine.inode(FILE);
+    world.machine.open(inode, true, gives);
+    world.answer("FileOpen", file(FileOutcome::Done));
+    world.answer("FileStat", info(700));
+    let handle = opened.recv().expect("replied").expect("opened").handle;
+    let goes_to = |world: &mut World, outcome| match world.answer("FileWrite", file(outcome)) {
+        Request::FileWrite(write, _) => write.start,
+        other => panic!("{other:?}"),
+    };
+    for start in [700, 705] {
+        world.append(handle, b"bytes").recv().expect("replied").expect("taken");
+        assert_eq!(goes_to(&mut world, FileOutcome::Done), Some(start));
+    }
+    // What is refused is nowhere, and what comes next is not written behind where it would be.
+    world.append(handle, b"bytes").recv().expect("replied").expect("taken");
+    assert_eq!(goes_to(&mut world, FileOutcome::Conflict), Some(710));
+    world.answer("FileOpen", file(FileOutcome::Done));
+    assert_eq!(world.append(handle, b"bytes").recv().expect("replied"), Err(Errno::EBUSY));
+    let appended = [world.append(handle, b"more"), world.append(handle, b"and more")];
+    assert_eq!(world.asks(), ["FileStat"]);
+    world.answer("FileStat", info(800));
+    for appended in appended {
+        appended.recv().expect("replied").expect("taken");
+    }
+    let Request::FileWrite(write, bytes) = world.answer("FileWrite", file(FileOutcome::Done)) else {
+        panic!("a write")
+    };
+    assert_eq!(write.start, Some(800));
+    assert!(b"moreand more".starts_with(&bytes[..]));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use super::{File, RunningSums, Writing};
 use crate::planted::{Planted, planted};
 
 /// Files that are open for writing, or to which something is on its way.
-#[derive(Default)]
 pub(crate) struct OpenFiles {
     files: BTreeMap<FileNumber, Writing>,
     /// Of all of them: each put asks what memory they take.
@@ -18,6 +17,11 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
+    /// Of a lane that may hold `index_bytes` of what it knows.
+    pub(crate) fn new(index_bytes: usize) -> Self {
+        OpenFiles { files: BTreeMap::new(), ranges: 0, closed: ClosedSums::new(index_bytes) }
+    }
+
     /// Memory in use, about.
     pub(crate) fn bytes(&self) -> usize {
         self.files.len() * 2 * size_of::<(FileNumber, Writing)>()
@@ -42,14 +46,14 @@ impl OpenFiles {
 
     /// A file, which is one of them from now on.
     pub(crate) fn enter(&mut self, file: FileNumber, known: Option<&File>) -> &mut Writing {
-        if !self.files.contains_key(&file) {
-            let writing = self.pretended(file, known);
+        let closed = &mut self.closed;
+        self.files.entry(file).or_insert_with(|| {
+            let sums = known.and_then(|known| closed.of(file, known));
             if !planted(Planted::ClosedSumsStale) {
-                self.closed.0.remove(&file);
+                closed.forget(file);
             }
-            self.files.insert(file, writing);
-        }
-        self.files.get_mut(&file).expect("entered just now")
+            Writing::of(known, sums)
+        })
     }
 
     /// Changes what is kept of who wrote what.
@@ -64,7 +68,7 @@ impl OpenFiles {
     /// It is over.
     pub(crate) fn forget(&mut self, file: FileNumber) {
         self.remove(file);
-        self.closed.0.remove(&file);
+        self.closed.forget(file);
     }
 
     fn remove(&mut self, file: FileNumber) -> Option<Writing> {
@@ -85,32 +89,73 @@ impl OpenFiles {
 
 /// The sums of files that were written in order and that nobody has open for writing any more, so that who seals them later need not have them read: of so many
 /// files, those made last.
-#[derive(Default)]
-pub(crate) struct ClosedSums(BTreeMap<FileNumber, (u32, RunningSums)>);
+struct ClosedSums {
+    /// With the version that they are of.
+    of: BTreeMap<FileNumber, (u32, RunningSums)>,
+    files_max: usize,
+}
 
 impl ClosedSums {
-    const FILES_MAX: usize = 1 << 16;
+    /// A 64th of the index's memory, as what is known of how events ended, and 65,536 files at most.
+    fn new(index_bytes: usize) -> Self {
+        let files_max = (index_bytes / 64 / ClosedSums::FILE_BYTES).min(1 << 16);
+        ClosedSums { of: BTreeMap::new(), files_max }
+    }
+
+    const FILE_BYTES: usize = tree_bytes(100, size_of::<(FileNumber, (u32, RunningSums))>()) / 100;
 
     /// Memory in use, about.
-    pub(crate) fn bytes(&self) -> usize {
-        tree_bytes(self.0.len(), size_of::<(FileNumber, (u32, RunningSums))>())
+    fn bytes(&self) -> usize {
+        self.of.len() * ClosedSums::FILE_BYTES
+    }
+
+    fn forget(&mut self, file: FileNumber) {
+        self.of.remove(&file);
     }
 
     /// Nobody writes to a file any more.
     fn keep(&mut self, file: FileNumber, writing: Writing) {
         let is_of_all = |sums: &RunningSums| sums.bytes == writing.length && sums.bytes > 0;
         if let Some(sums) = writing.sums.filter(is_of_all) {
-            self.0.insert(file, (writing.version, sums));
-            if self.0.len() > ClosedSums::FILES_MAX {
-                self.0.pop_first();
+            self.of.insert(file, (writing.version, sums));
+            if self.of.len() > self.files_max {
+                self.of.pop_first();
             }
         }
     }
 
     /// The sums of a file, if they are of what is durable.
-    pub(crate) fn of(&self, number: FileNumber, file: &File) -> Option<RunningSums> {
-        let (version, sums) = self.0.get(&number)?;
+    fn of(&self, number: FileNumber, file: &File) -> Option<RunningSums> {
+        let (version, sums) = self.of.get(&number)?;
         let is_of_now = *version == file.version() || planted(Planted::ClosedSumsStale);
         (is_of_now && sums.bytes == file.length()).then(|| sums.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::crc32c;
+
+    use super::*;
+    use crate::files::WriterNumber;
+
+    #[test]
+    fn sums_of_closed_files_take_a_part_of_the_memory_for_what_is_known() {
+        for index_bytes in [0, 100 << 10, usize::MAX] {
+            let mut files = OpenFiles::new(index_bytes);
+            for number in 0..70_000 {
+                let (file, by) = (FileNumber(number), WriterNumber(1));
+                let writing = files.enter(file, None);
+                writing.open(by);
+                writing.sums.as_mut().expect("nothing was written").add(b"bytes", crc32c(b"bytes"));
+                writing.length = 5;
+                writing.close(by);
+                files.drop_idle(file);
+            }
+            let kept: Vec<u64> = files.closed.of.keys().map(|file| file.0).collect();
+            assert!(files.bytes() <= (index_bytes / 64).min(8 << 20), "{} bytes of {index_bytes}", files.bytes());
+            assert!(kept.iter().copied().eq(70_000 - kept.len() as u64..70_000), "those made last");
+            assert_eq!(kept.is_empty(), index_bytes == 0);
+        }
     }
 }

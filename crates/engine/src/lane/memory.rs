@@ -7,7 +7,7 @@
 //! | an accepted event that checkpoints keep | about 100 bytes more | `Carried::bytes` |
 //! | a file | about 100 bytes, and 100 for each further piece or hole of it | `Files::bytes` |
 //! | a file that is open for writing | about 200 bytes, and 60 for each range that writers wrote apart from others | `OpenFiles::bytes` |
-//! | a file that was written in order and closed, and not sealed | about 100 bytes, of the last 65,536 of them | `OpenFiles::bytes` |
+//! | a file that was written in order and closed, and not sealed | about 100 bytes, a 64th of the index's memory, and 65,536 files | `OpenFiles::bytes` |
 //! | finished events | about 60 bytes a range of neighbours; ranges are bounded by a checkpoint's room | `Finished::bytes` |
 //! | how the newest of them ended | a 64th of the index's memory | `Ends::bytes` |
 //! | flushes | 40 bytes each (80 in the open segment): each takes 8 KiB and more on every drive | `Segments::bytes` |

@@ -19,7 +19,7 @@ use crate::accepted::{AcceptedEvents, StreamSet};
 use crate::api::{LaneConfig, LaneCounters, LaneEvent, Token};
 use crate::cache::Cache;
 use crate::ends::Ends;
-use crate::files::File;
+use crate::files::{File, OpenFiles};
 use crate::finished::Finished;
 use crate::flush::{NewRecord, flush_buffer_bytes};
 use crate::index::{EventEntry, Index};
@@ -53,7 +53,7 @@ impl Lane {
             drive_time: Time::default(),
             index: Index::default(),
             files: Default::default(),
-            open_files: Default::default(),
+            open_files: OpenFiles::new(config.index_bytes),
             summing: Default::default(),
             segments: Segments::default(),
             finished: Finished::new(geometry.lanes),
