@@ -7,6 +7,7 @@ mod changes;
 mod content;
 mod cutter;
 mod filler;
+mod logger;
 mod one;
 mod plays;
 
@@ -29,6 +30,7 @@ use appender::Appender;
 use content::{Content, Sealed};
 use cutter::Cutter;
 use filler::Filler;
+use logger::Logger;
 
 /// A client that uses files.
 pub(crate) trait UsesFiles {
@@ -69,6 +71,9 @@ pub(crate) fn clients(seed: u64, scenario: &Scenario, now: Time) -> Vec<Box<dyn 
         let (appenders, cutters) = (random.within(1..4), random.within(1..6));
         clients.extend((0..appenders).map(|n| Box::new(Appender::new(n, scenario, random.fork(), now)) as _));
         clients.extend((0..cutters).map(|n| Box::new(Cutter::new(n, scenario, random.fork(), now)) as _));
+        let mut random = Random::new(seed.rotate_left(31));
+        let loggers = random.within(2..logger::LOGGERS_MAX + 1);
+        clients.extend((0..loggers).map(|n| Box::new(Logger::new(n, scenario, random.fork(), now)) as _));
     }
     if scenario.full {
         let mut random = Random::new(seed.rotate_left(29));
@@ -366,8 +371,14 @@ impl FileClient {
         let known = self.files.get_mut(&file).expect("it is known");
         known.writes.insert(by.change, Written { range: range.clone(), is_answered: false });
         let payload = vec![value; range.len()];
-        let write =
-            FileWrite { file, by, start: Some(range.start as u64), bytes: payload.len() as u32, crc: crc32c(&payload) };
+        let write = FileWrite {
+            file,
+            by,
+            start: Some(range.start as u64),
+            bytes: payload.len() as u32,
+            crc: crc32c(&payload),
+            appends: false,
+        };
         self.ask_file(
             now,
             file,

@@ -48,8 +48,11 @@ impl Mistake {
 
     /// Whether it is one with appends and cuts: it is looked for with clients that have many on their way.
     pub fn is_of_appends(self) -> bool {
-        use Planted::{AppendTakenTwice, ClosedSumsStale, HolesLeftOut, LengthOvertakes};
-        matches!(self, Mistake::Engine(AppendTakenTwice | ClosedSumsStale | HolesLeftOut | LengthOvertakes))
+        use Planted::{AppendOverOthers, AppendTakenTwice, ClosedSumsStale, HolesLeftOut, LengthOvertakes};
+        matches!(
+            self,
+            Mistake::Engine(AppendOverOthers | AppendTakenTwice | ClosedSumsStale | HolesLeftOut | LengthOvertakes)
+        )
     }
 
     /// Whether it is one of full lanes: it is looked for with clients that fill them with files.

@@ -144,13 +144,15 @@ impl Place {
         forebay([&["move"], words, &["--journal", &journal, "--json"]].concat())
     }
 
-    /// A file that is neither let go nor quarantined, as far as the journal knows.
+    /// A file that the source still has, and that is neither let go nor quarantined as far as the journal knows. One that a mover took
+    /// away just before it died is proven in the journal, and can be held; but it cannot be kept.
     fn on_its_way(&self) -> Option<String> {
         let list = self.ask(&["list"]);
         let files = (list.exit == 0).then(|| list.json()["files"].as_array().cloned().unwrap_or_default())?;
         let on_its_way =
             |file: &&Value| !["released", "quarantined"].contains(&file["state"].as_str().expect("a state"));
-        Some(files.iter().find(on_its_way)?["name"].as_str().expect("a name").to_owned())
+        let mut names = files.iter().filter(on_its_way).map(|file| file["name"].as_str().expect("a name"));
+        names.find(|name| self.path("daq").join(name).exists()).map(str::to_owned)
     }
 
     /// Judges what is there; how many files the source has let go.

@@ -23,7 +23,8 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn write(start: Option<u64>, bytes: &'static [u8]) -> Request {
-    let write = FileWrite { file: FILE, by: CHANGER, start, bytes: bytes.len() as u32, crc: crc32c(bytes) };
+    let write =
+        FileWrite { file: FILE, by: CHANGER, start, bytes: bytes.len() as u32, crc: crc32c(bytes), appends: false };
     Request::FileWrite(write, Bytes::from_static(bytes))
 }
 

@@ -109,6 +109,8 @@ forebay_types::planted_mistakes!(
     HolesLeftOut = "holes-left-out",
     /// What was kept of the sums of a closed file counts for it when it is as long as then, whatever was written since.
     ClosedSumsStale = "closed-sums-stale",
+    /// What is appended goes where its writer takes the file to end, whatever others wrote there.
+    AppendOverOthers = "append-over-others",
     /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.
     HalfEmptied = "half-emptied",
     /// An append whose place the server chooses is taken each time that it comes.

@@ -6,7 +6,7 @@ use forebay_types::{FileNumber, NewNode, NodeKind, SetAttributes};
 use fuser::{Errno, INodeNo};
 
 use crate::attributes::{Known, Unanswered, unexpected};
-use crate::file::{Opening, Step, Then, outcome_of};
+use crate::file::{Opening, Step, Then, Write, outcome_of};
 use crate::machine::{Machine, Reply};
 use crate::read::ReadHandle;
 use crate::{errors, requests};
@@ -118,7 +118,7 @@ impl Machine {
         reply: Reply<u32>,
     ) {
         let Some(number) = self.handles.get(&handle).map(ReadHandle::number) else { return reply(Err(Errno::EBADF)) };
-        self.push_step(number, Step::Write { offset, bytes, taken: 0, is_synchronous, reply });
+        self.push_step(number, Step::Write(Write { offset, bytes, taken: 0, is_synchronous, reply }));
     }
 
     /// A handle is about to be closed: all that was written is durable, or what failed is told.

@@ -31,14 +31,7 @@ pub(crate) type Then<T> = Box<dyn FnOnce(&mut Machine, Result<T, Errno>) + Send>
 /// What is asked of an open file.
 pub(crate) enum Step {
     Open(Opening),
-    /// Bytes are taken, of which some may have been; at no offset: where the file ends.
-    Write {
-        offset: Option<u64>,
-        bytes: Bytes,
-        taken: usize,
-        is_synchronous: bool,
-        reply: Reply<u32>,
-    },
+    Write(Write),
     /// All that was taken is answered, and what failed is told, or it is not (`tells`).
     Settle {
         tells: bool,
@@ -61,6 +54,17 @@ pub(crate) enum Step {
     Release {
         write: bool,
     },
+}
+
+/// Bytes are taken, of which some may have been.
+pub(crate) struct Write {
+    /// Behind so many bytes of the file; `None`: where it ends, behind all that others wrote.
+    pub(crate) offset: Option<u64>,
+    pub(crate) bytes: Bytes,
+    pub(crate) taken: usize,
+    /// Answered when all of it is durable.
+    pub(crate) is_synchronous: bool,
+    pub(crate) reply: Reply<u32>,
 }
 
 /// A handle is opened.
@@ -95,7 +99,7 @@ pub(crate) struct OpenFile {
     counted_bytes: usize,
     /// How long it is, as far as is known.
     pub(crate) length: u64,
-    /// What was written failed: nobody knows where it ends before the store is asked.
+    /// Something was appended, or failed, since the store was asked where it ends.
     is_end_unsure: bool,
 }
 
@@ -148,6 +152,15 @@ impl OpenFile {
     /// Behind the last byte that was taken, while something is not answered; else the store knows.
     pub(crate) fn unanswered_end(&self) -> u64 {
         self.writer.as_ref().filter(|writer| !writer.machine.is_idle()).map_or(0, |writer| writer.machine.end())
+    }
+
+    /// The store has said where it ends, of what is durable.
+    fn store_says_length(&mut self, length: u64) {
+        self.length = length.max(self.unanswered_end());
+        self.is_end_unsure = false;
+        if let Some(writer) = self.writer.as_mut().filter(|writer| writer.machine.is_idle()) {
+            writer.machine.has_length(length);
+        }
     }
 
     /// How often it was cut.
@@ -224,9 +237,7 @@ impl Machine {
         let Some(step) = file.steps.pop_front() else { return false };
         match step {
             Step::Open(opening) => self.step_open(number, opening),
-            Step::Write { offset, bytes, taken, is_synchronous, reply } => {
-                return self.step_write(number, offset, bytes, taken, is_synchronous, reply);
-            }
+            Step::Write(write) => return self.step_write(number, write),
             Step::Settle { tells, then } => {
                 if !file.is_idle() {
                     end_piece(file);
@@ -278,58 +289,57 @@ impl Machine {
 
     // ---- writing ----
 
-    fn step_write(
-        &mut self,
-        number: FileNumber,
-        offset: Option<u64>,
-        bytes: Bytes,
-        mut taken: usize,
-        is_synchronous: bool,
-        reply: Reply<u32>,
-    ) -> bool {
+    fn step_write(&mut self, number: FileNumber, mut write: Write) -> bool {
         let is_full = self.unanswered_bytes >= ALL_BYTES_MAX;
         let now_unix_ns = self.now_unix_ns;
         let file = self.files.get_mut(&number).expect("a step is of a file");
         if let Some(failure) = file.failure.take() {
-            reply(Err(failure));
+            (write.reply)(Err(failure));
             return true;
         }
         let Some(writer) = &mut file.writer else {
-            reply(Err(Errno::EBADF));
+            (write.reply)(Err(Errno::EBADF));
             return true;
         };
-        if offset.is_none() && file.is_end_unsure {
-            file.steps.push_front(Step::Write { offset, bytes, taken, is_synchronous, reply });
+        // Behind what is on its way nobody else can have appended without a conflict.
+        if write.offset.is_none() && file.is_end_unsure && writer.machine.is_idle() {
+            file.steps.push_front(Step::Write(write));
             self.look_where_it_ends(number);
             return false;
         }
         if is_full && !writer.machine.is_idle() {
             self.wait_for_room.insert(number);
-            file.steps.push_front(Step::Write { offset, bytes, taken, is_synchronous, reply });
+            file.steps.push_front(Step::Write(write));
             return false;
         }
-        let offset = offset.unwrap_or(file.length);
-        while taken < bytes.len() {
-            match writer.machine.offer_shared(offset + taken as u64, &bytes.slice(taken..)) {
+        writer.machine.set_appends(write.offset.is_none());
+        while write.taken < write.bytes.len() {
+            // What others append moves on where it ends.
+            let end = file.length.max(writer.machine.end());
+            let at = write.offset.map_or(end, |offset| offset + write.taken as u64);
+            match writer.machine.offer_shared(at, &write.bytes.slice(write.taken..)) {
                 Ok(0) => break,
-                Ok(more) => taken += more,
+                Ok(more) => {
+                    write.taken += more;
+                    file.length = end.max(at + more as u64);
+                }
                 Err(outcome) => {
-                    reply(Err(errors::of_file(outcome).err().unwrap_or(Errno::EFBIG)));
+                    (write.reply)(Err(errors::of_file(outcome).err().unwrap_or(Errno::EFBIG)));
                     return true;
                 }
             }
         }
         file.changes += 1;
         file.written_unix_ns = Some(now_unix_ns);
-        file.length = file.length.max(offset + taken as u64);
-        if taken < bytes.len() {
+        file.is_end_unsure |= write.offset.is_none();
+        if write.taken < write.bytes.len() {
             // What overlaps bytes without an answer waits for these, and these must leave.
             writer.machine.end_piece();
-            file.steps.push_front(Step::Write { offset: Some(offset), bytes, taken, is_synchronous, reply });
+            file.steps.push_front(Step::Write(write));
             return false;
         }
-        let count = bytes.len() as u32;
-        if is_synchronous {
+        let (count, reply) = (write.bytes.len() as u32, write.reply);
+        if write.is_synchronous {
             let then = Box::new(move |_: &mut Machine, settled: Result<(), Errno>| reply(settled.map(|()| count)));
             file.steps.push_front(Step::Settle { tells: true, then });
         } else {
@@ -394,10 +404,6 @@ impl Machine {
         let Some(file) = self.files.get_mut(&number) else { return };
         let Some(writer) = file.writer.as_mut().filter(|writer| writer.number == writer_number) else { return };
         writer.asked -= 1;
-        let answer = answer.map(|answer| match answer {
-            Answer::File(reply) => reply,
-            other => unexpected(&other),
-        });
         writer.machine.answered(now, request_number, answer);
         self.pump_file(number);
         self.go_on_writing();
@@ -436,7 +442,7 @@ impl Machine {
             let info = answers.pop().expect("it was asked").and_then(info_of);
             let Some(file) = machine.files.get_mut(&number) else { return };
             match info {
-                Ok(info) => (file.length, file.is_end_unsure) = (info.length.max(file.unanswered_end()), false),
+                Ok(info) => file.store_says_length(info.length),
                 Err(error) => file.failure = Some(error),
             }
         });
@@ -465,7 +471,7 @@ impl Machine {
                 // The store has said itself when that was.
                 file.written_unix_ns = None;
                 if let Some(writer) = &mut file.writer {
-                    writer.machine.was_cut(length);
+                    writer.machine.has_length(length);
                 }
             }
             then(machine, result);

@@ -169,28 +169,41 @@ fn what_is_appended_goes_where_the_store_says_that_the_file_ends() {
     world.answer("FileStat", info(700));
     let handle = opened.recv().expect("replied").expect("opened").handle;
     let goes_to = |world: &mut World, outcome| match world.answer("FileWrite", file(outcome)) {
-        Request::FileWrite(write, _) => write.start,
+        Request::FileWrite(write, _) if write.appends => write.start,
         other => panic!("{other:?}"),
     };
-    for start in [700, 705] {
-        world.append(handle, b"bytes").recv().expect("replied").expect("taken");
+    for (start, told) in [(700, None), (705, Some(705)), (800, Some(800))] {
+        let appended = world.append(handle, b"bytes");
+        // Before each that goes out alone: another machine may have appended since, and closed the file.
+        if let Some(told) = told {
+            world.answer("FileStat", info(told));
+        }
+        appended.recv().expect("replied").expect("taken");
         assert_eq!(goes_to(&mut world, FileOutcome::Done), Some(start));
     }
+    // Another machine has appended at this moment.
+    let appended = world.append(handle, b"bytes");
+    world.answer("FileStat", info(805));
+    appended.recv().expect("replied").expect("taken");
+    assert_eq!(goes_to(&mut world, FileOutcome::Conflict), Some(805));
+    world.append(handle, b"more").recv().expect("replied").expect("taken");
+    world.answer("FileStat", info(820));
+    world.passes(Duration::from_secs(1));
+    assert_eq!(goes_to(&mut world, FileOutcome::Done), Some(820));
     // What is refused is nowhere, and what comes next is not written behind where it would be.
-    world.append(handle, b"bytes").recv().expect("replied").expect("taken");
-    assert_eq!(goes_to(&mut world, FileOutcome::Conflict), Some(710));
+    assert_eq!(goes_to(&mut world, FileOutcome::TooLarge), Some(825));
     world.answer("FileOpen", file(FileOutcome::Done));
-    assert_eq!(world.append(handle, b"bytes").recv().expect("replied"), Err(Errno::EBUSY));
+    assert_eq!(world.append(handle, b"bytes").recv().expect("replied"), Err(Errno::EFBIG));
     let appended = [world.append(handle, b"more"), world.append(handle, b"and more")];
     assert_eq!(world.asks(), ["FileStat"]);
-    world.answer("FileStat", info(800));
+    world.answer("FileStat", info(900));
     for appended in appended {
         appended.recv().expect("replied").expect("taken");
     }
     let Request::FileWrite(write, bytes) = world.answer("FileWrite", file(FileOutcome::Done)) else {
         panic!("a write")
     };
-    assert_eq!(write.start, Some(800));
+    assert_eq!((write.start, write.appends), (Some(900), true));
     assert!(b"moreand more".starts_with(&bytes[..]));
 }
 

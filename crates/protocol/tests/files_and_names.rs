@@ -76,7 +76,7 @@ fn longer_names_than_any_client_sends_are_refused() {
 #[test]
 fn a_place_beyond_every_file_is_no_place_at_its_end() {
     let by = Changer { opener: Opener { client: 1, opening: 2 }, change: 4, waits_from: 3 };
-    let write = |start| FileWrite { file: FileNumber(3), by, start, bytes: 0, crc: 0 };
+    let write = |start| FileWrite { file: FileNumber(3), by, start, bytes: 0, crc: 0, appends: false };
     for (start, arrives) in [
         (None, None),
         (Some(FILE_BYTES_MAX), Some(FILE_BYTES_MAX)),

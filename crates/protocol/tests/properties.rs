@@ -410,9 +410,9 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_files(file in file(), by in changer(), start in option::of(0..u64::MAX), payload in vec(any::<u8>(), 0..100), request: u64) {
+    fn bytes_of_files(file in file(), by in changer(), start in option::of(0..u64::MAX), appends: bool, payload in vec(any::<u8>(), 0..100), request: u64) {
         let (bytes, crc) = (payload.len() as u32, crc32c(&payload));
-        let write = FileWrite { file, by, start, bytes, crc };
+        let write = FileWrite { file, by, start, bytes, crc, appends };
         let mut whole = Vec::new();
         write.encode(request, &payload, &mut whole);
         let frame = Frame::parse(&whole).expect("sound").expect("whole");

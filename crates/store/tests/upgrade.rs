@@ -103,7 +103,8 @@ fn takes_a_file(lane: &mut TestLane) -> bool {
         Admission::Done(FileOutcome::NoFiles) => return false,
         other => panic!("{other:?}"),
     }
-    let write = FileWrite { file: FILE, at: WriteAt::End, crc: crc32c(b"bytes"), writer, may_take_last: false };
+    let write =
+        FileWrite { file: FILE, at: WriteAt::End, crc: crc32c(b"bytes"), writer, appends: false, may_take_last: false };
     let token = forebay_engine::Token(1 << 40);
     lane.until("a write", |lane| match lane.write_file(token, &write, b"bytes") {
         FileAdmission::Busy => false,

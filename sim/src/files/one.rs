@@ -193,7 +193,8 @@ impl OneFile {
     /// Writes at an offset, or where the file ends; gives the number of the change.
     pub(super) fn write(&mut self, now: Time, start: Option<u64>, payload: Vec<u8>) -> Changer {
         let by = self.changer();
-        let write = FileWrite { file: self.number, by, start, bytes: payload.len() as u32, crc: crc32c(&payload) };
+        let (bytes, crc) = (payload.len() as u32, crc32c(&payload));
+        let write = FileWrite { file: self.number, by, start, bytes, crc, appends: false };
         let asked = self.ask_file(now, Request::FileWrite(write, Bytes::from(payload)));
         self.asked.insert(asked, Asked::Change(by.change));
         by

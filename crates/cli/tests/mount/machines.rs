@@ -105,11 +105,8 @@ fn two_machines_write_one_file_side_by_side_and_never_over_each_other() {
     let append = |mut file: &File, bytes: &[u8]| file.write_all(bytes).and_then(|()| file.sync_all());
     append(&one, b"the first").expect("taken");
     let mut expected = [&[1; 990][..], &[3; 10], &[2; 1000], b"the first"].concat();
-    match append(&other, b"the second") {
-        // It has heard of the first.
-        Ok(()) => expected.extend(b"the second"),
-        refused => assert_eq!(errno_of(refused), Errno::BUSY.raw_os_error()),
-    }
+    append(&other, b"the second").expect("it asks where the file ends");
+    expected.extend(b"the second");
     drop((one, other));
     let found = fs::read(mounted[0].join("file")).expect("read");
     assert!(found == expected, "nothing is mixed: {:?}", found.get(985..));
@@ -144,6 +141,51 @@ fn what_machines_append_by_turns_is_all_there() {
             std::thread::yield_now();
         }
         assert_eq!(fs::read_to_string(mounted.join("log")).expect("read"), expected);
+        mounted.terminate().expect(0);
+    }
+}
+
+#[test]
+fn what_machines_append_is_kept_while_others_have_the_file_open() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
+    let open = |by: usize| OpenOptions::new().append(true).create(true).open(mounted[by].join("log")).expect("opened");
+    let append = |mut file: &File, words: &str| file.write_all(words.as_bytes()).and_then(|()| file.sync_all());
+    let kept = [open(0), open(1)];
+    let mut expected = String::new();
+    for turn in 0..40 {
+        let words = format!("turn {turn}\n");
+        // By those that have it open all the time, and by one that opens it for each line while the others do.
+        let appended = match turn % 4 {
+            0 | 1 => append(&kept[turn % 2], &words),
+            _ => append(&open(turn % 2), &words),
+        };
+        appended.expect("nobody else appends at this moment");
+        expected.push_str(&words);
+    }
+    assert_eq!(fs::read_to_string(mounted[0].join("log")).expect("read"), expected);
+    // At once: each is there once, and nothing is mixed.
+    let line = |by: usize, line: usize| format!("machine {by}, line {line}\n");
+    std::thread::scope(|scope| {
+        for (by, file) in kept.iter().enumerate() {
+            scope.spawn(move || (0..200).for_each(|number| append(file, &line(by, number)).expect("it goes behind")));
+        }
+    });
+    drop(kept);
+    let text = fs::read_to_string(mounted[0].join("log")).expect("read");
+    let (before, after) = text.split_at(expected.len());
+    assert_eq!(before, expected);
+    for by in 0..2 {
+        let own = format!("machine {by}");
+        let found: Vec<&str> = after.split_inclusive('\n').filter(|line| line.starts_with(&own)).collect();
+        assert_eq!(found, (0..200).map(|number| line(by, number)).collect::<Vec<String>>());
+    }
+    assert_eq!(after.lines().count(), 400, "nothing besides, and no holes");
+    for mounted in mounted {
         mounted.terminate().expect(0);
     }
 }

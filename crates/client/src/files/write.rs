@@ -1,6 +1,7 @@
 //! A file that is written behind, as a machine: what was written is cut into pieces, of which a bounded number of bytes has no answer, and what is refused for now is
 //! sent again.
 
+mod appended;
 mod config;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,8 +13,11 @@ use forebay_types::{FileOutcome, Time, crc32c};
 
 pub use config::{WriteConfig, WriteFailure};
 
+use appended::Obstacle;
+
 use super::patience::{Patience, may_change};
-use crate::session::{Request, SessionError};
+use crate::client::unexpected;
+use crate::session::{Answer, Request, SessionError};
 
 /// Pieces without an answer, or behind one without, however short.
 const PIECES_MAX: usize = 1024;
@@ -27,9 +31,18 @@ struct Piece {
     start: Option<u64>,
     bytes: Bytes,
     crc: u32,
+    /// It belongs behind all that others wrote.
+    appends: bool,
+    /// It may be written though no answer says so: it was asked of a server that has started since, or lost sight of this client.
+    is_doubtful: bool,
 }
 
 impl Piece {
+    /// Of one whose writer says it.
+    fn place(&self) -> u64 {
+        self.start.expect("its writer says its place")
+    }
+
     fn range(&self) -> Option<(u64, u64)> {
         self.start.map(|start| (start, start + self.bytes.len() as u64))
     }
@@ -57,6 +70,8 @@ pub struct WriteBehind {
     /// The piece that fills: where it begins, and its bytes.
     filling_start: u64,
     filling: BytesMut,
+    /// What is offered belongs behind all that others wrote.
+    appends: bool,
     /// Pieces so far, and the bytes of the last.
     pieces: u64,
     usual_bytes: usize,
@@ -70,6 +85,12 @@ pub struct WriteBehind {
     answered: BTreeMap<u64, u64>,
     next_request: u64,
     patience: Patience,
+    /// What is in the way of the first piece, and what is done about it.
+    obstacle: Option<Obstacle>,
+    /// The highest piece that was appended, and is durable.
+    appended: u64,
+    /// One is, since it had nothing on its way: what is ahead of the others, who ask where the file ends, and are refused behind that.
+    is_ahead: bool,
     /// Nothing is asked before.
     hold_until: Time,
     /// Openings since the last write that was taken.
@@ -98,6 +119,7 @@ impl WriteBehind {
             state: State::Open,
             filling_start: 0,
             filling: BytesMut::new(),
+            appends: false,
             pieces: 0,
             usual_bytes: 0,
             ready: VecDeque::new(),
@@ -107,6 +129,9 @@ impl WriteBehind {
             answered: BTreeMap::new(),
             next_request: 0,
             patience,
+            obstacle: None,
+            appended: 0,
+            is_ahead: false,
             hold_until: Time::default(),
             openings: 0,
             acknowledged_bytes: 0,
@@ -132,8 +157,8 @@ impl WriteBehind {
         self.end
     }
 
-    /// The file was made as long as that; nothing of it is on its way.
-    pub fn was_cut(&mut self, length: u64) {
+    /// The file is as long as that, whoever made it so; nothing of it is on its way.
+    pub fn has_length(&mut self, length: u64) {
         self.end = length;
     }
 
@@ -145,6 +170,15 @@ impl WriteBehind {
     /// Whether there is something to ask, now or later.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Whether what is offered from now on belongs behind all that others wrote, wherever it is offered: what another writer appended meanwhile moves it on, together with all
+    /// that comes after it ([`WriteBehind::end`]). It fails as a conflict when some of that is written already.
+    pub fn set_appends(&mut self, appends: bool) {
+        if self.appends != appends {
+            self.end_piece();
+            self.appends = appends;
+        }
     }
 
     /// Takes bytes that belong behind `offset`, as many as there is room for; none while some of them overlap what is not answered, or what was asked before it. Of what is appended the offset means
@@ -247,7 +281,8 @@ impl WriteBehind {
 
     fn add_piece(&mut self, start: Option<u64>, bytes: Bytes) {
         self.pieces += 1;
-        let piece = Piece { number: self.pieces, start, crc: crc32c(&bytes), bytes };
+        let appends = self.appends && start.is_some();
+        let piece = Piece { number: self.pieces, start, crc: crc32c(&bytes), bytes, appends, is_doubtful: false };
         self.usual_bytes = piece.bytes.len();
         self.unanswered_bytes += piece.bytes.len();
         self.ranges.extend(piece.range());
@@ -295,14 +330,19 @@ impl WriteBehind {
             }
             State::Open => {
                 // What was refused is tried with one piece first.
-                let one_by_one = self.config.append || self.patience.is_tried();
+                // Where others append, too, the first one finds its place alone.
+                let finds_place = !self.is_ahead && self.ready.front().is_some_and(|piece| piece.appends);
+                let one_by_one = self.config.append || finds_place || self.patience.is_tried();
                 if one_by_one && !self.asked.is_empty() {
                     return None;
                 }
+                if self.obstacle.is_some() {
+                    return self.look_at_obstacle();
+                }
                 let piece = self.ready.pop_front()?;
-                let Piece { start, ref bytes, crc, .. } = piece;
+                let Piece { start, ref bytes, crc, appends, .. } = piece;
                 let (number, by) = self.next_change();
-                let write = FileWrite { file: self.config.file, by, start, bytes: bytes.len() as u32, crc };
+                let write = FileWrite { file: self.config.file, by, start, bytes: bytes.len() as u32, crc, appends };
                 let request = Request::FileWrite(write, bytes.clone());
                 self.asked.insert(number, (piece, opener));
                 Some((number, request))
@@ -337,15 +377,23 @@ impl WriteBehind {
     }
 
     /// The answer to a request. Those to requests that nobody knows are ignored.
-    pub fn answered(&mut self, now: Time, number: u64, answer: Result<FileReply, SessionError>) {
+    pub fn answered(&mut self, now: Time, number: u64, answer: Result<Answer, SessionError>) {
+        if self.obstacle.as_ref().is_some_and(|obstacle| obstacle.request == Some(number)) {
+            return self.looked(now, answer);
+        }
+        let answer = answer.map(|answer| match answer {
+            Answer::File(reply) => reply,
+            other => unexpected(&other),
+        });
         if matches!(self.state, State::Asked(asked) if asked == number) {
             return self.opened(now, answer);
         }
-        let Some((piece, by)) = self.asked.remove(&number) else { return };
+        let Some((mut piece, by)) = self.asked.remove(&number) else { return };
         match answer {
             Ok(FileReply { outcome: FileOutcome::Done, start }) => self.is_durable(number, piece, start),
             Ok(FileReply { outcome: FileOutcome::NotOpen, .. }) => {
                 let is_news = by == self.config.opener && matches!(self.state, State::Open);
+                piece.is_doubtful = true;
                 self.keep(piece);
                 if is_news {
                     self.state = State::Closed;
@@ -358,6 +406,10 @@ impl WriteBehind {
             Ok(FileReply { outcome, .. }) if may_change(outcome) => {
                 self.keep(piece);
                 self.refused(now, outcome);
+            }
+            Ok(FileReply { outcome: FileOutcome::Conflict, .. }) if piece.appends => {
+                self.keep(piece);
+                self.obstacle.get_or_insert_default();
             }
             Ok(FileReply { outcome, .. }) => {
                 let (start, bytes) = (piece.start, piece.bytes.len() as u64);
@@ -374,7 +426,11 @@ impl WriteBehind {
                 self.session_failed(error);
             }
         }
-        // What was answered may be written again when all that comes then says that this one is waited for no more.
+        self.forget_answered();
+    }
+
+    /// What was answered may be written again when all that comes then says that this one is waited for no more.
+    fn forget_answered(&mut self) {
         let first = self.asked.keys().next().copied();
         while let Some(entry) = self.answered.first_entry()
             && first.is_none_or(|first| *entry.key() < first)
@@ -405,6 +461,10 @@ impl WriteBehind {
         self.acknowledged_bytes += bytes as u64;
         self.end = self.end.max(start + bytes as u64);
         self.unanswered_bytes -= bytes;
+        if piece.appends {
+            self.appended = self.appended.max(piece.number);
+            self.is_ahead = !self.is_idle();
+        }
         if let Some(start) = piece.start {
             self.answered.insert(number, start);
         }

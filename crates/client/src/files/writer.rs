@@ -283,7 +283,7 @@ impl FileWriter {
             Request::FileSet(FileSet { file, by: Some(by), length: Some(length), written_unix_ns: None })
         })?;
         self.length = length;
-        self.machine.was_cut(length);
+        self.machine.has_length(length);
         Ok(())
     }
 
@@ -409,13 +409,7 @@ impl FileWriter {
         }
         let due = self.machine.next_due(now);
         let machine = &mut self.machine;
-        let mut take = |now, number, answer: Result<Answer, SessionError>| {
-            let answer = answer.map(|answer| match answer {
-                Answer::File(reply) => reply,
-                other => unexpected(&other),
-            });
-            machine.answered(now, number, answer);
-        };
+        let mut take = |now, number, answer| machine.answered(now, number, answer);
         // Some may have come while something else was asked.
         let came = take_answers(client, &mut self.tickets, |number, answer| take(now, number, answer));
         let wait = match (wait, due) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_client::files::{WriteBehind, WriteConfig, WriteFailure};
-use forebay_client::{Request, SessionError};
-use forebay_protocol::{FileReply, FileWrite, Opener};
-use forebay_types::{FileOutcome, Time, crc32c};
+use forebay_client::{Answer, Request, SessionError};
+use forebay_protocol::{FileInfo, FileReply, FileWrite, Opener};
+use forebay_types::{FileOutcome, ReadOutcome, Time, crc32c};
 use proptest::prelude::*;
 
 use super::FILE;
@@ -48,12 +48,12 @@ struct World {
     most_unanswered: usize,
 }
 
-fn done(start: u64) -> Result<FileReply, SessionError> {
+fn done(start: u64) -> Result<Answer, SessionError> {
     said(FileOutcome::Done, start)
 }
 
-fn said(outcome: FileOutcome, start: u64) -> Result<FileReply, SessionError> {
-    Ok(FileReply { outcome, start })
+fn said(outcome: FileOutcome, start: u64) -> Result<Answer, SessionError> {
+    Ok(Answer::File(FileReply { outcome, start }))
 }
 
 impl World {
@@ -376,6 +376,127 @@ fn a_write_without_an_answer_is_kept_and_an_append_is_not() {
     world.settle();
     assert_eq!(world.stored, b"two three ");
     assert_eq!((world.machine.end(), world.machine.acknowledged_bytes()), (10, 10));
+}
+
+/// What the server of a file with these bytes does with pieces that are appended at their places, when it remembers nothing of them.
+fn take_appends(world: &mut World, stored: &mut Vec<u8>) {
+    for _ in 0..100 {
+        let Some((number, request)) = world.in_flight.pop_first() else {
+            let Some(due) = world.machine.next_due(world.now) else { return };
+            world.now = due;
+            world.pump();
+            continue;
+        };
+        let is_alone = world.in_flight.is_empty();
+        let answer = match request {
+            Request::FileOpen(_) => done(0),
+            Request::FileWrite(write, _) if write.start < Some(stored.len() as u64) => said(FileOutcome::Conflict, 0),
+            Request::FileWrite(write, bytes) => {
+                assert!(write.appends);
+                stored.resize(write.start.expect("a place") as usize, 0);
+                stored.extend_from_slice(&bytes);
+                done(write.start.expect("a place"))
+            }
+            Request::FileRead(read) if is_alone => {
+                let (start, end) = (read.start as usize, (read.start + u64::from(read.bytes)) as usize);
+                let found = stored[start.min(stored.len())..end.min(stored.len())].to_vec();
+                Ok(Answer::FileBytes(ReadOutcome::Found, found.into()))
+            }
+            Request::FileStat(_) if is_alone => {
+                let length = stored.len() as u64;
+                let (outcome, sums) = (ReadOutcome::Found, None);
+                let (sealed, is_written, written_unix_ns) = (false, true, 0);
+                Ok(Answer::FileInfos(vec![FileInfo { outcome, sealed, is_written, sums, length, written_unix_ns }]))
+            }
+            other => panic!("{other:?}"),
+        };
+        world.machine.answered(world.now, number, answer);
+        world.pump();
+    }
+    panic!("it does not come to rest");
+}
+
+/// Three pieces that are appended behind 100 bytes, the last of which were appended before, and have no answer; and the file with them.
+fn appended() -> (World, Vec<u8>) {
+    let mut world = World::new(write_config());
+    world.machine.set_appends(true);
+    let bytes: Vec<u8> = (0..4 * PIECE).map(|byte| 1 + byte as u8 % 250).collect();
+    let start = 100 - PIECE;
+    world.stored = vec![0; start];
+    world.write(start as u64, &bytes);
+    assert_eq!(world.in_flight.len(), 1, "the first one finds its place");
+    world.answer(0, None);
+    assert_eq!(world.in_flight.len(), 3);
+    (world, [&vec![0; start], &bytes[..]].concat())
+}
+
+/// It says that nobody has the file open.
+fn server_starts(world: &mut World) {
+    while let Some((number, _)) = world.in_flight.pop_first() {
+        world.machine.answered(world.now, number, said(FileOutcome::NotOpen, 0));
+    }
+    world.pump();
+}
+
+fn failure_of(world: &mut World) -> Option<WriteFailure> {
+    world.failures.pop().or_else(|| world.machine.take_failure())
+}
+
+fn conflict_at(start: u64) -> Option<WriteFailure> {
+    Some(WriteFailure::Refused { outcome: FileOutcome::Conflict, start: Some(start), bytes: PIECE as u64 })
+}
+
+#[test]
+fn of_what_was_appended_to_a_server_that_ended_is_asked_again_what_is_not_there() {
+    for server_ends in [server_starts, |world: &mut World| world.machine.server_was_away()] {
+        for there in 0..=3 {
+            let (mut world, whole) = appended();
+            server_ends(&mut world);
+            let mut stored = whole[..100 + there * PIECE].to_vec();
+            take_appends(&mut world, &mut stored);
+            assert_eq!((failure_of(&mut world), world.machine.is_idle()), (None, true), "{there} of them are there");
+            assert!(stored == whole && world.machine.acknowledged_bytes() == 4 * PIECE as u64);
+            world.write(100, &[7; PIECE]);
+            assert_eq!(world.in_flight.len(), 1, "nothing is waited for any more");
+        }
+        // Another machine has appended meanwhile: of what comes later nobody knows whether it is there.
+        let (mut world, mut stored) = appended();
+        server_ends(&mut world);
+        stored.truncate(100 + PIECE);
+        stored.extend_from_slice(b"of another");
+        take_appends(&mut world, &mut stored);
+        assert_eq!(failure_of(&mut world), conflict_at(100 + PIECE as u64));
+        assert_eq!(world.machine.acknowledged_bytes(), 3 * PIECE as u64);
+    }
+}
+
+#[test]
+fn what_is_appended_goes_behind_what_another_appended_meanwhile() {
+    let (mut world, whole) = appended();
+    world.machine.offer(100 + 3 * PIECE as u64, b"and more").expect("not too long");
+    // The same bytes, which are of another all the same.
+    let mut stored = [&whole[..], b"of another"].concat();
+    take_appends(&mut world, &mut stored);
+    world.machine.end_piece();
+    world.pump();
+    take_appends(&mut world, &mut stored);
+    assert_eq!((failure_of(&mut world), world.machine.is_idle()), (None, true));
+    assert_eq!(stored, [&whole[..], b"of another", &whole[100..], b"and more"].concat());
+    assert_eq!(world.machine.end(), stored.len() as u64);
+
+    // Unless some of it lies behind that already.
+    let (mut world, mut stored) = appended();
+    stored.truncate(110);
+    take_appends(&mut world, &mut stored);
+    assert_eq!(failure_of(&mut world), conflict_at(100));
+
+    // Or something is written in the place to which it would go.
+    let (mut world, whole) = appended();
+    world.machine.set_appends(false);
+    let elsewhere = whole.len() as u64 + 20;
+    world.machine.offer(elsewhere, b"elsewhere").expect("not too long");
+    take_appends(&mut world, &mut [&whole[..], b"of another"].concat());
+    assert_eq!(failure_of(&mut world), conflict_at(100));
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub struct FileWrite {
     pub crc: u32,
     /// Who writes: a writer that has the file open.
     pub writer: WriterNumber,
+    /// They are appended: at a place where others wrote who left since it is a conflict.
+    pub appends: bool,
     /// It may take room that is kept for decisions: so does the journal of names, as without it nothing could be removed from a full store.
     pub may_take_last: bool,
 }

@@ -47,6 +47,8 @@ pub(crate) struct Writing {
     writers: BTreeSet<WriterNumber>,
     /// Who wrote what: where each range begins, and where it ends. Neighbours of one writer are one.
     written: BTreeMap<u64, (u64, WriterNumber)>,
+    /// Behind all that was there before the first of them came, and that those wrote who left since.
+    others_end: u64,
     /// The newest version that was given.
     pub(crate) version: u32,
     /// Of the file when all that is on its way is there.
@@ -70,6 +72,7 @@ impl Writing {
         Writing {
             writers: BTreeSet::new(),
             written: BTreeMap::new(),
+            others_end: length,
             version,
             length,
             undurable: 0,
@@ -91,7 +94,18 @@ impl Writing {
     /// A writer is done, or was given up.
     pub(crate) fn close(&mut self, writer: WriterNumber) {
         self.writers.remove(&writer);
-        self.written.retain(|_, (_, by)| *by != writer);
+        let others_end = &mut self.others_end;
+        self.written.retain(|_, (end, by)| {
+            if *by == writer {
+                *others_end = (*others_end).max(*end);
+            }
+            *by != writer
+        });
+    }
+
+    /// The file has this length.
+    pub(crate) fn has_length(&mut self, length: u64) {
+        (self.length, self.others_end) = (length, length);
     }
 
     /// Whether nobody needs to know anything of it any more.
@@ -116,6 +130,12 @@ impl Writing {
     /// Whether another writer wrote some of these bytes.
     pub(crate) fn is_anothers(&self, range: &Range<u64>, writer: WriterNumber) -> bool {
         self.met(range).any(|(_, (_, by))| by != writer)
+    }
+
+    /// Whether these bytes are behind all that others wrote who left, or are this writer's own: it sends them again.
+    pub(crate) fn may_append(&self, range: &Range<u64>, writer: WriterNumber) -> bool {
+        let before = self.written.range(..=range.start).next_back();
+        range.start >= self.others_end || before.is_some_and(|(_, (end, by))| *end >= range.end && *by == writer)
     }
 
     /// Ranges that meet this one.
@@ -176,14 +196,24 @@ mod tests {
         fn each_byte_has_one_writer(steps in prop::collection::vec((0..4u64, 0..60u64, 1..20u64, any::<bool>()), 1..60)) {
             let mut writing = Writing::of(None, None);
             let mut model = [None; 80];
+            let mut left = 0;
             for (writer, start, bytes, closes) in steps {
                 let (by, range) = (WriterNumber(writer), start..start + bytes);
                 if closes && bytes == 1 {
                     writing.close(by);
-                    model.iter_mut().filter(|owner| **owner == Some(writer)).for_each(|owner| *owner = None);
+                    for (at, owner) in (1..).zip(&mut model).filter(|(_, owner)| **owner == Some(writer)) {
+                        (left, *owner) = (left.max(at), None);
+                    }
+                    continue;
+                }
+                if closes && bytes == 2 {
+                    writing.has_length(start);
+                    left = start;
                     continue;
                 }
                 writing.open(by);
+                let is_own = range.clone().all(|at| model[at as usize] == Some(writer));
+                prop_assert_eq!(writing.may_append(&range, by), start >= left || is_own);
                 let bytes = &mut model[start as usize..(start + bytes) as usize];
                 let anothers = bytes.iter().any(|owner| owner.is_some_and(|owner| owner != writer));
                 prop_assert_eq!(writing.is_anothers(&range, by), anothers);

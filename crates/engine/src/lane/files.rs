@@ -189,6 +189,10 @@ impl Lane {
         if writing.is_anothers(&(start..end), write.writer) {
             return Err(FileOutcome::Conflict);
         }
+        let is_behind = !write.appends || writing.may_append(&(start..end), write.writer);
+        if !is_behind && !planted(Planted::AppendOverOthers) {
+            return Err(FileOutcome::Conflict);
+        }
         if self.index_is_full(|| self.files.get(write.file).is_some()) {
             return Err(FileOutcome::IndexFull);
         }
@@ -304,7 +308,8 @@ impl Lane {
         let writing = self.open_files.get_mut(file).expect("a state is on its way");
         writing.waits = true;
         if writing.length != length {
-            (writing.length, writing.sums) = (length, (length == 0).then(Default::default));
+            writing.has_length(length);
+            writing.sums = (length == 0).then(Default::default);
         }
         Admission::Pending
     }

@@ -215,7 +215,7 @@ impl World {
     fn append_to_file(&mut self, file: FileNumber, writer: u64) {
         let bytes = self.some_bytes();
         let payload = self.stamped(bytes);
-        self.write(file, writer, WriteAt::End, payload);
+        self.write(file, writer, WriteAt::End, false, payload);
     }
 
     /// More than one flush of them is on its way, and then perhaps nothing more comes.
@@ -224,7 +224,7 @@ impl World {
         for _ in 0..8 {
             let bytes = if few { 1 + self.random.below(30) } else { 4000 + self.random.below(8000) };
             let payload = self.stamped(bytes);
-            self.write(file, writer, WriteAt::End, payload);
+            self.write(file, writer, WriteAt::End, false, payload);
             if self.random.chance(20) {
                 self.turn();
             }
@@ -247,15 +247,17 @@ impl World {
         };
         let bytes = self.some_bytes();
         let payload = self.stamped(bytes);
-        self.write(file, writer, WriteAt::Offset(start), payload);
+        let appends = self.random.chance(30);
+        self.write(file, writer, WriteAt::Offset(start), appends, payload);
     }
 
-    fn write(&mut self, file: FileNumber, writer: u64, at: WriteAt, payload: Vec<u8>) {
+    fn write(&mut self, file: FileNumber, writer: u64, at: WriteAt, appends: bool, payload: Vec<u8>) {
         if !self.opens(file, writer) {
             return;
         }
         let token = self.token();
-        let write = FileWrite { file, at, crc: crc32c(&payload), writer: WriterNumber(writer), may_take_last: false };
+        let (crc, writer_number) = (crc32c(&payload), WriterNumber(writer));
+        let write = FileWrite { file, at, crc, writer: writer_number, appends, may_take_last: false };
         let admission = self.lane().write_file(token, &write, &payload);
         let model = self.files.files.get_mut(&file).expect("a file of the model");
         let all = model.with_pending();
@@ -266,15 +268,21 @@ impl World {
         let appended = start == all.bytes.len() as u64;
         let range = start..start + payload.len() as u64;
         let conflicts = range.clone().any(|at| model.owners.get(&at).is_some_and(|owner| *owner != writer));
+        // No byte that was written is zero.
+        let is_left =
+            |at: &u64| all.bytes.get(*at as usize).is_some_and(|byte| *byte != 0) && !model.owners.contains_key(at);
+        let goes_over = appends && range.clone().any(|at| is_left(&at));
+        let is_behind = start >= all.bytes.len() as u64;
         match admission {
             FileAdmission::Pending { start: at } => {
                 assert!(!conflicts, "{file:?}: bytes of another writer are written over");
+                assert!(!goes_over, "{file:?}: what is appended goes over what others wrote who left");
                 assert_eq!(at, start, "{file:?}: where it ends");
                 model.owners.extend(range.map(|at| (at, writer)));
                 model.pending.push((token, Change::Write { start, payload, appended }));
             }
             FileAdmission::Done(FileOutcome::Conflict) => {
-                assert!(conflicts, "{file:?}: nobody else wrote there");
+                assert!(conflicts || appends && !is_behind, "{file:?}: nobody else wrote there");
                 self.totals.file_conflicts += 1;
             }
             FileAdmission::Busy | FileAdmission::Done(FileOutcome::NoSpace | FileOutcome::IndexFull) => {}

@@ -45,7 +45,7 @@ impl Machine {
                         machine.is_open(number, opener, write);
                     }
                     let file = machine.files.get_mut(&number).expect("a handle has it");
-                    file.length = info.length.max(file.unanswered_end());
+                    file.store_says_length(info.length);
                     if write {
                         machine.to_seal.remove(&number);
                     }
@@ -174,6 +174,9 @@ impl Machine {
                 Some((*number, file.lane, file.opener_for_writing().unwrap_or(opener), write))
             })
             .collect();
+        for file in self.files.values_mut() {
+            file.writer.iter_mut().for_each(|writer| writer.machine.server_was_away());
+        }
         for (number, lane, opener, write) in open {
             self.ask(lane, requests::open(number, opener, write), |_, _| ());
         }

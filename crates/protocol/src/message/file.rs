@@ -89,6 +89,8 @@ pub struct FileWrite {
     pub bytes: u32,
     /// Their CRC32C, computed where they were made.
     pub crc: u32,
+    /// They are appended: they belong behind all that others wrote, and it is a conflict where they would not be. What has no `start` is behind all.
+    pub appends: bool,
 }
 
 /// Reads bytes of a file.
@@ -385,7 +387,7 @@ impl FileWrite {
         table.put_u32(self.by.opener.opening);
         table.put_u32(self.bytes);
         table.put_u32(self.crc);
-        table.put_u32(0);
+        table.put_u32(u32::from(self.appends));
         put_change(&mut table, self.by);
         table
     }
@@ -408,13 +410,13 @@ impl FileWrite {
         let mut reader = Reader::new(table, message);
         let (file, client, start) = (FileNumber(reader.u64()?), reader.u64()?, reader.u64()?);
         let (opening, bytes, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        reader.u32()?;
+        let appends = reader.u32()? & 1 != 0;
         if bytes as usize != payload_bytes {
             return Err(FrameError::PayloadLength { message, expected: u64::from(bytes), found: payload_bytes });
         }
         let by = read_changer(&mut reader, Opener { client, opening })?;
         let start = (start != AT_END).then_some(start);
-        Ok(FileWrite { file, by, start, bytes, crc })
+        Ok(FileWrite { file, by, start, bytes, crc, appends })
     }
 }
 

@@ -136,7 +136,14 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
     let (file, file_2) = (FileNumber(0x5152_5354), FileNumber(0x6162_6364_6566_6768));
     let by = Opener { client: 0x7172_7374_7576_7778, opening: 0x8182 };
     let changer = Changer { opener: by, change: 0x8384_8586, waits_from: 0x8788 };
-    let write = FileWrite { file, by: changer, start: Some(0x9192_9394), bytes: one.len() as u32, crc: crc32c(one) };
+    let write = FileWrite {
+        file,
+        by: changer,
+        start: Some(0x9192_9394),
+        bytes: one.len() as u32,
+        crc: crc32c(one),
+        appends: false,
+    };
     let read = FileReadReply { outcome: ReadOutcome::Found, bytes: two.len() as u32, crc: crc32c(two) };
     let set = FileSet { file, by: Some(changer), length: Some(0x1_0000_0001), written_unix_ns: Some(-2) };
     let info = FileInfo {

@@ -220,6 +220,7 @@ impl Writer {
             at: WriteAt::End,
             crc: crc32c(payload),
             writer: WriterNumber::SERVER,
+            appends: false,
             may_take_last,
         };
         match lane.write_file(token(NAMES_REQUEST, 0), &write, payload) {

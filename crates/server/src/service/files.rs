@@ -249,7 +249,7 @@ impl Core {
         waits: &mut usize,
         lane: &mut impl LaneRequests,
     ) -> Advance {
-        let FileWrite { file, by, start, bytes, crc } = body.write;
+        let FileWrite { file, by, start, bytes, crc, appends } = body.write;
         let bytes = bytes as usize;
         if bytes > self.piece_bytes_max() {
             let dropped = (bytes - body.skipped).min(connection.receive.len());
@@ -281,7 +281,7 @@ impl Core {
         } else {
             let at = start.map_or(WriteAt::End, WriteAt::Offset);
             let writer = WriterNumber(by.opener.client);
-            let write = forebay_engine::FileWrite { file, at, crc, writer, may_take_last: false };
+            let write = forebay_engine::FileWrite { file, at, crc, writer, appends, may_take_last: false };
             match lane.write_file(token(key, 0), &write, payload) {
                 FileAdmission::Done(outcome) => {
                     (body.outcome, body.start) = (outcome, start.unwrap_or(0));

@@ -31,7 +31,7 @@ fn write(opening: u32, start: Option<u64>, payload: &[u8]) -> Vec<u8> {
 }
 
 fn write_as(by: Changer, start: Option<u64>, payload: &[u8]) -> Vec<u8> {
-    let write = FileWrite { file: FILE, by, start, bytes: payload.len() as u32, crc: crc32c(payload) };
+    let write = FileWrite { file: FILE, by, start, bytes: payload.len() as u32, crc: crc32c(payload), appends: false };
     let mut bytes = Vec::new();
     write.encode(100 + u64::from(by.opener.opening), payload, &mut bytes);
     bytes
@@ -172,7 +172,7 @@ fn only_the_newest_opening_writes() {
     world.ask(first, 3, &FileOpen { file: FILE, by: reader, write: false });
     assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::Done);
     let mut bytes = Vec::new();
-    FileWrite { file: FILE, by: changer(reader), start: Some(0), bytes: 1, crc: crc32c(b"x") }
+    FileWrite { file: FILE, by: changer(reader), start: Some(0), bytes: 1, crc: crc32c(b"x"), appends: false }
         .encode(9, b"x", &mut bytes);
     world.send(first, &bytes);
     assert_eq!(outcome(&settled(&mut world, first)).0, FileOutcome::NotOpen);

@@ -25,7 +25,7 @@ impl Driven {
     /// Offers bytes until they are taken, or refused.
     fn offer(&mut self, writer: WriterNumber, at: WriteAt, payload: &[u8]) -> (Token, FileAdmission) {
         let token = self.token();
-        let write = FileWrite { file: FILE, at, crc: crc32c(payload), writer, may_take_last: false };
+        let write = FileWrite { file: FILE, at, crc: crc32c(payload), writer, appends: false, may_take_last: false };
         loop {
             match self.lane.write_file(token, &write, payload) {
                 FileAdmission::Busy => self.turn(),
@@ -275,7 +275,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(done(&mut driven, WRITER, WriteAt::Offset(u64::MAX), b"abc"), FileOutcome::TooLarge);
     assert_eq!(done(&mut driven, WRITER, WriteAt::End, b""), FileOutcome::Done);
     assert_eq!(driven.cut(1 << 48), FileOutcome::TooLarge);
-    let damaged = FileWrite { file: FILE, at: WriteAt::End, crc: 1, writer: WRITER, may_take_last: false };
+    let damaged =
+        FileWrite { file: FILE, at: WriteAt::End, crc: 1, writer: WRITER, appends: false, may_take_last: false };
     let damaged_of = |driven: &mut Driven| {
         let token = driven.token();
         driven.lane.write_file(token, &damaged, b"xyz")
@@ -385,7 +386,7 @@ fn a_seal_goes_with_what_it_seals_or_waits() {
         let (token, crc) = (driven.token(), crc32c(payload));
         driven.lane.write_file(
             token,
-            &FileWrite { file: FILE, at: WriteAt::End, crc, writer: WRITER, may_take_last: false },
+            &FileWrite { file: FILE, at: WriteAt::End, crc, writer: WRITER, appends: false, may_take_last: false },
             payload,
         )
     };

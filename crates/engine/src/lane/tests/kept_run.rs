@@ -53,7 +53,14 @@ fn a_store_without_files_takes_them_and_has_no_files() {
     let refused = Admission::Done(FileOutcome::NoFiles);
     let lane = &mut driven.lane;
     assert_eq!(lane.open_file(FILE, WRITER, true), refused);
-    let write = FileWrite { file: FILE, at: WriteAt::End, crc: crc32c(b"x"), writer: WRITER, may_take_last: false };
+    let write = FileWrite {
+        file: FILE,
+        at: WriteAt::End,
+        crc: crc32c(b"x"),
+        writer: WRITER,
+        appends: false,
+        may_take_last: false,
+    };
     assert_eq!(lane.write_file(Token(1), &write, b"x"), FileAdmission::Done(FileOutcome::NoFiles));
     assert_eq!(lane.set_file(Token(2), FILE, Some(1), None), refused);
     assert_eq!(lane.seal_file(Token(3), FILE), refused);

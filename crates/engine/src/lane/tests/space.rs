@@ -37,7 +37,7 @@ impl Driven {
     /// Writes to the end of a file, as soon as there is room or it is refused.
     fn append(&mut self, file: FileNumber, writer: WriterNumber, payload: &[u8], may_take_last: bool) -> FileAdmission {
         let token = self.token();
-        let write = FileWrite { file, at: WriteAt::End, crc: crc32c(payload), writer, may_take_last };
+        let write = FileWrite { file, at: WriteAt::End, crc: crc32c(payload), writer, appends: false, may_take_last };
         loop {
             match self.lane.write_file(token, &write, payload) {
                 FileAdmission::Busy => self.pass(Duration::from_micros(100)),
