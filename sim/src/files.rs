@@ -7,6 +7,7 @@ mod changes;
 mod content;
 mod cutter;
 mod filler;
+mod holder;
 mod logger;
 mod one;
 mod plays;
@@ -30,6 +31,7 @@ use appender::Appender;
 use content::{Content, Sealed};
 use cutter::Cutter;
 use filler::Filler;
+use holder::Holder;
 use logger::Logger;
 
 /// A client that uses files.
@@ -72,8 +74,9 @@ pub(crate) fn clients(seed: u64, scenario: &Scenario, now: Time) -> Vec<Box<dyn 
         clients.extend((0..appenders).map(|n| Box::new(Appender::new(n, scenario, random.fork(), now)) as _));
         clients.extend((0..cutters).map(|n| Box::new(Cutter::new(n, scenario, random.fork(), now)) as _));
         let mut random = Random::new(seed.rotate_left(31));
-        let loggers = random.within(2..logger::LOGGERS_MAX + 1);
+        let (loggers, holders) = (random.within(2..logger::LOGGERS_MAX + 1), random.within(1..3));
         clients.extend((0..loggers).map(|n| Box::new(Logger::new(n, scenario, random.fork(), now)) as _));
+        clients.extend((0..holders).map(|n| Box::new(Holder::new(n, scenario, random.fork(), now)) as _));
     }
     if scenario.full {
         let mut random = Random::new(seed.rotate_left(29));

@@ -48,10 +48,19 @@ impl Mistake {
 
     /// Whether it is one with appends and cuts: it is looked for with clients that have many on their way.
     pub fn is_of_appends(self) -> bool {
-        use Planted::{AppendOverOthers, AppendTakenTwice, ClosedSumsStale, HolesLeftOut, LengthOvertakes};
+        use Planted::{
+            AppendOverOthers, AppendTakenTwice, ClosedSumsStale, HolesLeftOut, LengthOvertakes, UnnamedEndsOpen,
+        };
         matches!(
             self,
-            Mistake::Engine(AppendOverOthers | AppendTakenTwice | ClosedSumsStale | HolesLeftOut | LengthOvertakes)
+            Mistake::Engine(
+                AppendOverOthers
+                    | AppendTakenTwice
+                    | ClosedSumsStale
+                    | HolesLeftOut
+                    | LengthOvertakes
+                    | UnnamedEndsOpen
+            )
         )
     }
 

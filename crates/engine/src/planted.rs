@@ -111,6 +111,8 @@ forebay_types::planted_mistakes!(
     ClosedSumsStale = "closed-sums-stale",
     /// What is appended goes where its writer takes the file to end, whatever others wrote there.
     AppendOverOthers = "append-over-others",
+    /// A file that has no name any more ends though somebody has it open.
+    UnnamedEndsOpen = "unnamed-ends-open",
     /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.
     HalfEmptied = "half-emptied",
     /// An append whose place the server chooses is taken each time that it comes.

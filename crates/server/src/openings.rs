@@ -199,17 +199,22 @@ impl Openings {
 
     /// A file has no name any more: it ends when nobody has it open.
     pub(crate) fn is_unnamed(&mut self, file: FileNumber) {
-        if self.files.contains_key(&file) {
+        if self.keeps(file) {
             self.unnamed.insert(file);
         } else {
             self.to_end.push_back(file);
         }
     }
 
+    /// Whether somebody has a file open, for which it stays.
+    fn keeps(&self, file: FileNumber) -> bool {
+        self.files.contains_key(&file) && !planted(Planted::UnnamedEndsOpen)
+    }
+
     /// The next file that is to end.
     pub(crate) fn next_to_end(&mut self) -> Option<FileNumber> {
         while let Some(file) = self.to_end.pop_front() {
-            if !self.files.contains_key(&file) {
+            if !self.keeps(file) {
                 return Some(file);
             }
             // Opened since by somebody who had looked its name up before.

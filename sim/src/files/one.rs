@@ -33,7 +33,12 @@ pub(super) enum Phase {
     Leaving,
     /// Nothing of it changes any more.
     Sealed,
+    /// Its client opens it to read it, which it does while it has no name any more, too.
+    Holding,
+    Held,
     Removing,
+    /// It has no name any more, and is open.
+    Unnamed,
     /// It has no name any more, and goes when it is not open either.
     Closing,
 }
@@ -64,6 +69,10 @@ pub(super) struct OneFile {
     opening: u32,
     /// Somebody may have taken this one for open.
     was_opened: bool,
+    /// It is removed while its client reads it.
+    is_held: bool,
+    /// Connections so far: who lost one may have lost what it had open.
+    pub(super) greetings: u64,
     changes: u64,
     /// Changes that are waited for.
     unanswered: BTreeSet<u64>,
@@ -86,6 +95,8 @@ impl OneFile {
             name_changes: 0,
             opening: 0,
             was_opened: false,
+            is_held: false,
+            greetings: 0,
             changes: 0,
             unanswered: BTreeSet::new(),
             awaited: None,
@@ -145,7 +156,7 @@ impl OneFile {
             Phase::None if !ends => {
                 // Each has a name of its own.
                 self.serial += 1;
-                (self.phase, self.was_opened) = (Phase::Making, false);
+                (self.phase, self.was_opened, self.is_held) = (Phase::Making, false, false);
                 let name = self.path().into();
                 self.change_name(now, NameChange::Make { directory: ROOT, name, new: new(NodeKind::File) });
             }
@@ -155,12 +166,17 @@ impl OneFile {
                 let open = FileOpen { file: self.number, by: self.opener(), write: true };
                 self.awaited = Some(self.ask_file(now, Request::FileOpen(open)));
             }
+            Phase::Holding if self.awaited.is_none() => {
+                (self.opening, self.was_opened) = (self.opening + 1, true);
+                let open = FileOpen { file: self.number, by: self.opener(), write: false };
+                self.awaited = Some(self.ask_file(now, Request::FileOpen(open)));
+            }
             Phase::Removing if self.awaited.is_none() => self.remove(now),
             Phase::Closing | Phase::Leaving if self.awaited.is_none() => {
                 let close = FileClose { file: self.number, by: self.opener() };
                 self.awaited = Some(self.ask_file(now, Request::FileClose(close)));
             }
-            Phase::Open | Phase::Sealed => return false,
+            Phase::Open | Phase::Sealed | Phase::Held | Phase::Unnamed => return false,
             _ => {}
         }
         true
@@ -170,6 +186,18 @@ impl OneFile {
     pub(super) fn leave(&mut self) {
         assert!(self.phase == Phase::Open && self.is_idle(), "{} is open", self.path());
         self.phase = Phase::Leaving;
+    }
+
+    /// It is opened for reading, with nothing on its way.
+    pub(super) fn hold(&mut self) {
+        assert!(self.is_idle(), "nothing of {} is on its way", self.path());
+        (self.phase, self.is_held) = (Phase::Holding, true);
+    }
+
+    /// It has no name and is closed, so that it ends.
+    pub(super) fn let_go(&mut self) {
+        assert!(self.phase == Phase::Unnamed && self.is_idle(), "{} is read", self.path());
+        (self.phase, self.is_held) = (Phase::Closing, false);
     }
 
     /// It is not needed any more.
@@ -240,7 +268,11 @@ impl OneFile {
                 let (request, answer) = match event {
                     SessionEvent::Answer { request, answer } => (request, Some(answer)),
                     SessionEvent::Failed { request, .. } => (request, None),
-                    SessionEvent::Greeted(_) | SessionEvent::PutsFailed { .. } => continue,
+                    SessionEvent::Greeted(_) => {
+                        self.greetings += 1;
+                        continue;
+                    }
+                    SessionEvent::PutsFailed { .. } => continue,
                 };
                 self.operations += u64::from(answer.is_some());
                 match self.asked.remove(&(lane, request)) {
@@ -310,7 +342,14 @@ impl OneFile {
                 }
             }
             (Phase::Opening, None) => Phase::Closed,
+            (Phase::Holding, Some(Answer::File(reply))) => match reply.outcome {
+                FileOutcome::Done => Phase::Held,
+                FileOutcome::Removed => panic!("{} has a name, and is over", self.path()),
+                _ => Phase::Holding,
+            },
+            (Phase::Holding, None) => Phase::Holding,
             (Phase::Removing, Some(Answer::Node(reply))) => match reply.outcome {
+                NameOutcome::Done | NameOutcome::NotFound if self.is_held => Phase::Unnamed,
                 NameOutcome::Done | NameOutcome::NotFound if self.was_opened => Phase::Closing,
                 NameOutcome::Done | NameOutcome::NotFound => Phase::None,
                 NameOutcome::NoSpace | NameOutcome::IndexFull | NameOutcome::Unavailable => Phase::Removing,
