@@ -38,7 +38,11 @@ impl Mistake {
 
     /// Whether it is one with files: it is looked for with clients that write some.
     pub fn is_of_files(self) -> bool {
-        matches!(self, Mistake::Engine(Planted::CopyOutranksWrite | Planted::PieceByArrival))
+        use Planted::{CopyOutranksWrite, EndedBeforeName, NameAnsweredEarly, PieceByArrival, SealedChanges};
+        matches!(
+            self,
+            Mistake::Engine(CopyOutranksWrite | EndedBeforeName | NameAnsweredEarly | PieceByArrival | SealedChanges)
+        )
     }
 
     /// Whether it is one that only those see who look on: it is looked for with some.
@@ -49,7 +53,8 @@ impl Mistake {
     /// Whether it is one with appends and cuts: it is looked for with clients that have many on their way.
     pub fn is_of_appends(self) -> bool {
         use Planted::{
-            AppendOverOthers, AppendTakenTwice, ClosedSumsStale, HolesLeftOut, LengthOvertakes, UnnamedEndsOpen,
+            AppendOverOthers, AppendTakenTwice, ClosedSumsStale, ConflictLetThrough, HolesLeftOut, LengthOvertakes,
+            UnnamedEndsOpen,
         };
         matches!(
             self,
@@ -57,6 +62,7 @@ impl Mistake {
                 AppendOverOthers
                     | AppendTakenTwice
                     | ClosedSumsStale
+                    | ConflictLetThrough
                     | HolesLeftOut
                     | LengthOvertakes
                     | UnnamedEndsOpen

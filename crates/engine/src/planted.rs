@@ -111,6 +111,14 @@ forebay_types::planted_mistakes!(
     ClosedSumsStale = "closed-sums-stale",
     /// What is appended goes where its writer takes the file to end, whatever others wrote there.
     AppendOverOthers = "append-over-others",
+    /// Writers write over what others wrote that have the file open, too.
+    ConflictLetThrough = "conflict-let-through",
+    /// A sealed file is written to.
+    SealedChanges = "sealed-changes",
+    /// What is done with a name is answered before it is durable.
+    NameAnsweredEarly = "name-answered-early",
+    /// A file ends before it is durable that its last name is gone.
+    EndedBeforeName = "ended-before-name",
     /// A file that has no name any more ends though somebody has it open.
     UnnamedEndsOpen = "unnamed-ends-open",
     /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.

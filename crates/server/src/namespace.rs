@@ -11,7 +11,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_engine::Reply;
+use forebay_engine::{Planted, Reply, planted};
 use forebay_names::{KEPT_ORDINALS, Names};
 use forebay_types::placement::{lane_of, lane_ordinal};
 use forebay_types::{FileNumber, NodeKind, RunCounts, RunId, RunRule};
@@ -290,7 +290,8 @@ impl Namespace {
     fn settle(&mut self) {
         let State::Loaded(loaded) = &mut self.state else { return };
         loaded.books.settle(&mut loaded.names);
-        let durable = loaded.names.durable();
+        let is_early = planted(Planted::EndedBeforeName);
+        let durable = if is_early { loaded.names.position() } else { loaded.names.durable() };
         while let Some(first) = loaded.unnamed.first_entry().filter(|first| *first.key() <= durable) {
             for (number, kind) in first.remove() {
                 match kind {

@@ -1,5 +1,6 @@
 //! What clients ask of names.
 
+use forebay_engine::{Planted, planted};
 use forebay_names::{Names, NamesError, Rename};
 use forebay_protocol::limits::NAMES_MAX;
 use forebay_protocol::{
@@ -148,6 +149,7 @@ impl Loaded {
         let node = answered.number.and_then(|number| node_of(&self.names, number));
         // What is told of it may have changed again meanwhile.
         let position = node.as_ref().map_or(0, |(_, stable_at)| *stable_at).max(answered.position);
+        let position = if planted(Planted::NameAnsweredEarly) { 0 } else { position };
         let node = node.map(|(node, _)| node);
         (NameAnswer::Node(NodeReply { outcome: answered.outcome, node }), position)
     }
