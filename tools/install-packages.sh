@@ -16,6 +16,7 @@ packages=(
     mount           # losetup and mount, for block devices over files
     fuse3           # fusermount3, for the mount and for drives that lose what was not flushed (root mounts without it)
     rsync           # a tool that the mount must be good for
+    vim-tiny        # another one: an editor
     dbench          # what office programs do to a file server, on the mount
     xrootd-server   # a destination of the mover
     libxrootd-server-dev # the store behind such a server

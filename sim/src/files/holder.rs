@@ -88,15 +88,13 @@ impl Plays for Holder {
     }
 
     fn use_file(&mut self, now: Time) {
-        let is_idle = self.player.file.is_idle();
+        let (is_idle, on_their_way) = (self.player.file.is_idle(), self.player.file.changes_on_their_way());
         match self.player.file.phase {
             _ if self.player.file.is_looked_at() || now < self.rests_until => {}
             Phase::Open | Phase::Sealed if self.has_failed && is_idle => self.player.file.remove(now),
             Phase::Open | Phase::Sealed if self.has_failed => {}
-            Phase::Open if self.end < self.bytes_wanted && !self.player.ends => {
-                if self.player.file.changes_on_their_way() < WRITES_MAX {
-                    self.write(now);
-                }
+            Phase::Open if self.end < self.bytes_wanted && !self.player.ends && on_their_way < WRITES_MAX => {
+                self.write(now);
             }
             Phase::Open if self.seals && is_idle => self.player.file.seal(now),
             Phase::Open | Phase::Sealed if is_idle => self.player.file.hold(),

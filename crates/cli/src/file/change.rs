@@ -41,10 +41,11 @@ Exit codes: 1 when a directory on the way is not there; 2 when the name is taken
 const AFTER_SEAL_HELP: &str = "\
 Examples:
   forebay file seal /run17/raw.dat               it never changes again, and has sums from then on
+  forebay file seal -r /run17                    and so does each file in a directory that nobody has open for writing
 
 For files whose writer left them: a copy that ended well is sealed already. What is written to a file afterwards is refused. Sealing
-again is good.
-Exit codes: 1 when something is not there; 2 when it is no file; 3 when it could not be made durable now.";
+again is good. With -r the files that somebody writes are told and left alone; to seal such a one name it itself.
+Exit codes: 1 when something is not there; 2 when it is no file, or a directory without -r; 3 when it could not be made durable now.";
 
 /// The options of `rm`.
 #[derive(Debug, Args)]
@@ -93,6 +94,10 @@ pub struct MakeDirectoryCommand {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_SEAL_HELP)]
 pub struct SealCommand {
+    /// Directories too: each file in them that nobody has open for writing
+    #[arg(short, long)]
+    recursive: bool,
+
     /// The files
     #[arg(value_name = "PATH", required = true, value_parser = parse_store_path())]
     paths: Vec<StorePath>,
@@ -217,10 +222,20 @@ pub fn make_directories(command: &MakeDirectoryCommand, files: &Files, output: &
 pub fn seal(command: &SealCommand, files: &Files, output: &Output) -> Result<(), Failure> {
     let (mut entries, mut troubles) = (Entries::begin(output), Troubles::new(output));
     for StorePath(path) in &command.paths {
-        let sealed = files.seal(path).and_then(|()| files.stat(path));
-        if let Some(status) = troubles.take(sealed) {
-            let entry = Entry::known(path, status);
-            entries.add(|| entry.object(), || sealed_words(&entry));
+        match files.seal(path).and_then(|()| files.stat(path)) {
+            Err(FileError::IsDirectory { .. }) if command.recursive => {
+                seal_tree(files, path, &mut entries, &mut troubles);
+            }
+            Err(FileError::IsDirectory { path }) => {
+                let message =
+                    "it is a directory; nothing was sealed. Give -r to seal each file in it that nobody writes";
+                troubles.take(Err::<(), _>(Failure::usage(format!("{path}: {message}"))));
+            }
+            sealed => {
+                if let Some(status) = troubles.take(sealed) {
+                    add_sealed(&mut entries, &Entry::known(path, status));
+                }
+            }
         }
         if troubles.is_over() {
             break;
@@ -229,7 +244,31 @@ pub fn seal(command: &SealCommand, files: &Files, output: &Output) -> Result<(),
     entries.end(troubles.failure())
 }
 
+fn seal_tree(files: &Files, path: &[u8], entries: &mut Entries<'_>, troubles: &mut Troubles<'_>) {
+    let mut tree = Tree::new(files, path, Detail::Sizes);
+    while let Some(step) = tree.next_step() {
+        let Some(Step::Entry(entry)) = troubles.take(step) else { continue };
+        let is_open = entry.kind == NodeKind::File && entry.info.as_ref().is_none_or(|info| !info.sealed);
+        if is_open {
+            let sealed = files.seal_unless_written(&entry.path).and_then(|_| files.stat(&entry.path));
+            if let Some(status) = troubles.take(sealed) {
+                add_sealed(entries, &Entry::known(&entry.path, status));
+            }
+        }
+        if troubles.is_over() {
+            return;
+        }
+    }
+}
+
+fn add_sealed(entries: &mut Entries<'_>, entry: &Entry) {
+    entries.add(|| entry.object(), || sealed_words(entry));
+}
+
 fn sealed_words(entry: &Entry) -> String {
+    if entry.info.as_ref().is_some_and(|info| !info.sealed) {
+        return format!("{}: not sealed, somebody writes to it", escape(&entry.path));
+    }
     let bytes = entry.length().map_or("bytes that are out of reach".to_owned(), |bytes| human_count(bytes) + " bytes");
     let sums = match entry.info.as_ref().and_then(|info| info.sums) {
         Some((crc, adler32)) => format!("adler32 {}, CRC32C {}", hex(adler32), hex(crc)),

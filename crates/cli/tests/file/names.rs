@@ -126,3 +126,32 @@ fn what_is_sealed_stays_so_and_sealing_again_is_good() {
     store.file(&["seal", "/d"]).expect(2).says("it is a directory");
     store.file(&["seal", "/gone", "/open"]).expect(1).says("/gone");
 }
+
+#[test]
+fn what_nobody_writes_in_a_directory_is_sealed() {
+    let store = Store::start();
+    let files = store.files();
+    store.file(&["mkdir", "-p", "/run/deep/empty"]).expect(0);
+    let write = |path: &str, seal| {
+        let mut writer = files.create(path, &WriteOptions { seal, ..WriteOptions::default() }).expect("made");
+        writer.write(path.as_bytes()).and_then(|()| writer.sync()).expect("durable");
+        writer
+    };
+    for (path, seal) in [("/run/left", false), ("/run/deep/left", false), ("/run/sealed", true), ("/outside", false)] {
+        write(path, seal).close().expect("closed");
+    }
+    let mut writer = write("/run/deep/written", true);
+    let told = store.file(&["seal", "-r", "/run", "--json"]).expect(0).json();
+    let mut told: Vec<_> =
+        told["entries"].as_array().expect("entries").iter().map(|e| (&e["path"], &e["state"])).collect();
+    told.sort_by_key(|(path, _)| path.as_str());
+    let expected = [("/run/deep/left", "sealed"), ("/run/deep/written", "being-written"), ("/run/left", "sealed")];
+    assert!(
+        told.iter().map(|(path, state)| (path.as_str(), state.as_str())).eq(expected.map(|(p, s)| (Some(p), Some(s))))
+    );
+    assert_eq!(store.stat("/outside")["state"], "not-sealed");
+    let told = store.file(&["seal", "-r", "/run"]).expect(0);
+    assert_eq!(told.stdout, b"/run/deep/written: not sealed, somebody writes to it\n");
+    writer.write(b" and more").and_then(|()| writer.close()).expect("it goes on");
+    assert_eq!(store.cat("/run/deep/written"), b"/run/deep/written and more");
+}

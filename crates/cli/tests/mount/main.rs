@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod machines;
+mod sealed;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

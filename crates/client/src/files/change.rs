@@ -148,11 +148,27 @@ impl Files {
     /// # Errors
     /// Why it was not done.
     pub fn seal(&self, path: impl AsRef<[u8]>) -> Result<(), FileError> {
+        self.seal_file(path.as_ref(), false)
+    }
+
+    /// The same, unless somebody has the file open for writing; whether it is sealed.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn seal_unless_written(&self, path: impl AsRef<[u8]>) -> Result<bool, FileError> {
+        match self.seal_file(path.as_ref(), true) {
+            Ok(()) => Ok(true),
+            Err(FileError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn seal_file(&self, path: &[u8], unless_written: bool) -> Result<(), FileError> {
         let mut core = self.lock();
-        let node = core.walk(path.as_ref(), true)?;
-        let path = escape(path.as_ref());
+        let node = core.walk(path, true)?;
+        let path = escape(path);
         match node.view.kind {
-            NodeKind::File => core.seal(&path, node.number, None),
+            NodeKind::File => core.seal(&path, node.number, unless_written),
             NodeKind::Directory => Err(FileError::IsDirectory { path }),
             _ => Err(FileError::NotFile { path }),
         }
@@ -253,13 +269,8 @@ impl Core {
     }
 
     /// Seals a file of which a writer wrote so many bytes.
-    pub(super) fn seal(&mut self, path: &str, file: FileNumber, acknowledged: Option<u64>) -> Result<(), FileError> {
-        match self.ask_file(
-            path,
-            file,
-            &Request::FileSeal(FileSeal { file, by: None, unless_written: false }),
-            acknowledged,
-        ) {
+    fn seal(&mut self, path: &str, file: FileNumber, unless_written: bool) -> Result<(), FileError> {
+        match self.ask_file(path, file, &Request::FileSeal(FileSeal { file, by: None, unless_written }), None) {
             // Perhaps by this very request, which was sent again.
             Err(FileError::Sealed { .. }) => Ok(()),
             sealed => sealed,
