@@ -3,13 +3,15 @@
 //!
 //! The drives are files of a file system of the test (FUSE) that keeps writes in a cache until they are flushed. At a power cut each block
 //! of 4 KiB that was not flushed is dropped or survives, by itself, by chance. What the server acknowledged before the power went is read
-//! back after the next start, and before that without any one drive; what it had deleted must stay deleted. That this test can fail is seen on drives that lie about their flushes:
+//! back after the next start, and before that without any one drive, fragments and a file that is written beside them; what it had deleted must stay deleted. That this test can fail is seen on drives that lie about their flushes:
 //! all of them lead to a loss that is noticed, a single one to none.
 //!
 //! All is seeded: `FOREBAY_KILL_SEED` chooses other moments and losses, `FOREBAY_KILL_ROUNDS` the cuts of each way to reach drives. The
 //! short form has 3, the long one (`FOREBAY_TEST_ALL`) 20.
 
 mod common;
+#[path = "common/file_load.rs"]
+mod file_load;
 #[path = "power_cut/mount.rs"]
 mod mount;
 #[path = "power_cut/volatile.rs"]
@@ -27,6 +29,7 @@ use common::load::{
     Random, compare, delete_run, expect_deleted, from_environment, long_form, payload, take_acknowledged, verify,
 };
 use common::{Drives, Ran, Server};
+use file_load::WrittenFile;
 use forebay_client::Client;
 use forebay_types::FragmentId;
 use mount::{Mounted, Requests};
@@ -52,9 +55,30 @@ struct Totals {
     unanswered: u64,
     verified: u64,
     verified_without_one: u64,
+    file_bytes_verified: u64,
     seen_deleted: u64,
     blocks_dropped: u64,
     blocks_survived: u64,
+}
+
+/// What a round left that stays in the store.
+struct Kept {
+    ids: Vec<FragmentId>,
+    file: WrittenFile,
+}
+
+/// What rounds left that was deleted since.
+#[derive(Default)]
+struct Deleted {
+    ids: Vec<FragmentId>,
+    files: Vec<WrittenFile>,
+}
+
+impl Deleted {
+    fn expect(&self, server: &Server, client: &mut Client) {
+        expect_deleted(client, &self.ids);
+        self.files.iter().for_each(|file| file.expect_removed(server));
+    }
 }
 
 /// A store on volatile drives.
@@ -94,7 +118,7 @@ impl Volatile {
     }
 
     /// What is left without one drive; nothing is written.
-    fn look_without_one(&mut self, kept: &VecDeque<Vec<FragmentId>>, deleted: &[FragmentId]) {
+    fn look_without_one(&mut self, kept: &VecDeque<Kept>, deleted: &Deleted) {
         let mut paths = self.mounted.paths();
         let drives = paths.len() as u64;
         // That drive has failed already.
@@ -102,20 +126,22 @@ impl Volatile {
         paths.remove(gone);
         let server = self.start_on(&["--read-only"], &paths).expect("any number of drives will do");
         let mut client = server.client("test");
-        for ids in kept {
+        for Kept { ids, file } in kept {
             self.totals.verified_without_one += verify(&mut client, ids);
+            self.totals.file_bytes_verified += file.verify(&server);
         }
-        expect_deleted(&mut client, deleted);
+        deleted.expect(&server, &mut client);
         server.kill();
     }
 
     /// Puts until a random moment; then the power goes. What was acknowledged before.
-    fn load_and_cut(&mut self, server: Server, mut client: Client) -> Vec<FragmentId> {
+    fn load_and_cut(&mut self, server: Server, mut client: Client) -> Kept {
         let mut acknowledged = Vec::new();
+        let file = WrittenFile::begin(&server, self.next_run);
         let at_least = 50 + self.random.below(4_000);
         let mut put = 0;
         // A cut shows most while writes are on their way.
-        while put < at_least || acknowledged.is_empty() || self.mounted.is_idle() {
+        while put < at_least || acknowledged.is_empty() || file.acknowledged_bytes() == 0 || self.mounted.is_idle() {
             let id = FragmentId::new(self.next_run, put / 8, (put % 8) as u32);
             client.put(id, 8, &payload(id)).expect("the server takes it");
             put += 1;
@@ -129,7 +155,7 @@ impl Volatile {
         while take_acknowledged(&mut client, &mut acknowledged) > 0 {}
         self.totals.unanswered += client.pending_puts() as u64;
         self.totals.acknowledged += acknowledged.len() as u64;
-        acknowledged
+        Kept { ids: acknowledged, file }
     }
 
     /// The machine dies with its drives' caches.
@@ -163,8 +189,8 @@ impl Volatile {
 
     /// So many cuts; nothing may be lost by any.
     fn survive(&mut self, cuts: u64) {
-        let mut kept: VecDeque<Vec<FragmentId>> = VecDeque::new();
-        let mut deleted: Vec<FragmentId> = Vec::new();
+        let mut kept: VecDeque<Kept> = VecDeque::new();
+        let mut deleted = Deleted::default();
         for _ in 0..cuts {
             if self.random.percent(40) {
                 self.cut_a_start();
@@ -172,16 +198,19 @@ impl Volatile {
             self.look_without_one(&kept, &deleted);
             let server = self.start().expect("it starts on what a power cut left");
             let mut client = server.client("test");
-            for ids in &kept {
+            for Kept { ids, file } in &kept {
                 self.totals.verified += verify(&mut client, ids);
+                self.totals.file_bytes_verified += file.verify(&server);
             }
-            expect_deleted(&mut client, &deleted);
+            deleted.expect(&server, &mut client);
             see_no_loss(&mut client);
-            self.totals.seen_deleted += deleted.len() as u64;
+            self.totals.seen_deleted += deleted.ids.len() as u64;
             if kept.len() >= ROUNDS_KEPT {
                 let oldest = kept.pop_front().expect("counted just now");
-                delete_run(&mut client, oldest[0].run);
-                deleted.extend(oldest.iter().step_by(oldest.len().div_ceil(20)));
+                delete_run(&mut client, oldest.ids[0].run);
+                deleted.ids.extend(oldest.ids.iter().step_by(oldest.ids.len().div_ceil(20)));
+                oldest.file.remove(&server);
+                deleted.files.push(oldest.file);
             }
             let acknowledged = self.load_and_cut(server, client);
             kept.push_back(acknowledged);
@@ -189,10 +218,11 @@ impl Volatile {
         self.look_without_one(&kept, &deleted);
         let server = self.start().expect("it starts on what a power cut left");
         let mut client = server.client("test");
-        for ids in &kept {
+        for Kept { ids, file } in &kept {
             self.totals.verified += verify(&mut client, ids);
+            self.totals.file_bytes_verified += file.verify(&server);
         }
-        expect_deleted(&mut client, &deleted);
+        deleted.expect(&server, &mut client);
         server.terminate().expect(0);
     }
 }
@@ -220,7 +250,7 @@ fn what_was_acknowledged_survives_power_cuts() {
         volatile.survive(cuts);
         println!("{}: {:?}, {:?}", way.replace('\n', ", "), volatile.totals, volatile.mounted.asked());
         let totals = &volatile.totals;
-        assert!(totals.cuts == cuts && totals.verified > 0, "it shows nothing");
+        assert!(totals.cuts == cuts && totals.verified > 0 && totals.file_bytes_verified > 0, "it shows nothing");
         blocks_met += totals.blocks_dropped + totals.blocks_survived;
     }
     assert!(blocks_met > 0, "no cut found anything on its way");
@@ -251,7 +281,7 @@ fn drives_that_all_lie_about_their_flushes_are_found_out() {
         match volatile.start() {
             Err(ran) => println!("seed {seed}: no server started, exit {}", ran.exit),
             Ok(server) => {
-                let (found, missing) = compare(&mut server.client("test"), &acknowledged);
+                let (found, missing) = compare(&mut server.client("test"), &acknowledged.ids);
                 println!("seed {seed}: {found} found, {} missing", missing.len());
                 assert!(!missing.is_empty(), "seed {seed}: lost flushes were not noticed");
             }

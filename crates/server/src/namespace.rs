@@ -199,6 +199,12 @@ impl Namespace {
             }
             State::Loading(loading) => {
                 let asked = loading.go_on(lane);
+                if self.read_only && loading.waits_for_drives() {
+                    // It reads all that the drives give. Behind what was acknowledged there may be the end of a change that a crash tore, which nobody can tell from
+                    // what a missing drive would bring back.
+                    loading.leave_out();
+                    return self.tend(lane);
+                }
                 if loading.is_over() {
                     self.load();
                     return self.tend(lane);
@@ -355,7 +361,7 @@ const LOSSES_TOLD: usize = 100;
 fn tell_damage(found: &NamesFound) {
     for why in &found.damage {
         tracing::error!(
-            "names of files were lost: {why}. No bytes of files are lost by that: what has no name any more gets one under /lost+found"
+            "names of files are missing: {why}. No bytes of files are lost by that: what has no name any more gets one under /lost+found"
         );
     }
     for loss in found.losses.iter().take(LOSSES_TOLD) {

@@ -1,8 +1,11 @@
 //! Many clients of files at once, and many files: in small what `forebay-bench` measures in large.
 
+use std::io::Read;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forebay_client::files::{Detail, Files, Owner, ReadOptions, WriteOptions};
+use forebay_client::files::{Detail, FileReader, Files, Owner, ReadOptions, WriteOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 use super::common::noise;
@@ -13,6 +16,10 @@ const WRITERS: usize = 120;
 const APPENDS: usize = 20;
 const READERS: usize = 4;
 const READ_BYTES: usize = 8 << 20;
+
+/// Clients that read at once, so many of them in each thread.
+const MANY_READERS: usize = 1200;
+const READERS_OF_A_THREAD: usize = 40;
 
 const DIRECTORIES: usize = 3;
 const FILES: usize = 3000;
@@ -104,6 +111,55 @@ fn many_writers_and_fast_readers_all_get_on_and_each_gets_its_own() {
     // Beside them there is the journal of names.
     assert!(number(&totals, "files") > WRITERS as u64);
     assert_eq!(number(&totals, "files_open"), 0);
+}
+
+/// Each client needs a descriptor for each of its connections.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("up to what may be");
+}
+
+#[test]
+fn more_than_a_thousand_clients_read_at_once_and_each_gets_what_it_asked_for() {
+    allow_descriptors();
+    let store = Store::start();
+    let bytes = noise(99, READ_BYTES);
+    store.put("/sealed", &bytes);
+    let mut growing = store.files().create("/growing", &WriteOptions::default()).expect("made");
+    growing.write(&bytes[..READ_BYTES / 2]).and_then(|()| growing.sync()).expect("durable");
+    // None reads before all are there.
+    let all_are_open = Barrier::new(MANY_READERS / READERS_OF_A_THREAD + 1);
+    let (store, bytes, all_are_open) = (&store, &bytes, &all_are_open);
+    let read = |number: usize, file: &mut FileReader| {
+        let (start, mut found) = (number * 6151 % (READ_BYTES / 2 - 100_000), vec![0; 1 + number * 83 % 100_000]);
+        file.set_position(start as u64);
+        file.read_exact(&mut found).expect("it is read");
+        assert!(found == bytes[start..start + found.len()], "reader {number}");
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..MANY_READERS / READERS_OF_A_THREAD {
+            scope.spawn(move || {
+                let numbers = thread * READERS_OF_A_THREAD..(thread + 1) * READERS_OF_A_THREAD;
+                let mut readers: Vec<_> = numbers
+                    .map(|number| {
+                        let (files, path) = (store.files(), ["/sealed", "/growing"][number % 2]);
+                        let file = files.open_read(path, &ReadOptions::default()).expect("it is there");
+                        (number, files, file)
+                    })
+                    .collect();
+                all_are_open.wait();
+                for round in 0..3 {
+                    readers.iter_mut().for_each(|(number, _, file)| read(*number + round * 7919, file));
+                }
+                all_are_open.wait();
+            });
+        }
+        all_are_open.wait();
+        // The one who writes gets on beside them.
+        growing.write(&bytes[READ_BYTES / 2..]).and_then(|()| growing.close()).expect("sealed");
+        all_are_open.wait();
+    });
+    assert!(read_whole(&store.files(), "/growing") == *bytes);
 }
 
 #[test]

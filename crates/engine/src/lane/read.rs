@@ -151,11 +151,22 @@ impl Lane {
     /// What is to be said of an id that is not stored as far as the lane knows: deleted, not found, or, where it may be among what cannot be read,
     /// unavailable or lost.
     pub fn outcome_of_unknown(&self, key: EventKey) -> ReadOutcome {
+        match self.outcome_of_hidden(key) {
+            // What was never acknowledged, and what the drives that are missing bring back, look the same.
+            ReadOutcome::NotFound if self.config.read_only && self.flushes_possibly_lost > 0 => {
+                ReadOutcome::Unavailable
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// What may be hidden of an event of which something is known, or nothing: `NotFound` when all that was acknowledged of it is known, as far as the drives that are
+    /// here can tell.
+    pub(in crate::lane) fn outcome_of_hidden(&self, key: EventKey) -> ReadOutcome {
         match self.finished.contains(key) {
             true => ReadOutcome::Deleted,
             // It may be where nothing can be read.
             false if self.segments_unreadable > 0 => ReadOutcome::Unavailable,
-            false if self.config.read_only && self.flushes_possibly_lost > 0 => ReadOutcome::Unavailable,
             false => self.hidden.outcome_of(key).unwrap_or(ReadOutcome::NotFound),
         }
     }

@@ -12,6 +12,7 @@ pub trait FileRequests {
     fn files_from(&self, first: FileNumber) -> impl Iterator<Item = FileNumber> + '_;
     fn next_file_ordinal(&self) -> u64;
     fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome;
+    fn outcome_of_hidden_file(&self, file: FileNumber) -> ReadOutcome;
     fn open_file(&mut self, file: FileNumber, writer: WriterNumber, is_new: bool) -> Admission<FileOutcome>;
     fn close_file(&mut self, file: FileNumber, writer: WriterNumber);
     fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission;
@@ -47,6 +48,10 @@ impl FileRequests for Lane {
 
     fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome {
         Lane::outcome_of_unknown_file(self, file)
+    }
+
+    fn outcome_of_hidden_file(&self, file: FileNumber) -> ReadOutcome {
+        Lane::outcome_of_hidden_file(self, file)
     }
 
     fn open_file(&mut self, file: FileNumber, writer: WriterNumber, is_new: bool) -> Admission<FileOutcome> {

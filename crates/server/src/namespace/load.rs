@@ -120,7 +120,10 @@ impl NamesLoading {
             && let Some(part) = self.parts.front()
         {
             let number = part.number.0;
-            self.skip_part(format!("file {number} is out of reach from byte {} on", self.at));
+            self.skip_part(format!(
+                "file {number}, which keeps names, is out of reach from byte {} on, and what comes there is left out until the drives are back that hold it",
+                self.at
+            ));
         }
     }
 

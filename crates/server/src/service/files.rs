@@ -134,7 +134,7 @@ impl Core {
     }
 
     fn info_of(&self, file: FileNumber, lane: &impl LaneRequests) -> FileInfo {
-        let outcome = lane.outcome_of_unknown_file(file);
+        let outcome = lane.outcome_of_hidden_file(file);
         let view = lane.file(file).filter(|_| outcome == ReadOutcome::NotFound);
         FileInfo {
             outcome: if view.is_some() { ReadOutcome::Found } else { outcome },

@@ -78,7 +78,7 @@ impl Lane {
         bytes: u32,
         into: &mut Vec<u8>,
     ) -> FetchFile {
-        match self.outcome_of_unknown_file(file) {
+        match self.outcome_of_hidden_file(file) {
             ReadOutcome::NotFound => self.rescue_file(token, file, start, bytes, into),
             _ if self.serves_reads().is_err() => FetchFile::Done(ReadOutcome::Unavailable, 0),
             // Of what may be hidden, also what is known may be out of date.
@@ -149,6 +149,15 @@ impl Lane {
     pub fn outcome_of_unknown_file(&self, file: FileNumber) -> ReadOutcome {
         // Without files, whatever stands under their run is of events.
         if self.config.has_files { self.outcome_of_unknown(file.key()) } else { ReadOutcome::NotFound }
+    }
+
+    /// What may be hidden of a file; "not found": nothing. Of one of which nothing is known, as [`Lane::outcome_of_unknown_file`] says. Of one of which something is, a start that may not
+    /// write reads the same as one that may, for which what was torn never was.
+    pub fn outcome_of_hidden_file(&self, file: FileNumber) -> ReadOutcome {
+        match self.files.get(file) {
+            Some(_) if self.config.has_files => self.outcome_of_hidden(file.key()),
+            _ => self.outcome_of_unknown_file(file),
+        }
     }
 
     /// How many bytes of a file are known from there on, of so many; the outcome when it cannot be said.

@@ -14,7 +14,7 @@ impl Lane {
     pub(in crate::lane) fn settle_files(&mut self) {
         let mut files = std::mem::take(&mut self.files);
         // What is missing of a file that may be among what is out of reach was perhaps acknowledged.
-        let mends = files.settle(|file| self.outcome_of_unknown_file(file) == ReadOutcome::NotFound);
+        let mends = files.settle(|file| self.outcome_of_hidden(file.key()) == ReadOutcome::NotFound);
         self.files = files;
         if matches!(self.state, State::Preparing) {
             let replay = |record: forebay_format::FileRecord| Replay {

@@ -34,7 +34,7 @@ impl Lane {
     /// Bytes of a file from `start` on, as many as [`Lane::read_file`] gives, without a copy of them. `None` when they are not in memory that nothing else is written to,
     /// all of them and sound and in few pieces, or when there is something else to say of the file: then that method has it.
     pub fn share_file(&mut self, file: FileNumber, start: u64, bytes: u32) -> Option<SharedRange> {
-        if self.outcome_of_unknown_file(file) != ReadOutcome::NotFound {
+        if self.outcome_of_hidden_file(file) != ReadOutcome::NotFound {
             return None;
         }
         let bytes = u64::from(self.bytes_there(file, start, bytes).ok()?);

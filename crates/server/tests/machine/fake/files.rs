@@ -42,6 +42,10 @@ impl FileRequests for FakeLane {
         if self.ended.contains(&file) { ReadOutcome::Deleted } else { ReadOutcome::NotFound }
     }
 
+    fn outcome_of_hidden_file(&self, file: FileNumber) -> ReadOutcome {
+        self.outcome_of_unknown_file(file)
+    }
+
     fn open_file(&mut self, file: FileNumber, writer: WriterNumber, _: bool) -> Admission<FileOutcome> {
         if self.not_serving {
             return Admission::Busy;

@@ -1,0 +1,101 @@
+//! A file that is written while a server dies, and what of it must be there afterwards.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_client::ClientConfig;
+use forebay_client::files::{FileError, Files, ReadOptions, WriteOptions};
+
+use super::common::Server;
+use super::common::load::Random;
+
+/// The longest of them.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A file, by its number, of which so many bytes were acknowledged.
+#[derive(Clone, Debug)]
+pub struct WrittenFile {
+    number: u32,
+    acknowledged_bytes: Arc<AtomicU64>,
+}
+
+fn files_of(server: &Server) -> Files {
+    // A writer whose server is gone gives up soon.
+    let config = ClientConfig::new(server.address.clone(), "files").deadline(Some(Duration::from_secs(20)));
+    Files::connect(config).expect("the server answers")
+}
+
+fn path(number: u32) -> String {
+    format!("/file{number:06}")
+}
+
+fn byte_at(number: u32, place: u64) -> u8 {
+    ((place + u64::from(number) * 77) * 31 % 251 + 1) as u8
+}
+
+impl WrittenFile {
+    /// Writes one in a thread of its own, in pieces of all sizes, until the server is gone or it is long enough.
+    pub fn begin(server: &Server, number: u32) -> WrittenFile {
+        let files = files_of(server);
+        let written = WrittenFile { number, acknowledged_bytes: Arc::default() };
+        let acknowledged_bytes = Arc::clone(&written.acknowledged_bytes);
+        std::thread::spawn(move || {
+            let mut random = Random(u64::from(number));
+            let write = || -> Result<(), FileError> {
+                let mut file = files.create(path(number), &WriteOptions::default())?;
+                while file.position() < FILE_BYTES_MAX {
+                    let end = file.position() + 1 + random.below(40_000);
+                    let piece: Vec<u8> = (file.position()..end).map(|place| byte_at(number, place)).collect();
+                    file.write(&piece)?;
+                    if random.percent(40) {
+                        file.sync()?;
+                        acknowledged_bytes.store(end, Ordering::SeqCst);
+                    }
+                }
+                file.close()?;
+                acknowledged_bytes.store(file.position(), Ordering::SeqCst);
+                Ok(())
+            };
+            // It is killed under it.
+            let _ = { write }();
+        });
+        written
+    }
+
+    /// So many bytes from its beginning on were acknowledged.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.acknowledged_bytes.load(Ordering::SeqCst)
+    }
+
+    /// Reads it: what was acknowledged is there, and what is there was written. How many bytes.
+    pub fn verify(&self, server: &Server) -> u64 {
+        let acknowledged = self.acknowledged_bytes();
+        let mut found = Vec::new();
+        match files_of(server).open_read(path(self.number), &ReadOptions::default()) {
+            Ok(mut file) => drop(file.read_to_end(&mut found).expect("it is read")),
+            Err(FileError::NotFound { .. }) if acknowledged == 0 => {}
+            Err(error) => panic!("{acknowledged} bytes were acknowledged: {error}"),
+        }
+        let count = found.len() as u64;
+        assert!(count >= acknowledged, "{}: {count} bytes of {acknowledged} acknowledged ones", path(self.number));
+        let wrong = (0..).zip(&found).find(|(place, byte)| **byte != byte_at(self.number, *place));
+        assert!(wrong.is_none(), "{}: {wrong:?} was not written there", path(self.number));
+        count
+    }
+
+    /// Removes it.
+    pub fn remove(&self, server: &Server) {
+        match files_of(server).remove(path(self.number)) {
+            Ok(()) | Err(FileError::NotFound { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// It was removed.
+    pub fn expect_removed(&self, server: &Server) {
+        let found = files_of(server).lookup(path(self.number));
+        assert!(matches!(found, Err(FileError::NotFound { .. })), "{} is back: {found:?}", path(self.number));
+    }
+}
