@@ -198,11 +198,13 @@ impl Namespace {
                 self.tend(lane)
             }
             State::Loading(loading) => {
+                if self.read_only {
+                    // It reads all that the drives give. Behind what was acknowledged there may be the end of a change that a crash tore, which nobody can tell from
+                    // what a missing drive would bring back. Nothing is being read when it waits.
+                    loading.leave_out();
+                }
                 let asked = loading.go_on(lane);
                 if self.read_only && loading.waits_for_drives() {
-                    // It reads all that the drives give. Behind what was acknowledged there may be the end of a change that a crash tore, which nobody can tell from
-                    // what a missing drive would bring back.
-                    loading.leave_out();
                     return self.tend(lane);
                 }
                 if loading.is_over() {

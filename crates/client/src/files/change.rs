@@ -268,7 +268,7 @@ impl Core {
         self.change(path, NameChange::Set { number: node.number, set: of_name }).map(drop)
     }
 
-    /// Seals a file of which a writer wrote so many bytes.
+    /// Seals a file, or not while somebody has it open for writing.
     fn seal(&mut self, path: &str, file: FileNumber, unless_written: bool) -> Result<(), FileError> {
         match self.ask_file(path, file, &Request::FileSeal(FileSeal { file, by: None, unless_written }), None) {
             // Perhaps by this very request, which was sent again.

@@ -121,7 +121,8 @@ impl NamesLoading {
         {
             let number = part.number.0;
             self.skip_part(format!(
-                "file {number}, which keeps names, is out of reach from byte {} on, and what comes there is left out until the drives are back that hold it",
+                "file {number}, which keeps names, is out of reach from byte {} on, and left out from there until a start with the drives that hold it: changes that were not acknowledged, or more than the parity \
+                 makes up for",
                 self.at
             ));
         }
@@ -154,6 +155,7 @@ impl NamesLoading {
     /// An answer of the lane.
     pub fn take_reply(&mut self, reply: Reply) {
         let Reply::ReadFile { outcome, payload, .. } = reply else { return };
+        assert!(self.is_reading, "an answer is to what was asked");
         self.is_reading = false;
         self.take(outcome, &payload);
     }

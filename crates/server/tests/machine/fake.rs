@@ -65,7 +65,9 @@ pub struct FakeLane {
     pub changed: Vec<Token>,
     /// Reads of files come later.
     pub reads_files_later: bool,
-    pub file_reads: Vec<(Token, Vec<u8>)>,
+    pub file_reads: Vec<(Token, ReadOutcome, Vec<u8>)>,
+    /// A file that is out of reach from a byte on.
+    pub out_of_reach: Option<(FileNumber, usize)>,
     /// Reads of files that were answered without a copy.
     pub shared: usize,
     /// There is no room for files, but for what may take the last.
@@ -94,8 +96,8 @@ impl FakeLane {
         for token in self.changed.drain(..) {
             self.replies.push_back(Reply::Decided { token, outcome: DecideOutcome::Done });
         }
-        for (token, payload) in self.file_reads.drain(..) {
-            self.replies.push_back(Reply::ReadFile { token, outcome: ReadOutcome::Found, payload });
+        for (token, outcome, payload) in self.file_reads.drain(..) {
+            self.replies.push_back(Reply::ReadFile { token, outcome, payload });
         }
         for (token, id) in std::mem::take(&mut self.reads) {
             self.finish_read(token, id);

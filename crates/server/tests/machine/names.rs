@@ -276,6 +276,39 @@ fn what_a_crash_left_of_a_change_is_cut_and_lost_names_come_back_under_lost_and_
 }
 
 #[test]
+fn of_names_that_are_out_of_reach_a_start_that_writes_waits_and_one_that_does_not_leaves_them_out() {
+    for (read_only, later) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut asker = Asker::new(World::new(config()));
+        asker.make(ROOT, "a", NodeKind::File);
+        let (journal, next) = (FileNumber(1), FileNumber(3));
+        let reach = asker.world.lane.files[&journal].bytes.len();
+        asker.make(ROOT, "b", NodeKind::File);
+        // What comes behind it is in the next journal once more.
+        let behind = asker.world.lane.files[&journal].bytes[reach..].to_vec();
+        asker.world.lane.files.entry(next).or_default().bytes = behind;
+        let config = forebay_server::ServiceConfig { read_only, ..config() };
+        let before = asker.world.lane;
+        let mut world = World::new(config.clone());
+        world.lane = FakeLane { segments_free: 100, files: before.files, ..FakeLane::default() };
+        (world.lane.reads_files_later, world.lane.out_of_reach) = (later, Some((journal, reach)));
+        world.service = Service::new(config);
+        let mut asker = Asker::new(world);
+        (0..3).for_each(|_| asker.settle());
+        if read_only {
+            assert_eq!(asker.list(None, "", 10).0, ["a", "b"], "later: {later}");
+            continue;
+        }
+        asker.world.ask(asker.id, 2, &NameLookup { directory: None, name: Vec::new() });
+        asker.settle();
+        let error = asker.world.take(asker.id)[0].error();
+        assert!(error.code == ErrorCode::NotServing && error.sentence.contains("too few"), "{}", error.sentence);
+        asker.world.lane.out_of_reach = None;
+        (0..3).for_each(|_| asker.settle());
+        assert_eq!(asker.lookup(None, "a").outcome, NameOutcome::Done, "its drives are back");
+    }
+}
+
+#[test]
 fn names_are_asked_on_lane_0_when_they_are_there() {
     let mut world = World::new(config());
     world.lane.not_serving = true;

@@ -155,13 +155,15 @@ impl FileRequests for FakeLane {
         }
         let Some(known) = self.files.get(&file) else { return FetchFile::Done(ReadOutcome::NotFound, 0) };
         let start = (start as usize).min(known.bytes.len());
-        let end = (start + bytes as usize).min(known.bytes.len());
+        let reach = self.out_of_reach.filter(|(of, _)| *of == file).map_or(usize::MAX, |(_, reach)| reach);
+        let outcome = if start < reach { ReadOutcome::Found } else { ReadOutcome::Unavailable };
+        let end = (start + bytes as usize).min(known.bytes.len()).min(reach.max(start));
         if self.reads_files_later {
-            self.file_reads.push((token, known.bytes[start..end].to_vec()));
+            self.file_reads.push((token, outcome, known.bytes[start..end].to_vec()));
             return FetchFile::Pending { bytes: (end - start) as u32 };
         }
         into.extend_from_slice(&known.bytes[start..end]);
-        FetchFile::Done(ReadOutcome::Found, end - start)
+        FetchFile::Done(outcome, end - start)
     }
 
     fn has_room_for_files(&self) -> bool {
