@@ -86,7 +86,7 @@ impl Lane {
         }
     }
 
-    /// The same for whoever rescues what can be had: also when something newer of the file may be hidden ([`Lane::outcome_of_unknown_file`]).
+    /// The same for whoever rescues what can be had: also when something newer of the file may be hidden ([`Lane::outcome_of_hidden_file`]).
     pub fn rescue_file(
         &mut self,
         token: Token,
