@@ -141,12 +141,15 @@ impl Volatile {
         let at_least = 50 + self.random.below(4_000);
         let mut put = 0;
         // A cut shows most while writes are on their way.
-        while put < at_least || acknowledged.is_empty() || file.acknowledged_bytes() == 0 || self.mounted.is_idle() {
+        while put < at_least || acknowledged.is_empty() || !file.has_begun() || self.mounted.is_idle() {
             let id = FragmentId::new(self.next_run, put / 8, (put % 8) as u32);
             client.put(id, 8, &payload(id)).expect("the server takes it");
             put += 1;
             if put.is_multiple_of(32) {
                 take_acknowledged(&mut client, &mut acknowledged);
+                if put > at_least && !file.has_begun() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
             }
         }
         self.next_run += 1;

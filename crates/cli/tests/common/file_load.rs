@@ -1,8 +1,8 @@
 //! A file that is written while a server dies, and what of it must be there afterwards.
 
 use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forebay_client::ClientConfig;
@@ -19,6 +19,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct WrittenFile {
     number: u32,
     acknowledged_bytes: Arc<AtomicU64>,
+    /// Why its writer gave up.
+    ended_by: Arc<OnceLock<FileError>>,
 }
 
 fn files_of(server: &Server) -> Files {
@@ -39,8 +41,8 @@ impl WrittenFile {
     /// Writes one in a thread of its own, in pieces of all sizes, until the server is gone or it is long enough.
     pub fn begin(server: &Server, number: u32) -> WrittenFile {
         let files = files_of(server);
-        let written = WrittenFile { number, acknowledged_bytes: Arc::default() };
-        let acknowledged_bytes = Arc::clone(&written.acknowledged_bytes);
+        let written = WrittenFile { number, acknowledged_bytes: Arc::default(), ended_by: Arc::default() };
+        let (acknowledged_bytes, ended_by) = (Arc::clone(&written.acknowledged_bytes), Arc::clone(&written.ended_by));
         std::thread::spawn(move || {
             let mut random = Random(u64::from(number));
             let write = || -> Result<(), FileError> {
@@ -59,9 +61,20 @@ impl WrittenFile {
                 Ok(())
             };
             // It is killed under it.
-            let _ = { write }();
+            if let Err(error) = { write }() {
+                ended_by.set(error).expect("this alone sets it");
+            }
         });
         written
+    }
+
+    /// Whether something of it was acknowledged. Who loads the server beside it until that is so has to give it a turn: a store of a
+    /// test is full within half a second.
+    pub fn has_begun(&self) -> bool {
+        let ended_by = self.ended_by.get();
+        let has_begun = self.acknowledged_bytes() > 0;
+        assert!(has_begun || ended_by.is_none(), "{}: {ended_by:?}", path(self.number));
+        has_begun
     }
 
     /// So many bytes from its beginning on were acknowledged.
