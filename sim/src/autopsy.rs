@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use forebay_engine::{Fetch, Lane, LaneConfig, OpenRequest, Reply, Token, plan_open};
+use forebay_engine::{Fetch, FetchFile, Lane, LaneConfig, OpenRequest, Reply, Token, plan_open};
 use forebay_types::placement::lane_of;
-use forebay_types::{DriveNumber, EventKey, FragmentId, ReadOutcome, StreamName, Time};
+use forebay_types::{DriveNumber, EventKey, FileNumber, FragmentId, ReadOutcome, StreamName, Time};
 
 use crate::census::Known;
 use crate::drives::Drives;
+use crate::files::PromisedFile;
 use crate::opening::{found_drives, lane_config};
 use crate::scenario::Scenario;
 use crate::truth::Truth;
@@ -43,20 +44,37 @@ impl Opened<'_> {
         }
     }
 
+    fn read(&mut self, file: FileNumber, bytes: usize) -> (ReadOutcome, Vec<u8>) {
+        let mut found = Vec::new();
+        match self.lane.read_file(Token(1), file, 0, bytes as u32, &mut found) {
+            FetchFile::Done(outcome, _) => (outcome, found),
+            FetchFile::Pending { .. } => self.hear(|reply| match reply {
+                Reply::ReadFile { outcome, payload, .. } => Some((outcome, payload)),
+                _ => None,
+            }),
+        }
+    }
+
     fn get(&mut self, id: FragmentId) -> (ReadOutcome, Vec<u8>) {
         let mut bytes = Vec::new();
         match self.lane.get(Token(1), id, &mut bytes) {
             Fetch::Done(outcome, _) => (outcome, bytes),
-            Fetch::Pending { .. } => {
-                for _ in 0..TURNS_MAX {
-                    self.turn();
-                    if let Some(Reply::Read { outcome, payload, .. }) = self.lane.next_reply() {
-                        return (outcome, payload);
-                    }
-                }
-                panic!("a read of {id} does not end")
+            Fetch::Pending { .. } => self.hear(|reply| match reply {
+                Reply::Read { outcome, payload, .. } => Some((outcome, payload)),
+                _ => None,
+            }),
+        }
+    }
+
+    /// The reply that is waited for.
+    fn hear<T>(&mut self, is_it: impl Fn(Reply) -> Option<T>) -> T {
+        for _ in 0..TURNS_MAX {
+            self.turn();
+            if let Some(heard) = self.lane.next_reply().and_then(&is_it) {
+                return heard;
             }
         }
+        panic!("a read does not end")
     }
 }
 
@@ -65,6 +83,7 @@ pub(crate) struct Promised {
     pub(crate) fragments: Vec<(FragmentId, Vec<u8>)>,
     pub(crate) over: Vec<EventKey>,
     pub(crate) accepted: Vec<(EventKey, StreamName)>,
+    pub(crate) files: Vec<PromisedFile>,
     /// And nothing at all is out of reach.
     pub(crate) everything: bool,
 }
@@ -127,6 +146,13 @@ fn look_at_lane(mut opened: Opened<'_>, lane: u16, lanes: u16, gone: &BTreeSet<D
         let (outcome, found) = opened.get(*id);
         assert_eq!(outcome, ReadOutcome::Found, "{id} was acknowledged; without {gone:?} it is {outcome:?}");
         assert!(found == *bytes, "{id}: without {gone:?} it has other bytes");
+    }
+    for file in promised.files.iter().filter(|file| lane_of(file.number.key(), lanes) == lane) {
+        match opened.read(file.number, file.bytes_max()) {
+            (ReadOutcome::Found, found) => file.check(&found),
+            (ReadOutcome::NotFound, _) if !file.is_certain() => {}
+            (outcome, _) => panic!("file {} has a name; without {gone:?} it is {outcome:?}", file.number),
+        }
     }
     for (key, stream) in promised.accepted.iter().filter(|(key, _)| lane_of(*key, lanes) == lane) {
         let listed = opened.lane.accepted(stream, None, usize::MAX).events.iter().any(|event| event.key == *key);

@@ -54,9 +54,37 @@ pub(crate) trait UsesFiles {
     /// What it does, for people.
     fn where_it_is(&self) -> String;
 
+    /// What is in the files that have a name for certain.
+    fn promised(&self) -> Vec<PromisedFile> {
+        Vec::new()
+    }
+
     /// Whether so much of what it asked is on its way now that a crash should come.
     fn wants_crash(&self) -> bool {
         false
+    }
+}
+
+/// What must be found in a file.
+pub(crate) struct PromisedFile {
+    pub(crate) number: FileNumber,
+    content: Content,
+}
+
+impl PromisedFile {
+    /// More bytes than it can have.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.content.longest() + 1
+    }
+
+    /// So many that it is not just empty.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.content.shortest() > 0
+    }
+
+    /// This was found when [`PromisedFile::bytes_max`] were wanted from its beginning on.
+    pub(crate) fn check(&self, found: &[u8]) {
+        self.content.clone().read(0, self.bytes_max(), found);
     }
 }
 
@@ -490,6 +518,14 @@ impl UsesFiles for FileClient {
             20..25 => self.list(now),
             _ => self.use_a_file(now),
         }
+    }
+
+    fn promised(&self) -> Vec<PromisedFile> {
+        if self.doubt.is_some() || self.is_naming {
+            return Vec::new();
+        }
+        let named = self.names.values().filter_map(|number| Some((*number, self.files.get(number)?)));
+        named.map(|(number, known)| PromisedFile { number, content: known.content.clone() }).collect()
     }
 
     fn operations(&self) -> u64 {

@@ -38,11 +38,12 @@ impl Mistake {
 
     /// Whether it is one with files: it is looked for with clients that write some.
     pub fn is_of_files(self) -> bool {
-        use Planted::{CopyOutranksWrite, EndedBeforeName, NameAnsweredEarly, PieceByArrival, SealedChanges};
-        matches!(
-            self,
-            Mistake::Engine(CopyOutranksWrite | EndedBeforeName | NameAnsweredEarly | PieceByArrival | SealedChanges)
-        )
+        use Planted::{
+            CopyOutranksWrite, EndedBeforeName, NameAnsweredEarly, PieceByArrival, SealedChanges, TornHidesFiles,
+        };
+        let names = [EndedBeforeName, NameAnsweredEarly];
+        let bytes = [CopyOutranksWrite, PieceByArrival, SealedChanges, TornHidesFiles];
+        matches!(self, Mistake::Engine(planted) if names.contains(&planted) || bytes.contains(&planted))
     }
 
     /// Whether it is one that only those see who look on: it is looked for with some.

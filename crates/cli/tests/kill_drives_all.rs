@@ -2,7 +2,7 @@
 //! back: as long as no more than m of them are out of order at once, all that was acknowledged is there, and what was deleted is not. It is read
 //! twice: as a server gives it that goes on, and before that read-only on as few drives as the promise needs.
 //!
-//! The load: fragments that are put, read back after each start and deleted some rounds later; beside them a readout, a filter and a
+//! The load: fragments that are put, and a file that is written, read back after each start and deleted some rounds later; beside them a readout, a filter and a
 //! recorder whose events are compared with hashes that were taken before they were written. Drives that are lost are replaced, others
 //! are given up or taken out of use; what they held is made anew, and what was overwritten is mended, and from then on as many may fail as before. When
 //! twice as many drives have been in a store as at first it is emptied, and another one is made.
@@ -63,6 +63,7 @@ struct Totals {
     /// Reads that were compared; those on as few drives as may be left; reads of what was deleted.
     verified: u64,
     verified_without: u64,
+    file_bytes_verified: u64,
     seen_deleted: u64,
     /// Times that `forebay doctor` said that all can be read.
     doctor_asked: u64,
@@ -96,4 +97,5 @@ fn what_was_acknowledged_survives_the_server_and_its_drives() {
     println!("{totals:#?}");
     let harmed = totals.removed + totals.corrupted + totals.overwritten;
     assert!(totals.kills > 0 && harmed > 0 && totals.acknowledged > 0 && totals.verified > 0 && totals.events > 0);
+    assert!(totals.file_bytes_verified > 0, "no file was written");
 }

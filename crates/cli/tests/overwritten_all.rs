@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use common::file_load::WrittenFile;
 use common::load::{Random, from_environment, ids_of_run, long_form, put_all, verify};
 use common::{Server, forebay, scratch};
 use forebay_client::Client;
@@ -20,6 +21,9 @@ use tempfile::TempDir;
 
 /// Fragments that are there before anything happens; over several segments.
 const FRAGMENTS: u64 = 6_000;
+
+/// And so many files.
+const FILES: u32 = 4;
 
 /// Fragments that are put by one client at a time.
 const MORE: u64 = 1_000;
@@ -33,6 +37,7 @@ struct Totals {
     drives_overwritten: u64,
     acknowledged: u64,
     verified: u64,
+    file_bytes_verified: u64,
     /// As the servers counted. Of a single drive nothing may be met: where it holds parity alone no read comes upon it.
     units_damaged_before: u64,
     units_damaged_serving: u64,
@@ -48,6 +53,7 @@ struct Store {
     paths: Vec<PathBuf>,
     parity: u32,
     ids: Vec<FragmentId>,
+    files: Vec<WrittenFile>,
     random: Random,
     totals: Totals,
 }
@@ -75,9 +81,10 @@ impl Store {
         let config = "[store]\ndrive-timeout-ms = 60000\ncache-bytes = 0\n";
         fs::write(directory.path().join("forebay.toml"), config).expect("written");
         let (ids, totals) = (ids_of_run(1, FRAGMENTS), Totals::default());
-        let mut store = Store { directory, paths, parity, ids, random: Random(seed), totals };
+        let mut store = Store { directory, paths, parity, ids, files: Vec::new(), random: Random(seed), totals };
         let server = store.serve();
         put_all(&mut server.client("test"), &store.ids);
+        store.files = (0..FILES).map(|number| WrittenFile::whole(&server, number)).collect();
         store.totals.acknowledged += FRAGMENTS;
         server.terminate().expect(0);
         for path in &store.paths {
@@ -122,9 +129,11 @@ impl Store {
     }
 
     /// Everything that was acknowledged is right, and nothing is told to be lost.
-    fn verify(&mut self, client: &mut Client, more: &[FragmentId]) -> Value {
-        self.totals.verified += verify(client, &self.ids) + verify(client, more);
-        let status = status(client);
+    fn verify(&mut self, server: &Server, more: &[FragmentId]) -> Value {
+        let mut client = server.client("test");
+        self.totals.verified += verify(&mut client, &self.ids) + verify(&mut client, more);
+        self.totals.file_bytes_verified += self.files.iter().map(|file| file.verify(server)).sum::<u64>();
+        let status = status(&mut client);
         assert_eq!((counter(&status, "fragments_lost"), &status["totals"]["flushes_lost"]), (0, &0.into()), "{status}");
         status
     }
@@ -133,7 +142,7 @@ impl Store {
     fn expect_absent(&mut self, drives: &[usize], more: &[FragmentId]) {
         let server = self.serve();
         let warnings = server.ready["warnings"].to_string();
-        let status = self.verify(&mut server.client("test"), more);
+        let status = self.verify(&server, more);
         for drive in drives {
             let path = self.paths[*drive].display().to_string();
             assert!(warnings.contains(&path), "{path} is not in {warnings}");
@@ -150,7 +159,7 @@ impl Store {
         self.overwrite(drives, 0);
         let server = self.serve();
         let mut client = server.client("test");
-        self.verify(&mut client, &[]);
+        self.verify(&server, &[]);
         let more = ids_of_run(2, MORE);
         put_all(&mut client, &more);
         self.totals.acknowledged += MORE;
@@ -167,11 +176,11 @@ impl Store {
         let more = ids_of_run(2, MORE);
         put_all(&mut client, &more);
         self.totals.acknowledged += MORE;
-        let status = self.verify(&mut client, &more);
+        let status = self.verify(&server, &more);
         self.totals.units_damaged_before += counter(&status, "units_damaged");
         server.kill();
         let server = self.serve();
-        self.verify(&mut server.client("test"), &more);
+        self.verify(&server, &more);
         self.mend(&server, drives);
         server.terminate().expect(0);
         let words = ["doctor", "--json"].iter().map(std::ffi::OsStr::new);
@@ -223,7 +232,7 @@ impl Store {
         }
         let server = self.serve_on(&["--read-only"], &paths);
         let before = self.totals.verified;
-        let status = self.verify(&mut server.client("test"), more);
+        let status = self.verify(&server, more);
         self.totals.verified_mended += self.totals.verified - before;
         assert_eq!((counter(&status, "units_damaged"), counter(&status, "reads_failed")), (0, 0), "{status}");
         server.kill();
@@ -233,12 +242,13 @@ impl Store {
     fn while_it_serves(&mut self, drives: &[usize]) {
         self.restore();
         let server = self.serve();
-        let (over, all) = (AtomicBool::new(false), self.ids.clone());
+        let (over, all, files) = (AtomicBool::new(false), self.ids.clone(), self.files.clone());
         let more = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let (mut client, mut verified) = (server.client("reader"), 0);
                 while verified == 0 || !over.load(Relaxed) {
                     verified += verify(&mut client, &all);
+                    assert!(files.iter().all(|file| file.verify(&server) > 0), "each is there");
                 }
                 verified
             });
@@ -259,7 +269,7 @@ impl Store {
             writer.join().expect("every put is acknowledged")
         });
         self.totals.acknowledged += more.len() as u64;
-        let status = self.verify(&mut server.client("test"), &more);
+        let status = self.verify(&server, &more);
         self.totals.units_damaged_serving += counter(&status, "units_damaged");
         self.mend(&server, drives);
         drives.iter().for_each(|drive| self.wait_for_superblock(*drive));
@@ -275,6 +285,7 @@ impl Store {
 
     fn finish(self) {
         println!("{:?}", self.totals);
+        assert!(self.totals.file_bytes_verified > 0);
         let Totals {
             units_damaged_before, units_damaged_serving, read_degraded, flushes_mended, verified_mended, ..
         } = self.totals;

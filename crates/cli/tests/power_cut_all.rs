@@ -10,8 +10,6 @@
 //! short form has 3, the long one (`FOREBAY_TEST_ALL`) 20.
 
 mod common;
-#[path = "common/file_load.rs"]
-mod file_load;
 #[path = "power_cut/mount.rs"]
 mod mount;
 #[path = "power_cut/volatile.rs"]
@@ -25,11 +23,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use common::file_load::WrittenFile;
 use common::load::{
     Random, compare, delete_run, expect_deleted, from_environment, long_form, payload, take_acknowledged, verify,
 };
 use common::{Drives, Ran, Server};
-use file_load::WrittenFile;
 use forebay_client::Client;
 use forebay_types::FragmentId;
 use mount::{Mounted, Requests};
@@ -141,15 +139,15 @@ impl Volatile {
         let at_least = 50 + self.random.below(4_000);
         let mut put = 0;
         // A cut shows most while writes are on their way.
-        while put < at_least || acknowledged.is_empty() || !file.has_begun() || self.mounted.is_idle() {
+        while put < at_least || acknowledged.is_empty() || self.mounted.is_idle() {
             let id = FragmentId::new(self.next_run, put / 8, (put % 8) as u32);
             client.put(id, 8, &payload(id)).expect("the server takes it");
             put += 1;
             if put.is_multiple_of(32) {
                 take_acknowledged(&mut client, &mut acknowledged);
-                if put > at_least && !file.has_begun() {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
+            }
+            if put == at_least {
+                file.wait_until_begun();
             }
         }
         self.next_run += 1;

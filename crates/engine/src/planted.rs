@@ -123,6 +123,8 @@ forebay_types::planted_mistakes!(
     UnnamedEndsOpen = "unnamed-ends-open",
     /// Segments are begun to be emptied in a full lane, whether or not all that lives there has a place elsewhere.
     HalfEmptied = "half-emptied",
+    /// What a torn end of the log may hold, a start that may not write counts against every file that it knows, too.
+    TornHidesFiles = "torn-hides-files",
     /// An append whose place the server chooses is taken each time that it comes.
     AppendTakenTwice = "append-taken-twice",
     /// Fragments of a run are taken after it was closed or discarded.

@@ -35,6 +35,10 @@ impl Content {
         (self.shortest == self.longest).then_some(self.shortest)
     }
 
+    pub(crate) fn shortest(&self) -> usize {
+        self.shortest
+    }
+
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }

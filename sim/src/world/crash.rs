@@ -142,6 +142,7 @@ impl World {
             fragments: self.model.must_be_there(Time(0)),
             over: self.model.must_be_over(),
             accepted: self.model.must_be_accepted(),
+            files: self.file_clients.iter().flat_map(|client| client.promised()).collect(),
             everything: true,
         };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
@@ -168,7 +169,8 @@ impl World {
         let more = self.some_more_of(spoiled, ahead, |drive| !lost.contains(&drive));
         let gone = more.into_iter().chain(lost).collect();
         let fragments = self.model.must_be_there(since);
-        let promised = Promised { fragments, over: Vec::new(), accepted: Vec::new(), everything: false };
+        let promised =
+            Promised { fragments, over: Vec::new(), accepted: Vec::new(), files: Vec::new(), everything: false };
         autopsy::look(&mut self.drives, &self.scenario, &gone, &promised);
     }
 

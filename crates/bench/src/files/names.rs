@@ -1,4 +1,4 @@
-//! Names and small files, beside ext4 on a loop device on the same tmpfs, and beside other stores that are there.
+//! Names and small files, by the native client and through a mount, beside ext4 on a loop device on the same tmpfs, and beside other stores that are there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,6 +10,7 @@ use std::time::Instant;
 use forebay_client::files::{Detail, Files, Owner, WriteOptions};
 use serde_json::{Value, json};
 
+use super::mount::Mount;
 use super::peers::{Peer, Place, copied_per_s, peers};
 use super::{CACHE_BYTES, DATA, DRIVE_BYTES, LANES, PARITY, connect};
 use crate::measure::{measured, median};
@@ -136,6 +137,8 @@ impl Drop for Ext4 {
 struct Beside<'a> {
     /// For files that peers get copies of.
     directory: &'a Path,
+    /// Of the same server.
+    mount: &'a Mount,
     ext4: Option<&'a Ext4>,
     peers: &'a [Peer],
 }
@@ -161,12 +164,13 @@ fn natives(server: &Server, run: &str, clients: usize) -> Vec<Native> {
 
 /// Small files of so many clients, in Forebay and beside it, in turn.
 fn small_files(server: &Server, beside: &Beside<'_>, clients: usize, rounds: usize, count: usize) -> Value {
-    let (mut ours, mut ext4) = (Vec::new(), Vec::new());
+    let (mut ours, mut through_mount, mut ext4) = (Vec::new(), Vec::new(), Vec::new());
     let mut mounted: BTreeMap<&str, Vec<Rates>> = BTreeMap::new();
     let mut copied: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
         let run = format!("small-{}-{clients}-{round}", std::process::id());
         ours.push(rates(&natives(server, &run, clients), count));
+        through_mount.push(rates(&locals(&beside.mount.path(""), &format!("{run}-mount"), clients), count));
         ext4.extend(beside.ext4.map(|ext4| rates(&locals(&ext4.directory(), &run, clients), count)));
         for peer in beside.peers {
             match &peer.place {
@@ -181,8 +185,9 @@ fn small_files(server: &Server, beside: &Beside<'_>, clients: usize, rounds: usi
             }
         }
     }
+    let ext4 = (!ext4.is_empty()).then(|| told(&ext4));
     let mut result =
-        json!({ "clients": clients, "forebay": told(&ours), "ext4": (!ext4.is_empty()).then(|| told(&ext4)) });
+        json!({ "clients": clients, "forebay": told(&ours), "forebay_mount": told(&through_mount), "ext4": ext4 });
     for (peer, rounds) in mounted {
         result[peer] = told(&rounds);
     }
@@ -203,12 +208,12 @@ fn told(rounds: &[Rates]) -> Value {
     })
 }
 
-/// How long the slowest hundredth of looks at one of these takes at least, in seconds.
-fn stat_p99(files: &Files, path: impl Fn(usize) -> String) -> f64 {
+/// How long the slowest hundredth of so many looks takes at least, in seconds.
+fn stat_p99(stat: impl Fn(usize)) -> f64 {
     let mut took: Vec<f64> = (0..STATS)
         .map(|number| {
             let begin = Instant::now();
-            files.stat(path(number)).expect("it is there");
+            stat(number);
             begin.elapsed().as_secs_f64()
         })
         .collect();
@@ -216,7 +221,7 @@ fn stat_p99(files: &Files, path: impl Fn(usize) -> String) -> f64 {
     took[STATS - STATS / 100]
 }
 
-fn large_directory(server: &Server, names: usize) -> Value {
+fn large_directory(server: &Server, mount: &Mount, names: usize) -> Value {
     let files = connect(server);
     files.make_directory("/large", &OWNER).expect("made");
     files.make_directory("/one", &OWNER).expect("made");
@@ -247,11 +252,13 @@ fn large_directory(server: &Server, names: usize) -> Value {
         cost.seconds
     };
     let (listed, listed_with_sizes) = (list(Detail::Names), list(Detail::Sizes));
-    let one = stat_p99(&files, |_| "/one/file".to_owned());
-    let many = stat_p99(&files, |number| format!("/large/{:08}", number * 7919 % names));
+    let name_of = |number: usize| format!("/large/{:08}", number * 7919 % names);
+    let look = |path: String| drop(files.stat(path).expect("it is there"));
+    let (one, many) = (stat_p99(|_| look("/one/file".to_owned())), stat_p99(|number| look(name_of(number))));
     eprintln!(
         "{names} names: listed in {listed:.2} s, with sizes in {listed_with_sizes:.2} s; stat p99 {many:.6} s, of one file {one:.6} s"
     );
+    let through_mount = large_directory_through(mount, names, name_of);
     json!({
         "names": names,
         "list_seconds": listed,
@@ -259,7 +266,26 @@ fn large_directory(server: &Server, names: usize) -> Value {
         "stat_p99_seconds": many,
         "stat_p99_seconds_one_file": one,
         "stat_p99_ratio": many / one,
+        "through_mount": through_mount,
     })
+}
+
+/// The same as programs see it that know nothing of the store. Looks are at names that the kernel has not seen.
+fn large_directory_through(mount: &Mount, names: usize, name_of: impl Fn(usize) -> String) -> Value {
+    let many = stat_p99(|number| drop(fs::metadata(mount.path(&name_of(number)[1..])).expect("it is there")));
+    let list = |with_sizes: bool| {
+        let (found, cost) = measured(|| {
+            let entries = fs::read_dir(mount.path("large")).expect("it is there").map(|entry| entry.expect("an entry"));
+            entries.filter(|entry| !with_sizes || entry.metadata().is_ok()).count()
+        });
+        assert_eq!(found, names, "each name is listed once");
+        cost.seconds
+    };
+    let (listed, listed_with_sizes) = (list(false), list(true));
+    eprintln!(
+        "through the mount: listed in {listed:.2} s, with sizes in {listed_with_sizes:.2} s; stat p99 {many:.6} s"
+    );
+    json!({ "list_seconds": listed, "list_with_sizes_seconds": listed_with_sizes, "stat_p99_seconds": many })
 }
 
 /// A directory of `large` names, and `count` small files by each of some clients.
@@ -267,9 +293,15 @@ pub fn names(directory: &Path, rounds: usize, large: usize, count: usize) -> Val
     let drives = Drives::of_width(directory, (DATA, PARITY), DRIVE_BYTES, LANES);
     let server = drives.serve(CACHE_BYTES);
     let (ext4, peers) = (Ext4::on(directory), peers());
-    let beside = Beside { directory, ext4: ext4.as_ref(), peers: &peers };
+    let shown = "shown";
+    connect(&server)
+        .create(format!("/{shown}"), &WriteOptions::default())
+        .and_then(|mut file| file.close())
+        .expect("made");
+    let mount = Mount::of(&server, shown);
+    let beside = Beside { directory, mount: &mount, ext4: ext4.as_ref(), peers: &peers };
     let small = CLIENTS.into_iter().map(|clients| small_files(&server, &beside, clients, rounds, count));
     let clients: Vec<Value> = small.collect();
-    let large = large_directory(&server, large);
+    let large = large_directory(&server, &mount, large);
     json!({ "benchmark": "names", "width": format!("{DATA}+{PARITY}"), "rounds": rounds, "small_files": clients, "large_directory": large })
 }

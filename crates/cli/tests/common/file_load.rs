@@ -8,8 +8,8 @@ use std::time::Duration;
 use forebay_client::ClientConfig;
 use forebay_client::files::{FileError, Files, ReadOptions, WriteOptions};
 
-use super::common::Server;
-use super::common::load::Random;
+use super::Server;
+use super::load::Random;
 
 /// The longest of them.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -37,44 +37,57 @@ fn byte_at(number: u32, place: u64) -> u8 {
     ((place + u64::from(number) * 77) * 31 % 251 + 1) as u8
 }
 
+/// In pieces of all sizes, of which some are synchronised.
+fn write(files: &Files, number: u32, acknowledged_bytes: &AtomicU64) -> Result<(), FileError> {
+    let mut random = Random(u64::from(number));
+    let mut file = files.create(path(number), &WriteOptions::default())?;
+    while file.position() < FILE_BYTES_MAX {
+        let end = file.position() + 1 + random.below(40_000);
+        let piece: Vec<u8> = (file.position()..end).map(|place| byte_at(number, place)).collect();
+        file.write(&piece)?;
+        if random.percent(40) {
+            file.sync()?;
+            acknowledged_bytes.store(end, Ordering::SeqCst);
+        }
+    }
+    file.close()?;
+    acknowledged_bytes.store(file.position(), Ordering::SeqCst);
+    Ok(())
+}
+
 impl WrittenFile {
-    /// Writes one in a thread of its own, in pieces of all sizes, until the server is gone or it is long enough.
+    /// Writes one in a thread of its own until the server is gone or it is long enough.
     pub fn begin(server: &Server, number: u32) -> WrittenFile {
         let files = files_of(server);
         let written = WrittenFile { number, acknowledged_bytes: Arc::default(), ended_by: Arc::default() };
         let (acknowledged_bytes, ended_by) = (Arc::clone(&written.acknowledged_bytes), Arc::clone(&written.ended_by));
         std::thread::spawn(move || {
-            let mut random = Random(u64::from(number));
-            let write = || -> Result<(), FileError> {
-                let mut file = files.create(path(number), &WriteOptions::default())?;
-                while file.position() < FILE_BYTES_MAX {
-                    let end = file.position() + 1 + random.below(40_000);
-                    let piece: Vec<u8> = (file.position()..end).map(|place| byte_at(number, place)).collect();
-                    file.write(&piece)?;
-                    if random.percent(40) {
-                        file.sync()?;
-                        acknowledged_bytes.store(end, Ordering::SeqCst);
-                    }
-                }
-                file.close()?;
-                acknowledged_bytes.store(file.position(), Ordering::SeqCst);
-                Ok(())
-            };
             // It is killed under it.
-            if let Err(error) = { write }() {
+            if let Err(error) = write(&files, number, &acknowledged_bytes) {
                 ended_by.set(error).expect("this alone sets it");
             }
         });
         written
     }
 
-    /// Whether something of it was acknowledged. Who loads the server beside it until that is so has to give it a turn: a store of a
-    /// test is full within half a second.
-    pub fn has_begun(&self) -> bool {
-        let ended_by = self.ended_by.get();
-        let has_begun = self.acknowledged_bytes() > 0;
-        assert!(has_begun || ended_by.is_none(), "{}: {ended_by:?}", path(self.number));
-        has_begun
+    /// Writes one to its end.
+    pub fn whole(server: &Server, number: u32) -> WrittenFile {
+        let written = WrittenFile { number, acknowledged_bytes: Arc::default(), ended_by: Arc::default() };
+        write(&files_of(server), number, &written.acknowledged_bytes).expect("the server takes it");
+        written
+    }
+
+    /// Until something of it was acknowledged. Who loads the server beside it waits for that at some point: it may have filled the store of a test
+    /// before the file has begun.
+    pub fn wait_until_begun(&self) {
+        loop {
+            let ended_by = self.ended_by.get();
+            if self.acknowledged_bytes() > 0 {
+                return;
+            }
+            assert!(ended_by.is_none(), "{}: {ended_by:?}", path(self.number));
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// So many bytes from its beginning on were acknowledged.

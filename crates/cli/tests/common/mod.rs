@@ -3,6 +3,7 @@
 
 pub mod between;
 pub mod buffer;
+pub mod file_load;
 pub mod hanging;
 pub mod judge;
 pub mod load;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Totals;
+use super::common::file_load::WrittenFile;
 use super::common::load::{Random, delete_run, expect_deleted, payload, take_acknowledged, verify};
 use super::common::{Server, forebay, scratch};
 use super::drives::{Drives, Shape};
@@ -22,6 +23,9 @@ const ROUNDS_KEPT: usize = 4;
 /// Of the fragments of a round so many are looked at after they were deleted, and so many of all rounds.
 const DELETED_SAMPLED: usize = 20;
 const DELETED_KEPT: usize = 500;
+
+/// Of files that were removed, so many.
+const REMOVED_KEPT: usize = 20;
 
 /// Runs from here on hold what the test puts itself.
 const FIRST_RUN: u32 = 1_000_000;
@@ -41,6 +45,12 @@ const SHAPES: [Shape; 4] = [
     Shape { data: 5, parity: 2, drives: 7, drive_mebibytes: 64 },
 ];
 
+/// What was acknowledged in a round and stays in the store.
+struct Kept {
+    ids: Vec<FragmentId>,
+    file: WrittenFile,
+}
+
 /// A store and those that use it.
 pub struct Life<'a> {
     directory: TempDir,
@@ -51,8 +61,9 @@ pub struct Life<'a> {
     /// Where all its servers listen.
     address: String,
     path: Option<EventPath>,
-    kept: VecDeque<Vec<FragmentId>>,
+    kept: VecDeque<Kept>,
     deleted: VecDeque<FragmentId>,
+    removed: VecDeque<WrittenFile>,
     next_run: u32,
     /// No drive was out of order at the last start: then a server can tell what every flush is that was on its way at a kill.
     started_in_order: bool,
@@ -79,6 +90,7 @@ impl<'a> Life<'a> {
             path: None,
             kept: VecDeque::new(),
             deleted: VecDeque::new(),
+            removed: VecDeque::new(),
             next_run: FIRST_RUN,
             started_in_order: true,
             stopped_clean: Some(true),
@@ -98,19 +110,18 @@ impl<'a> Life<'a> {
             self.ask_doctor(totals);
         }
         let server = self.start(totals);
-        let mut client = server.client("test");
-        self.look_back(&mut client, totals);
+        self.look_back(&server, totals);
         if random.percent(if self.drives.failures_left() == 0 { 40 } else { 5 }) {
-            self.drain(server, client, totals);
+            self.drain(server, totals);
         } else {
             self.path
                 .get_or_insert_with(|| EventPath::start(&server.address, self.directory.path().join("files")))
                 .keep_going();
             if random.percent(60) {
                 self.drives.operate(&server, random, totals);
-                self.look_back_at_data(&mut client, totals);
+                self.look_back_at_data(&server, totals);
             }
-            self.load_and_kill(server, client, random, totals);
+            self.load_and_kill(server, random, totals);
         }
         self.drives.harm(self.foreign, random, totals);
     }
@@ -149,6 +160,7 @@ impl<'a> Life<'a> {
         let mut client = server.client("test");
         totals.verified_without += verify(&mut client, &kept);
         expect_deleted(&mut client, &deleted);
+        self.look_at_files(&server, totals);
         server.kill();
     }
 
@@ -165,7 +177,7 @@ impl<'a> Life<'a> {
     }
 
     fn kept_ids(&self) -> Vec<FragmentId> {
-        self.kept.iter().flatten().copied().collect()
+        self.kept.iter().flat_map(|kept| &kept.ids).copied().collect()
     }
 
     fn deleted_ids(&self) -> Vec<FragmentId> {
@@ -173,19 +185,26 @@ impl<'a> Life<'a> {
     }
 
     /// What the server says of itself, and whether all that it should hold is there.
-    fn look_back(&mut self, client: &mut Client, totals: &mut Totals) {
-        let status = status(client);
+    fn look_back(&mut self, server: &Server, totals: &mut Totals) {
+        let status = status(&mut server.client("test"));
         self.drives.compare(&status);
         assert!(self.stopped_clean.is_none_or(|clean| status["started_clean"] == clean), "{status}");
-        self.look_back_at_data(client, totals);
+        self.look_back_at_data(server, totals);
     }
 
-    fn look_back_at_data(&self, client: &mut Client, totals: &mut Totals) {
-        totals.verified += verify(client, &self.kept_ids());
+    fn look_back_at_data(&self, server: &Server, totals: &mut Totals) {
+        let mut client = server.client("test");
+        totals.verified += verify(&mut client, &self.kept_ids());
         let deleted = self.deleted_ids();
-        expect_deleted(client, &deleted);
+        expect_deleted(&mut client, &deleted);
         totals.seen_deleted += deleted.len() as u64;
-        self.see_no_loss(client, totals);
+        self.look_at_files(server, totals);
+        self.see_no_loss(&mut client, totals);
+    }
+
+    fn look_at_files(&self, server: &Server, totals: &mut Totals) {
+        totals.file_bytes_verified += self.kept.iter().map(|kept| kept.file.verify(server)).sum::<u64>();
+        self.removed.iter().for_each(|file| file.expect_removed(server));
     }
 
     /// Nothing is lost, and the server promises no less than it should.
@@ -212,11 +231,13 @@ impl<'a> Life<'a> {
     }
 
     /// Puts until a random moment; what was acknowledged before the server died is kept.
-    fn load_and_kill(&mut self, server: Server, mut client: Client, random: &mut Random, totals: &mut Totals) {
+    fn load_and_kill(&mut self, server: Server, random: &mut Random, totals: &mut Totals) {
+        let mut client = server.client("test");
         let mut acknowledged = Vec::new();
         let at_least = 100 + random.below(10_000);
         let run = self.next_run;
         self.next_run += 1;
+        let file = WrittenFile::begin(&server, run - FIRST_RUN);
         let mut put = 0;
         while put < at_least || acknowledged.is_empty() {
             let id = FragmentId::new(run, put / SOURCES, (put % SOURCES) as u32);
@@ -227,11 +248,14 @@ impl<'a> Life<'a> {
             }
             if put == at_least / 2 {
                 if self.kept.len() >= ROUNDS_KEPT {
-                    self.delete_oldest(&mut client);
+                    self.delete_oldest(&server, &mut client);
                 }
                 if random.percent(15) {
                     self.drives.harm_while_used(random, totals);
                 }
+            }
+            if put == at_least {
+                file.wait_until_begun();
             }
         }
         // Stopped first, nothing is on its way any more when it dies: neither to its drives nor to its clients.
@@ -245,14 +269,19 @@ impl<'a> Life<'a> {
         totals.unanswered += client.pending_puts() as u64;
         totals.kills += 1;
         self.stopped_clean = Some(false);
-        self.kept.push_back(acknowledged);
+        self.kept.push_back(Kept { ids: acknowledged, file });
         if random.percent(25) {
             self.path.as_mut().expect("it was started before the load").kill_recorder();
         }
     }
 
-    fn delete_oldest(&mut self, client: &mut Client) {
-        let Some(oldest) = self.kept.pop_front() else { return };
+    fn delete_oldest(&mut self, server: &Server, client: &mut Client) {
+        let Some(Kept { ids: oldest, file }) = self.kept.pop_front() else { return };
+        file.remove(server);
+        self.removed.push_back(file);
+        if self.removed.len() > REMOVED_KEPT {
+            self.removed.pop_front();
+        }
         delete_run(client, oldest[0].run);
         let step = oldest.len().div_ceil(DELETED_SAMPLED);
         self.deleted.extend(oldest.iter().step_by(step));
@@ -262,9 +291,10 @@ impl<'a> Life<'a> {
     }
 
     /// Lets all fragments and events come to their end, and stops in order: what is left are the books of the runs.
-    fn drain(&mut self, server: Server, mut client: Client, totals: &mut Totals) {
+    fn drain(&mut self, server: Server, totals: &mut Totals) {
+        let mut client = server.client("test");
         while !self.kept.is_empty() {
-            self.delete_oldest(&mut client);
+            self.delete_oldest(&server, &mut client);
         }
         self.delete_leftovers(&mut client);
         loop {
@@ -303,13 +333,12 @@ impl<'a> Life<'a> {
     /// The books of a store whose time is over.
     pub fn end(mut self, totals: &mut Totals) {
         let server = self.start(totals);
-        let mut client = server.client("test");
-        self.look_back(&mut client, totals);
-        self.drain(server, client, totals);
+        self.look_back(&server, totals);
+        self.drain(server, totals);
         // Empty, whatever happened to its drives.
         let server = self.start(totals);
         let mut client = server.client("test");
-        self.look_back(&mut client, totals);
+        self.look_back(&server, totals);
         let sums = status(&mut client)["totals"].clone();
         assert_eq!((&sums["fragments"], &sums["events_undecided"]), (&0.into(), &0.into()), "{sums}");
         if let Some(path) = self.path.take() {

@@ -190,6 +190,35 @@ fn what_machines_append_is_kept_while_others_have_the_file_open() {
     }
 }
 
+/// As `> log` on one machine while a daemon on another keeps the file open.
+#[test]
+fn what_a_machine_cuts_off_is_nobodys_any_more() {
+    if !has_fuse() {
+        return;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
+    let open = |by: usize| OpenOptions::new().append(true).create(true).open(mounted[by].join("log")).expect("opened");
+    let append = |mut file: &File, words: &str| file.write_all(words.as_bytes()).and_then(|()| file.sync_all());
+    let kept = [open(0), open(1)];
+    for turn in 0..8 {
+        let (cuts, first) = (turn % 2, turn / 2 % 2);
+        let left = if turn < 4 { "" } else { "before 0, " };
+        append(&kept[0], "before 0, ").and_then(|()| append(&kept[1], "before 1, ")).expect("it goes behind");
+        kept[cuts].set_len(left.len() as u64).expect("cut");
+        for by in [first, 1 - first, first] {
+            append(&kept[by], &format!("{turn} by {by}, ")).expect("what others wrote there was cut off");
+        }
+        let found = fs::read_to_string(mounted[cuts].join("log")).expect("read");
+        assert_eq!(found, format!("{left}{turn} by {first}, {turn} by {}, {turn} by {first}, ", 1 - first));
+        kept[cuts].set_len(0).expect("cut");
+    }
+    for mounted in mounted {
+        mounted.terminate().expect(0);
+    }
+}
+
 fn owner() -> forebay_client::files::Owner {
     forebay_client::files::Owner { mode: 0o777, owner: 0, group: 0 }
 }

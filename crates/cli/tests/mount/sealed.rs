@@ -1,12 +1,6 @@
-//! Programs that know nothing of files that never change again, on a mount that seals them at once; and a server that stands still.
+//! Programs that know nothing of files that never change again, on a mount that seals them at once.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::path::Path;
-use std::process::Command;
-
-use forebay_client::files::ReadOptions;
-use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
 
 use super::common::mounted::{Mounted, has_fuse, has_peer};
 use super::common::{self, Drives, noise};
@@ -69,44 +63,4 @@ fn editors_and_copies_go_on_though_files_are_sealed_at_once() {
     run("dd", &["if=there/file1", "of=blocks", "bs=1k", "conv=fsync"], mounted.path());
     run("cmp", &["there/file1", "blocks"], mounted.path());
     mounted.terminate().expect(0);
-}
-
-fn is_mounted(directory: &Path) -> bool {
-    let directory = directory.to_str().expect("UTF-8");
-    fs::read_to_string("/proc/self/mounts").expect("read").contains(directory)
-}
-
-#[test]
-fn what_was_taken_is_written_though_it_is_unmounted_while_the_server_stands_still() {
-    if !has_fuse() {
-        return;
-    }
-    let drives = Drives::five();
-    let server = drives.serve();
-    let mounted = Mounted::start(&server.address, &["--patience-s", "1000"]);
-    let bytes = noise(3, 3 << 20);
-    let mut file = File::create(mounted.join("file")).expect("made");
-    file.write_all(&bytes[..1 << 20]).and_then(|()| file.sync_all()).expect("synchronised");
-    server.freeze();
-    file.write_all(&bytes[1 << 20..]).expect("taken");
-    // Closing it waits for what became of its bytes, and nothing else does.
-    let closes = std::thread::spawn(move || drop(file));
-    let directory = mounted.path().to_owned();
-    mounted.ask_to_end();
-    while is_mounted(&directory) {
-        std::thread::yield_now();
-    }
-    // The machine goes on, and the place is free.
-    Command::new("sync").arg(&directory).status().expect("it runs");
-    fs::write(directory.join("of another"), b"bytes").expect("a directory as before");
-    fs::remove_file(directory.join("of another")).expect("removed");
-    kill_process(Pid::from_raw(server.pid().cast_signed()).expect("a process"), Signal::CONT).expect("a signal");
-    closes.join().expect("no panic");
-    let (ran, _) = mounted.end();
-    ran.expect(0);
-    let files = files_of(&server);
-    assert!(files.stat("/file").expect("there").is_sealed());
-    let mut found = Vec::new();
-    files.open_read("/file", &ReadOptions::default()).expect("there").read_to_end(&mut found).expect("read");
-    assert!(found == bytes, "{} of {} bytes are there", found.len(), bytes.len());
 }

@@ -103,9 +103,13 @@ impl Writing {
         });
     }
 
-    /// The file has this length.
+    /// The file has this length. What was cut off is nobody's any more.
     pub(crate) fn has_length(&mut self, length: u64) {
         (self.length, self.others_end) = (length, length);
+        self.written.split_off(&length);
+        if let Some((_, (end, _))) = self.written.iter_mut().next_back() {
+            *end = length.min(*end);
+        }
     }
 
     /// Whether nobody needs to know anything of it any more.
@@ -209,6 +213,7 @@ mod tests {
                 if closes && bytes == 2 {
                     writing.has_length(start);
                     left = start;
+                    model[start as usize..].fill(None);
                     continue;
                 }
                 writing.open(by);

@@ -308,8 +308,8 @@ impl Lane {
         let writing = self.open_files.get_mut(file).expect("a state is on its way");
         writing.waits = true;
         if writing.length != length {
-            writing.has_length(length);
             writing.sums = (length == 0).then(Default::default);
+            self.open_files.change_ranges(file, |writing| writing.has_length(length));
         }
         Admission::Pending
     }

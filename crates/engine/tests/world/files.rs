@@ -335,6 +335,7 @@ impl World {
         match admission {
             Admission::Pending => {
                 assert!(!model.sealed && model.pending.is_empty(), "nothing else is on its way");
+                model.owners.split_off(&length);
                 model.pending.push((token, Change::Length(length)));
             }
             Admission::Done(FileOutcome::Sealed) => assert!(model.sealed),

@@ -12,6 +12,7 @@ use crate::index::FragmentEntry;
 use crate::lane::Read;
 use crate::lane::scrub::Mend;
 use crate::losses::{FoundBy, Loss, LossKind, LostPart};
+use crate::planted::{Planted, planted};
 use crate::read::{ReadReport, Reader};
 use crate::segments::{FlushSpan, SegmentIndex};
 
@@ -155,7 +156,7 @@ impl Lane {
     /// write reads the same as one that may, for which what was torn never was.
     pub fn outcome_of_hidden_file(&self, file: FileNumber) -> ReadOutcome {
         match self.files.get(file) {
-            Some(_) if self.config.has_files => self.outcome_of_hidden(file.key()),
+            Some(_) if self.config.has_files && !planted(Planted::TornHidesFiles) => self.outcome_of_hidden(file.key()),
             _ => self.outcome_of_unknown_file(file),
         }
     }
