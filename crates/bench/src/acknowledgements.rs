@@ -1,4 +1,4 @@
-//! How long acknowledgements take when puts come at half of the full rate: with all drives, when one is lost and
+//! How long acknowledgements take when puts come at half of the full rate: with all drives, beside subscribers, when a drive is lost and
 //! after that, and while what it held is made anew.
 
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_client::{ChangeDrive, Client, DriveChange, PutResult};
-use forebay_types::{DriveNumber, EventKey};
+use forebay_client::{ChangeDrive, Class, Client, ClientConfig, DriveChange, PutResult};
+use forebay_types::{DriveNumber, EventKey, Fraction, RunId};
 use serde_json::{Value, json};
 
 use crate::measure::median;
@@ -23,8 +23,10 @@ const BATCH: u64 = 64;
 /// Before it counts.
 const WARM_UP: Duration = Duration::from_secs(1);
 const LOST: DriveNumber = DriveNumber(2);
+/// Subscribers that look at nothing of what they are told, beside one that reads a tenth of the events.
+const IDLE_SUBSCRIBERS: usize = 8;
 /// `losing` begins with the loss itself, `degraded` is long after it.
-const STATES: [&str; 4] = ["healthy", "losing", "degraded", "rebuilding"];
+const STATES: [&str; 5] = ["healthy", "subscribed", "losing", "degraded", "rebuilding"];
 
 /// What counts of a load.
 #[derive(Clone, Copy)]
@@ -97,6 +99,7 @@ fn round(directory: &Path, longest: Duration, payload_bytes: u64) -> Round {
     let full = load(&server, 2, None, |_| counting(longest)).bytes_per_s;
     let half = Some(full / 2.0);
     let healthy = load(&server, 3, half, |_| counting(longest));
+    let subscribed = load_beside_subscribers(&server, 7, half, longest);
     let losing = load(&server, 4, half, |client| {
         thread::sleep(WARM_UP);
         let from = Instant::now();
@@ -110,7 +113,7 @@ fn round(directory: &Path, longest: Duration, payload_bytes: u64) -> Round {
         change(client, DriveChange::Replace { path, force: false });
         while_rebuilt(client, longest)
     });
-    let round = Round { full_bytes_per_s: full, states: [healthy, losing, degraded, rebuilding] };
+    let round = Round { full_bytes_per_s: full, states: [healthy, subscribed, losing, degraded, rebuilding] };
     let p99 = round.states.each_ref().map(|state| state.latencies_ms[state.latencies_ms.len() * 99 / 100]);
     eprintln!("full rate {:.2} GB/s; at half of it, p99 in ms of {STATES:?}: {p99:.2?}", full / 1e9);
     round
@@ -121,6 +124,34 @@ fn counting(longest: Duration) -> Window {
     let from = Instant::now();
     thread::sleep(longest);
     Window { from, to: Instant::now() }
+}
+
+/// Beside those who look on, whom nothing waits for.
+fn load_beside_subscribers(server: &Server, run: u32, rate: Option<f64>, longest: Duration) -> Measured {
+    let config = || ClientConfig::new(server.address(), "monitor").class(Class::Monitor);
+    let subscribe = |fraction| {
+        let mut client = Client::connect(config()).expect("the server answers");
+        let subscription = client.subscribe(Some(RunId(run)), None, fraction).expect("the server answers");
+        (client, subscription)
+    };
+    let idle: Vec<_> = (0..IDLE_SUBSCRIBERS).map(|_| subscribe(Fraction::ALL)).collect();
+    let (mut client, mut subscription) = subscribe(Fraction::from_millionths(100_000).expect("a part of all"));
+    let ended = AtomicBool::new(false);
+    let measured = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                client.next_events(&mut subscription, Duration::from_millis(50)).expect("the server answers");
+            }
+        });
+        let measured = load(server, run, rate, |_| counting(longest));
+        ended.store(true, Ordering::Relaxed);
+        measured
+    });
+    drop(idle);
+    let counts = subscription.counts();
+    assert!(counts.read > 0, "nothing was read: {counts:?}");
+    eprintln!("a subscriber to a tenth of the events: {counts:?}");
+    measured
 }
 
 fn change(client: &mut Client, change: DriveChange) {
