@@ -240,7 +240,7 @@ fn expected(kind: Kind) -> Vec<String> {
         Kind::FileOpen => "file = 0x51525354|client = 0x7172737475767778|opening = 0x8182|bit 0 = 0x1".to_owned(),
         Kind::FileClose => "file = 0x51525354|client = 0x7172737475767778|opening = 0x8182".to_owned(),
         Kind::FileWrite => "file = 0x51525354|client = 0x7172737475767778|place = 0x91929394|opening = 0x8182\
-            |bytes in the payload = 0xc|CRC32C = 0x9b1a7b77|change of this client = 0x83848586|smallest change of this client that it waits for = 0x8788"
+            |bytes in the payload = 0xc|CRC32C = 0x9b1a7b77|bit 0 = 0x0|change of this client = 0x83848586|smallest change of this client that it waits for = 0x8788"
             .to_owned(),
         Kind::FileSet => format!("file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182|bit 0 = 0x3|length = 0x100000001|written last = {:#x}|change of this client = 0x83848586|smallest change of this client that it waits for = 0x8788", -2i64),
         Kind::FileSeal => "file = 0x51525354|client that has it open for writing = 0x7172737475767778|opening of this client = 0x8182|bit 0 = 0x1\
