@@ -77,7 +77,7 @@ impl PromisedFile {
         self.content.longest() + 1
     }
 
-    /// So many that it is not just empty.
+    /// Whether it has bytes, whatever was on its way.
     pub(crate) fn is_certain(&self) -> bool {
         self.content.shortest() > 0
     }

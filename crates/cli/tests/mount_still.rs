@@ -7,18 +7,12 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::Path;
 
-use common::mounted::{Mounted, has_fuse};
+use common::mounted::{Mounted, has_fuse, is_mounted};
 use common::{Drives, noise};
 use forebay_client::ClientConfig;
 use forebay_client::files::{Files, ReadOptions};
 use rustix::process::{Pid, Signal, kill_process};
-
-fn is_mounted(directory: &Path) -> bool {
-    let directory = directory.to_str().expect("UTF-8");
-    fs::read_to_string("/proc/self/mounts").expect("read").contains(directory)
-}
 
 #[test]
 fn what_was_taken_is_written_though_it_is_unmounted_while_the_server_stands_still() {

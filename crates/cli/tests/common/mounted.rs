@@ -19,6 +19,12 @@ pub struct Mounted {
     log: Option<JoinHandle<String>>,
 }
 
+/// Whether something is mounted there, as the kernel says; nobody who serves it is asked.
+pub fn is_mounted(directory: &Path) -> bool {
+    let directory = directory.to_str().expect("UTF-8");
+    std::fs::read_to_string("/proc/self/mounts").expect("read").contains(directory)
+}
+
 /// Whether there is FUSE, for whoever runs the tests; says so when there is not.
 pub fn has_fuse() -> bool {
     // A kernel without FUSE, or a container that hides it.

@@ -1,14 +1,33 @@
 //! What several machines, and clients without a mount, do with the same files.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, symlink};
 
 use rustix::io::Errno;
 
 use super::common::mounted::{Mounted, has_fuse};
-use super::common::{Drives, noise};
+use super::common::{Drives, Server, noise};
 use super::{errno_of, files_of, names_in};
+
+/// A store, its server, and two machines that have it mounted; `None` where nothing can be mounted.
+fn two_machines() -> Option<(Drives, Server, [Mounted; 2])> {
+    if !has_fuse() {
+        return None;
+    }
+    let drives = Drives::five();
+    let server = drives.serve();
+    let mounted = [(); 2].map(|()| Mounted::start(&server.address, &[]));
+    Some((drives, server, mounted))
+}
+
+fn open_log(mounted: &Mounted) -> File {
+    OpenOptions::new().append(true).create(true).open(mounted.join("log")).expect("opened")
+}
+
+fn append(mut file: &File, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    file.write_all(bytes.as_ref()).and_then(|()| file.sync_all())
+}
 
 #[test]
 fn files_of_other_clients_are_seen() {
@@ -76,12 +95,7 @@ fn a_file_that_another_machine_writes_is_followed_as_it_grows() {
 
 #[test]
 fn two_machines_write_one_file_side_by_side_and_never_over_each_other() {
-    if !has_fuse() {
-        return;
-    }
-    let drives = Drives::five();
-    let server = drives.serve();
-    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
+    let Some((_drives, _server, mounted)) = two_machines() else { return };
     let open = |by: usize, append: bool| {
         OpenOptions::new().write(true).append(append).create(true).truncate(false).open(mounted[by].join("file"))
     };
@@ -102,7 +116,6 @@ fn two_machines_write_one_file_side_by_side_and_never_over_each_other() {
         std::thread::yield_now();
     }
     let [one, other] = [0, 1].map(|by| open(by, true).expect("opened"));
-    let append = |mut file: &File, bytes: &[u8]| file.write_all(bytes).and_then(|()| file.sync_all());
     append(&one, b"the first").expect("taken");
     let mut expected = [&[1; 990][..], &[3; 10], &[2; 1000], b"the first"].concat();
     append(&other, b"the second").expect("it asks where the file ends");
@@ -117,12 +130,7 @@ fn two_machines_write_one_file_side_by_side_and_never_over_each_other() {
 
 #[test]
 fn what_machines_append_by_turns_is_all_there() {
-    if !has_fuse() {
-        return;
-    }
-    let drives = Drives::five();
-    let server = drives.serve();
-    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
+    let Some((_drives, server, mounted)) = two_machines() else { return };
     let mut expected = String::new();
     for turn in 0..40 {
         let path = mounted[turn % 2].join("log");
@@ -147,14 +155,8 @@ fn what_machines_append_by_turns_is_all_there() {
 
 #[test]
 fn what_machines_append_is_kept_while_others_have_the_file_open() {
-    if !has_fuse() {
-        return;
-    }
-    let drives = Drives::five();
-    let server = drives.serve();
-    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
-    let open = |by: usize| OpenOptions::new().append(true).create(true).open(mounted[by].join("log")).expect("opened");
-    let append = |mut file: &File, words: &str| file.write_all(words.as_bytes()).and_then(|()| file.sync_all());
+    let Some((_drives, _server, mounted)) = two_machines() else { return };
+    let open = |by: usize| open_log(&mounted[by]);
     let kept = [open(0), open(1)];
     let mut expected = String::new();
     for turn in 0..40 {
@@ -193,14 +195,8 @@ fn what_machines_append_is_kept_while_others_have_the_file_open() {
 /// As `> log` on one machine while a daemon on another keeps the file open.
 #[test]
 fn what_a_machine_cuts_off_is_nobodys_any_more() {
-    if !has_fuse() {
-        return;
-    }
-    let drives = Drives::five();
-    let server = drives.serve();
-    let mounted = [Mounted::start(&server.address, &[]), Mounted::start(&server.address, &[])];
-    let open = |by: usize| OpenOptions::new().append(true).create(true).open(mounted[by].join("log")).expect("opened");
-    let append = |mut file: &File, words: &str| file.write_all(words.as_bytes()).and_then(|()| file.sync_all());
+    let Some((_drives, _server, mounted)) = two_machines() else { return };
+    let open = |by: usize| open_log(&mounted[by]);
     let kept = [open(0), open(1)];
     for turn in 0..8 {
         let (cuts, first) = (turn % 2, turn / 2 % 2);

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 
-use common::mounted::{Mounted, has_fuse, has_peer, start_again, take_away};
+use common::mounted::{Mounted, has_fuse, has_peer, is_mounted, start_again, take_away};
 use common::{Drives, Server, noise};
 use forebay_client::ClientConfig;
 use forebay_client::files::Files;
@@ -388,8 +388,8 @@ fn while_the_server_is_away_requests_fail_in_time_and_an_unmount_does_not_wait()
     asked.recv().expect("it is about to ask");
     // With a file open it is in use, and is taken away all the same; a second signal ends it though the server never heard of the end.
     patient.ask_to_end();
-    let directory = patient.path().to_str().expect("UTF-8").to_owned();
-    while fs::read_to_string("/proc/self/mounts").expect("read").contains(&directory) {
+    let directory = patient.path().to_owned();
+    while is_mounted(&directory) {
         std::thread::yield_now();
     }
     patient.ask_to_end();
