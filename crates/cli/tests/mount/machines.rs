@@ -174,7 +174,7 @@ fn what_machines_append_is_kept_while_others_have_the_file_open() {
     let line = |by: usize, line: usize| format!("machine {by}, line {line}\n");
     std::thread::scope(|scope| {
         for (by, file) in kept.iter().enumerate() {
-            scope.spawn(move || (0..200).for_each(|number| append(file, &line(by, number)).expect("it goes behind")));
+            scope.spawn(move || (0..200).for_each(|number| append(file, line(by, number)).expect("it goes behind")));
         }
     });
     drop(kept);
@@ -204,7 +204,7 @@ fn what_a_machine_cuts_off_is_nobodys_any_more() {
         append(&kept[0], "before 0, ").and_then(|()| append(&kept[1], "before 1, ")).expect("it goes behind");
         kept[cuts].set_len(left.len() as u64).expect("cut");
         for by in [first, 1 - first, first] {
-            append(&kept[by], &format!("{turn} by {by}, ")).expect("what others wrote there was cut off");
+            append(&kept[by], format!("{turn} by {by}, ")).expect("what others wrote there was cut off");
         }
         let found = fs::read_to_string(mounted[cuts].join("log")).expect("read");
         assert_eq!(found, format!("{left}{turn} by {first}, {turn} by {}, {turn} by {first}, ", 1 - first));
