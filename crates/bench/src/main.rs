@@ -183,7 +183,7 @@ enum What {
         #[arg(long)]
         only: Option<String>,
     },
-    /// A stock XRootD server over a store beside one over a directory, by `xrdcp` and `curl`; and what clients take of the processors by each door. Needs the plug-in installed.
+    /// A stock XRootD server over a store beside one over a directory and a proxy before that, by `xrdcp` and `curl`; and what clients take of the processors by each door. Needs the plug-in installed.
     Doors {
         /// Bytes of each measurement. Some 15 times as much memory is taken.
         #[arg(long, default_value_t = 1 << 30)]

@@ -23,6 +23,11 @@ struct Run {
     server_cpu_seconds: f64,
 }
 
+/// Where the sides stand among the runs of a turn.
+const STORE: usize = 0;
+const PLAIN: usize = 1;
+const PROXY: usize = 2;
+
 struct Setting<'a> {
     sides: &'a Sides,
     client: Client,
@@ -49,15 +54,16 @@ impl Setting<'_> {
         run
     }
 
-    /// Of the store and of the directory; which comes first alternates.
-    fn pair(&self, number: usize) -> [Run; 2] {
-        let Sides { store, plain, .. } = self.sides;
-        if number.is_multiple_of(2) {
-            [self.run(store), self.run(plain)]
-        } else {
-            let plain = self.run(plain);
-            [self.run(store), plain]
+    /// Of the store, of the directory and of the proxy; which comes first takes turns.
+    fn turn(&self, number: usize) -> [Run; 3] {
+        let Sides { store, plain, proxy, .. } = self.sides;
+        let sides = [store, plain, proxy];
+        let mut runs = [None; 3];
+        for at in 0..3 {
+            let side = (number + at) % 3;
+            runs[side] = Some(self.run(sides[side]));
         }
+        runs.map(|run| run.expect("each had its turn"))
     }
 }
 
@@ -79,26 +85,31 @@ pub fn rates(sides: &Sides, pairs: usize) -> Value {
 
 fn measure(setting: &Setting<'_>, pairs: usize) -> Value {
     // The first of each pays for the memory of all.
-    setting.pair(0);
-    let all: Vec<[Run; 2]> = (0..pairs).map(|number| setting.pair(number)).collect();
+    setting.turn(0);
+    let all: Vec<[Run; 3]> = (0..pairs).map(|number| setting.turn(number)).collect();
     let bytes = setting.sides.payload_bytes as f64;
-    let of = |side: usize, value: fn(&Run) -> f64| median(all.iter().map(|pair| value(&pair[side])).collect());
+    let of = |side: usize, value: fn(&Run) -> f64| median(all.iter().map(|runs| value(&runs[side])).collect());
     let rate = |side| bytes / of(side, |run| run.seconds);
     let client = |side| of(side, |run| run.client_cpu_seconds) / (bytes / 1e9);
     let server = |side| of(side, |run| run.server_cpu_seconds) / (bytes / 1e9);
-    let ratios: Vec<f64> = all.iter().map(|[store, plain]| plain.seconds / store.seconds).collect();
+    let ratios =
+        |side: usize| -> Vec<f64> { all.iter().map(|runs| runs[side].seconds / runs[STORE].seconds).collect() };
     json!({
         "client": setting.client.name(),
         "direction": if setting.direction == Direction::Read { "read" } else { "write" },
         "streams": setting.streams,
         "pairs": pairs,
-        "store_to_plain": median(ratios.clone()),
-        "store_bytes_per_s": rate(0),
-        "plain_bytes_per_s": rate(1),
-        "client_cpu_seconds_per_gb_of_store": client(0),
-        "client_cpu_seconds_per_gb_of_plain": client(1),
-        "server_cpu_seconds_per_gb_of_store": server(0),
-        "server_cpu_seconds_per_gb_of_plain": server(1),
-        "all": { "store_to_plain": ratios },
+        "store_to_plain": median(ratios(PLAIN)),
+        "store_to_proxy": median(ratios(PROXY)),
+        "store_bytes_per_s": rate(STORE),
+        "plain_bytes_per_s": rate(PLAIN),
+        "proxy_bytes_per_s": rate(PROXY),
+        "client_cpu_seconds_per_gb_of_store": client(STORE),
+        "client_cpu_seconds_per_gb_of_plain": client(PLAIN),
+        "client_cpu_seconds_per_gb_of_proxy": client(PROXY),
+        "server_cpu_seconds_per_gb_of_store": server(STORE),
+        "server_cpu_seconds_per_gb_of_plain": server(PLAIN),
+        "server_cpu_seconds_per_gb_of_proxy": server(PROXY),
+        "all": { "store_to_plain": ratios(PLAIN), "store_to_proxy": ratios(PROXY) },
     })
 }

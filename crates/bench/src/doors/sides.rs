@@ -1,4 +1,4 @@
-//! Two stock XRootD servers that differ in their storage system alone: a store, and a directory in the same memory.
+//! Stock XRootD servers that differ in their storage system alone: a store, a directory in the same memory, and XRootD's own proxy before the server of that directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,30 +26,40 @@ pub fn written_name(stream: usize) -> String {
     format!("written{stream}")
 }
 
-/// A stock XRootD server, and the store behind it if it is not a directory.
+/// A stock XRootD server, and what is behind it.
 pub struct Side {
     gate: XRootDServer,
-    store: Option<(Server, Drives)>,
+    behind: Behind,
 }
 
-/// Both, with the same files in them.
+enum Behind {
+    /// The server of a store, on these drives.
+    Store(Server, #[expect(dead_code, reason = "they are there as long as their server")] Drives),
+    /// The server's own directory.
+    Directory(PathBuf),
+    /// Another stock server, of that number, over this directory.
+    Origin(u32, PathBuf),
+}
+
+/// All of them, with the same files in them.
 pub struct Sides {
     /// Before a store of 4+1.
     pub store: Side,
     /// Over a directory.
     pub plain: Side,
+    /// Before the server over the directory: two servers pass all bytes on, as with the store.
+    pub proxy: Side,
     /// So long are all files that are read or written at once together.
     pub payload_bytes: u64,
 }
 
 impl Side {
-    fn new(lines: &str, store: Option<(Server, Drives)>) -> Side {
-        // As in the configuration that is shipped; both protocols at one port.
-        let lines = format!(
-            "{lines}\nxrootd.chksum max 64 adler32 crc32c\nofs.persist auto hold 0\nxrd.protocol http libXrdHttp.so"
-        );
+    fn new(lines: &str, behind: Option<Behind>) -> Side {
+        // Both protocols at one port, as in the configuration that is shipped.
+        let lines = format!("{lines}\nxrd.protocol http libXrdHttp.so");
         let gate = XRootDServer::start_with(&lines).expect("needs xrootd-server: `make deps` installs it");
-        Side { gate, store }
+        let behind = behind.unwrap_or_else(|| Behind::Directory(gate.path("")));
+        Side { gate, behind }
     }
 
     /// Where `xrdcp` finds a file.
@@ -64,12 +74,20 @@ impl Side {
 
     /// User and system time of the servers until now, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
-        cpu_seconds_of(self.gate.process()) + self.server().map_or(0.0, Server::cpu_seconds)
+        let behind = match &self.behind {
+            Behind::Store(server, _) => server.cpu_seconds(),
+            Behind::Directory(_) => 0.0,
+            Behind::Origin(process, _) => cpu_seconds_of(*process),
+        };
+        cpu_seconds_of(self.gate.process()) + behind
     }
 
     /// The store's server, if there is one.
     pub fn server(&self) -> Option<&Server> {
-        self.store.as_ref().map(|(server, _)| server)
+        match &self.behind {
+            Behind::Store(server, _) => Some(server),
+            Behind::Directory(_) | Behind::Origin(..) => None,
+        }
     }
 
     /// Takes a file away that has to have so many bytes.
@@ -77,15 +95,15 @@ impl Side {
     /// # Panics
     /// When it has not.
     pub fn remove(&self, name: &str, bytes: u64) {
-        let length = match self.server() {
-            Some(server) => {
+        let length = match &self.behind {
+            Behind::Store(server, _) => {
                 let files = connect(server);
                 let length = files.stat(format!("/{name}")).expect("it was written").length().expect("it is known");
                 files.remove(format!("/{name}")).expect("removed");
                 length
             }
-            None => {
-                let path = self.gate.path(name);
+            Behind::Directory(directory) | Behind::Origin(_, directory) => {
+                let path = directory.join(name);
                 let length = fs::metadata(&path).expect("it was written").len();
                 fs::remove_file(path).expect("removed");
                 length
@@ -96,17 +114,23 @@ impl Side {
 }
 
 impl Sides {
-    /// Starts both.
+    /// Starts them.
     pub fn start(directory: &Path, prefix: &Prefix, plain_lines: &str, payload_bytes: u64) -> Sides {
         // Two sets of files that are read, one that is written, and as much again several times that is gone and was not cleared away yet.
         let drive_bytes = (payload_bytes * 7 / u64::from(DATA)).next_multiple_of(64 << 20);
         let drives = Drives::of_width(directory, (DATA, PARITY), drive_bytes, LANES);
-        let server = drives.serve(payload_bytes * 5 / 2);
+        // A file lies in one of the two lanes, which have half of the cache each: whatever is read fits there, as all of the directory does in memory.
+        let server = drives.serve(payload_bytes * 5);
         let (plugin, address) = (prefix.plugin(), server.address());
-        let lines = format!("ofs.osslib {plugin} {address}\nofs.ckslib * {plugin} {address}");
-        let store = Side::new(&lines, Some((server, drives)));
-        let plain = Side::new(plain_lines, None);
-        Sides { store, plain, payload_bytes }
+        // As in the configuration that is shipped.
+        let shipped = "xrootd.chksum max 64 adler32 crc32c\nofs.persist auto hold 0";
+        let lines = format!("ofs.osslib {plugin} {address}\nofs.ckslib * {plugin} {address}\n{shipped}");
+        let store = Side::new(&lines, Some(Behind::Store(server, drives)));
+        let plain = Side::new(&format!("{plain_lines}\n{shipped}"), None);
+        let origin = plain.gate.address("").replace("root://", "");
+        let lines = format!("ofs.osslib libXrdPss.so\npss.origin {}", origin.trim_end_matches('/'));
+        let proxy = Side::new(&lines, Some(Behind::Origin(plain.gate.process(), plain.gate.path(""))));
+        Sides { store, plain, proxy, payload_bytes }
     }
 
     /// The file of the directory that is the source of what is written.
@@ -119,7 +143,7 @@ impl Sides {
         self.payload_bytes / streams as u64
     }
 
-    /// Has the files that are read written to both, by the doors: a part that reads them then finds them in the caches, whatever was written before it.
+    /// Has the files that are read written to store and directory, by the doors: a part that reads them then finds them in the caches, whatever was written before it.
     pub fn fill(&self) {
         for streams in STREAMS {
             let bytes = noise(streams as u64, self.file_bytes(streams) as usize);
