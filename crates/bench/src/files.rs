@@ -1,4 +1,4 @@
-//! Files through the native client and through a mount, beside iperf3, and names beside ext4: 4+1 on tmpfs.
+//! Files through the native client and through a mount, beside iperf3 and the bare path, and names beside ext4: 4+1 on tmpfs.
 
 pub mod mount;
 mod names;
@@ -11,6 +11,7 @@ use forebay_client::ClientConfig;
 use forebay_client::files::{Files, ReadOptions, WriteOptions};
 use serde_json::{Value, json};
 
+use crate::bare;
 use crate::iperf;
 use crate::measure::{measured, median};
 use crate::process::{Drives, Server};
@@ -31,6 +32,8 @@ pub const CACHE_BYTES: u64 = 2 << 30;
 pub const REQUEST_BYTES: usize = 1 << 20;
 const STREAMS: [usize; 2] = [1, 8];
 const IPERF_SECONDS: u32 = 2;
+/// What the bare path sums at once.
+const BARE_BYTES: u64 = 10 << 10;
 
 /// A client of the files of a server.
 pub fn connect(server: &Server) -> Files {
@@ -41,6 +44,7 @@ pub fn connect(server: &Server) -> Files {
 #[derive(Clone, Copy, Default)]
 struct Round {
     iperf: f64,
+    bare: f64,
     write: f64,
     read_cached: f64,
     read_drives: f64,
@@ -97,6 +101,8 @@ fn read_all(file: &mut impl Read, bytes: u64) {
 
 fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     let iperf = iperf::bytes_per_s_of(IPERF_SECONDS, streams);
+    let (data, parity) = (usize::from(DATA), usize::from(PARITY));
+    let bare = bare::bytes_per_s(directory, data, parity, BARE_BYTES as usize, total_bytes / BARE_BYTES);
     let drives = Drives::of_width(directory, (DATA, PARITY), DRIVE_BYTES, LANES);
     let server = drives.serve(CACHE_BYTES);
     // The first time the system has to find the memory of the server's cache, and of the kernel's, which costs as much as all else: as much is written before
@@ -123,7 +129,7 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     drop(server);
     let server = drives.serve(0);
     let read_drives = read_natively(&server, streams, total_bytes);
-    Round { iperf, write, read_cached, read_drives, mount_write, mount_read, mount_read_direct }
+    Round { iperf, bare, write, read_cached, read_drives, mount_write, mount_read, mount_read_direct }
 }
 
 /// Files of `total_bytes` in all, written and read in requests of a MiB.
@@ -136,8 +142,8 @@ pub fn files(directory: &Path, rounds: usize, total_bytes: u64) -> Value {
                     let round = round(directory, streams, total_bytes);
                     let gb = |bytes_per_s: f64| bytes_per_s / 1e9;
                     eprintln!(
-                        "{streams} streams, round {number}: iperf3 {:.2} GB/s; native write {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
-                        gb(round.iperf), gb(round.write), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
+                        "{streams} streams, round {number}: iperf3 {:.2} GB/s, bare path {:.2}; native write {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
+                        gb(round.iperf), gb(round.bare), gb(round.write), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
                     );
                     round
                 })
@@ -164,6 +170,7 @@ fn summary(streams: usize, rounds: &[Round]) -> Value {
     json!({
         "streams": streams,
         "iperf3_bytes_per_s": speed(|round| round.iperf),
+        "bare_path_bytes_per_s": speed(|round| round.bare),
         "native_write_bytes_per_s": speed(|round| round.write),
         "native_read_cached_bytes_per_s": speed(|round| round.read_cached),
         "native_read_drives_bytes_per_s": speed(|round| round.read_drives),
@@ -171,6 +178,7 @@ fn summary(streams: usize, rounds: &[Round]) -> Value {
         "mount_read_bytes_per_s": speed(|round| round.mount_read),
         "mount_read_direct_bytes_per_s": speed(|round| round.mount_read_direct),
         "native_write_to_iperf3": ratios(|round| round.write, |round| round.iperf),
+        "native_write_to_bare_path": ratios(|round| round.write, |round| round.bare),
         "native_read_cached_to_iperf3": ratios(|round| round.read_cached, |round| round.iperf),
         "native_read_drives_to_iperf3": ratios(|round| round.read_drives, |round| round.iperf),
         "mount_write_to_native": ratios(|round| round.mount_write, |round| round.write),
