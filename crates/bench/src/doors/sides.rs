@@ -36,7 +36,7 @@ enum Behind {
     /// The server of a store, on these drives.
     Store(Server, #[expect(dead_code, reason = "they are there as long as their server")] Drives),
     /// The server's own directory.
-    Directory(PathBuf),
+    Directory,
     /// Another stock server, of that number, over this directory.
     Origin(u32, PathBuf),
 }
@@ -54,11 +54,10 @@ pub struct Sides {
 }
 
 impl Side {
-    fn new(lines: &str, behind: Option<Behind>) -> Side {
+    fn new(lines: &str, behind: Behind) -> Side {
         // Both protocols at one port, as in the configuration that is shipped.
         let lines = format!("{lines}\nxrd.protocol http libXrdHttp.so");
         let gate = XRootDServer::start_with(&lines).expect("needs xrootd-server: `make deps` installs it");
-        let behind = behind.unwrap_or_else(|| Behind::Directory(gate.path("")));
         Side { gate, behind }
     }
 
@@ -76,7 +75,7 @@ impl Side {
     pub fn cpu_seconds(&self) -> f64 {
         let behind = match &self.behind {
             Behind::Store(server, _) => server.cpu_seconds(),
-            Behind::Directory(_) => 0.0,
+            Behind::Directory => 0.0,
             Behind::Origin(process, _) => cpu_seconds_of(*process),
         };
         cpu_seconds_of(self.gate.process()) + behind
@@ -86,7 +85,7 @@ impl Side {
     pub fn server(&self) -> Option<&Server> {
         match &self.behind {
             Behind::Store(server, _) => Some(server),
-            Behind::Directory(_) | Behind::Origin(..) => None,
+            Behind::Directory | Behind::Origin(..) => None,
         }
     }
 
@@ -102,15 +101,18 @@ impl Side {
                 files.remove(format!("/{name}")).expect("removed");
                 length
             }
-            Behind::Directory(directory) | Behind::Origin(_, directory) => {
-                let path = directory.join(name);
-                let length = fs::metadata(&path).expect("it was written").len();
-                fs::remove_file(path).expect("removed");
-                length
-            }
+            Behind::Directory => remove_file(&self.gate.path(name)),
+            Behind::Origin(_, directory) => remove_file(&directory.join(name)),
         };
         assert_eq!(length, bytes, "{name} is there, whole");
     }
+}
+
+/// Its length.
+fn remove_file(path: &Path) -> u64 {
+    let length = fs::metadata(path).expect("it was written").len();
+    fs::remove_file(path).expect("removed");
+    length
 }
 
 impl Sides {
@@ -125,11 +127,11 @@ impl Sides {
         // As in the configuration that is shipped.
         let shipped = "xrootd.chksum max 64 adler32 crc32c\nofs.persist auto hold 0";
         let lines = format!("ofs.osslib {plugin} {address}\nofs.ckslib * {plugin} {address}\n{shipped}");
-        let store = Side::new(&lines, Some(Behind::Store(server, drives)));
-        let plain = Side::new(&format!("{plain_lines}\n{shipped}"), None);
+        let store = Side::new(&lines, Behind::Store(server, drives));
+        let plain = Side::new(&format!("{plain_lines}\n{shipped}"), Behind::Directory);
         let origin = plain.gate.address("").replace("root://", "");
         let lines = format!("ofs.osslib libXrdPss.so\npss.origin {}", origin.trim_end_matches('/'));
-        let proxy = Side::new(&lines, Some(Behind::Origin(plain.gate.process(), plain.gate.path(""))));
+        let proxy = Side::new(&lines, Behind::Origin(plain.gate.process(), plain.gate.path("")));
         Sides { store, plain, proxy, payload_bytes }
     }
 
