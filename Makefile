@@ -46,7 +46,8 @@ test-all: rust ## after `make test`: the tests that have a long form, in that fo
 	test -z "$$failed"
 
 rados-test: rust ## stores in the pools of a Ceph cluster, and on its file system; it is started for them (after `make deps`)
-	tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados --test rados_hosts --test shared_files
+	@# Each starts a cluster, which has work for all processors.
+	TEST_BINARIES_AT_ONCE=1 tools/run-tests.sh $(LOCKED) --workspace --features forebay-media-rados/link,forebay/rados --test pools --test rados --test rados_hosts --test shared_files
 
 python-test: $(PYTHON) ## the Python module: built and installed into an environment of its own, its tests against real servers (Python 3.11, venv)
 	export CARGO_TARGET_DIR=$(abspath $(TARGET)); \

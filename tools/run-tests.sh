@@ -11,6 +11,7 @@ colour=never
 
 passed=0 failed=0 ignored=0 binaries=0
 declare -A skipped=()
+declare -A source_of=()
 failures=() binary="" in_failures= output_of="" output_lines=0
 
 # Of each test that failed, so much of what it printed about it stands in the summary too: of a run on another machine often nothing else is kept.
@@ -30,8 +31,13 @@ tell_output() {
 
 count() {
     local line=$1
-    if [[ $line =~ Running[^\ ]*\ (unittests\ |tests/)([^\ ]+) ]]; then
-        binary=${BASH_REMATCH[2]}
+    if [[ $line =~ Running[^\ ]*\ (unittests\ |tests/)([^\ ]+)\ \(.*/([^/]+)\) ]]; then
+        source_of[${BASH_REMATCH[3]}]=${BASH_REMATCH[2]}
+    elif [[ $line =~ ^"     Tests of "(.*)": "(.*)$ ]]; then
+        binary="${source_of[${BASH_REMATCH[2]}]:-${BASH_REMATCH[2]}} of ${BASH_REMATCH[1]}"
+    # With 101 libtest ends, which has said which tests failed.
+    elif [[ $line =~ ^"     Ended with "([0-9]+)$ && ${BASH_REMATCH[1]} != 101 ]]; then
+        failures+=("$binary ended with ${BASH_REMATCH[1]}")
     elif [[ $line =~ Doc-tests[^\ ]*\ ([a-z_]+) ]]; then
         binary="documentation of ${BASH_REMATCH[1]}"
     elif [[ $line == "failures:" ]]; then
@@ -93,5 +99,32 @@ tell_success() {
     [[ $1 != *$'\n'* || $1 == *" panicked at "* ]] || printf '%s\n' "$1"
 }
 
-cargo test --no-fail-fast --color "$colour" "$@" -- --show-output 2>&1 | filter
+# Notes the tests, and runs what Cargo's runner does not get: those in the documentation.
+note_tests() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+    env "CARGO_TARGET_${host}_RUNNER=$PWD/tools/test-later.sh" FOREBAY_TESTS_LATER="$later" \
+        cargo test --no-fail-fast --color "$colour" "$@" -- --show-output
+}
+
+# Those that compute have one processor between them, and only while those that wait do not want it.
+run_noted() {
+    local result=0 computing
+    find "$later/computing" -type f -print0 | sort -z | nice xargs -0 -r -P 1 -n 1 tools/test-now.sh &
+    computing=$!
+    find "$later/waiting" -type f -print0 | sort -z | xargs -0 -r -P "${TEST_BINARIES_AT_ONCE:-$(nproc)}" -n 1 tools/test-now.sh || result=1
+    wait "$computing" || result=1
+    return "$result"
+}
+
+later=$(mktemp -d)
+trap 'rm -rf "$later"' EXIT
+mkdir "$later/computing" "$later/waiting"
+
+{
+    result=0
+    note_tests "$@" || result=1
+    run_noted || result=1
+    exit "$result"
+} 2>&1 | filter
 exit "${PIPESTATUS[0]}"

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs one test binary that tools/test-later.sh noted, and shows what it printed when it has ended: others run beside it.
+set -uo pipefail
+
+noted=$1
+name=${noted##*/}
+result=0
+bash "$noted" >"$noted.printed" 2>&1 </dev/null || result=$?
+{
+    flock 9
+    printf '\n     Tests of %s: %s\n' "${name%%--*}" "${name#*--}"
+    cat "$noted.printed"
+    ((result == 0)) || printf '\n     Ended with %s\n' "$result"
+} 9>"${noted%/*/*}/lock"
+((result == 0))
