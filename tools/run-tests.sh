@@ -74,6 +74,7 @@ summary() {
 # and what a success printed that met the panics it expects, or came from proptest alone: whoever looks for a failure would find these first.
 filter() {
     local line in_successes='' section=''
+    trap '' INT TERM
     while IFS= read -r line; do
         count "$line"
         if [[ $line == "successes:" ]]; then
@@ -110,13 +111,16 @@ note_tests() {
 # Those that compute have one processor between them, and only while those that wait do not want it.
 run_noted() {
     local result=0 computing
-    find "$later/computing" -type f -print0 | sort -z | nice xargs -0 -r -P 1 -n 1 tools/test-now.sh &
+    # What a script starts behind itself would not hear a Ctrl-C.
+    (trap - INT && find "$later/computing" -type f -print0 | sort -z | nice xargs -0 -r -P 1 -n 1 tools/test-now.sh) &
     computing=$!
     find "$later/waiting" -type f -print0 | sort -z | xargs -0 -r -P "${TEST_BINARIES_AT_ONCE:-$(nproc)}" -n 1 tools/test-now.sh || result=1
     wait "$computing" || result=1
     return "$result"
 }
 
+# When it is ended from outside, the tests are too, and what they had printed is shown still: the one that hung is among them.
+trap : INT TERM
 later=$(mktemp -d)
 trap 'rm -rf "$later"' EXIT
 mkdir "$later/computing" "$later/waiting"

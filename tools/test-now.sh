@@ -2,6 +2,8 @@
 # Runs one test binary that tools/test-later.sh noted, and shows what it printed when it has ended: others run beside it.
 set -uo pipefail
 
+# It outlives the binary when both are ended.
+trap : INT TERM
 noted=$1
 name=${noted##*/}
 result=0
