@@ -29,15 +29,24 @@ tell_output() {
     fi
 }
 
+# What selects the tests of one source file of a package.
+selection() {
+    local name=${2#tests/}
+    case $2 in
+        tests/*) echo "-p $1 --test ${name%%[./]*}" ;;
+        src/lib.rs) echo "-p $1 --lib" ;;
+        *) echo "-p $1 --bins" ;;
+    esac
+}
+
 count() {
     local line=$1
-    if [[ $line =~ Running[^\ ]*\ (unittests\ |tests/)([^\ ]+)\ \(.*/([^/]+)\) ]]; then
+    if [[ $line =~ Running[^\ ]*\ (unittests\ )?([^\ ]+)\ \(.*/([^/]+)\) ]]; then
         source_of[${BASH_REMATCH[3]}]=${BASH_REMATCH[2]}
     elif [[ $line =~ ^"     Tests of "(.*)": "(.*)$ ]]; then
-        binary="${source_of[${BASH_REMATCH[2]}]:-${BASH_REMATCH[2]}} of ${BASH_REMATCH[1]}"
-    # With 101 libtest ends, which has said which tests failed.
-    elif [[ $line =~ ^"     Ended with "([0-9]+)$ && ${BASH_REMATCH[1]} != 101 ]]; then
-        failures+=("$binary ended with ${BASH_REMATCH[1]}")
+        binary=$(selection "${BASH_REMATCH[1]}" "${source_of[${BASH_REMATCH[2]}]:-}")
+    elif [[ $line =~ ^"     Ended with "([0-9]+)$ ]]; then
+        failures+=("cargo test $binary ended with ${BASH_REMATCH[1]}")
     elif [[ $line =~ Doc-tests[^\ ]*\ ([a-z_]+) ]]; then
         binary="documentation of ${BASH_REMATCH[1]}"
     elif [[ $line == "failures:" ]]; then
@@ -129,6 +138,10 @@ mkdir "$later/computing" "$later/waiting"
     result=0
     note_tests "$@" || result=1
     run_noted || result=1
+    if ((result == 0)) && [[ -z $(find "$later/computing" "$later/waiting" -name '*.printed') ]]; then
+        echo "no test binary was run: nothing was tested" >&2
+        result=1
+    fi
     exit "$result"
 } 2>&1 | filter
 exit "${PIPESTATUS[0]}"

@@ -8,6 +8,10 @@ noted=$1
 name=${noted##*/}
 result=0
 bash "$noted" >"$noted.printed" 2>&1 </dev/null || result=$?
+# A test that ends the process well takes those behind it along.
+if ((result == 0)) && ! grep -q '^test result: ' "$noted.printed"; then
+    result=1
+fi
 {
     flock 9
     printf '\n     Tests of %s: %s\n' "${name%%--*}" "${name#*--}"
