@@ -12,8 +12,8 @@ use std::time::Duration;
 use forebay_media::conformance::{self, ABSENT, DRIVE_BYTES_MIN, DRIVES};
 use forebay_media::{
     Access, AlignedBuffer, BLOCK_BYTES, Backend, Contents, DirectIo, DriveFile, DriveKind, FaultSwitch, FaultyMedia,
-    InspectError, Media, MediaConfig, MediaError, MemoryDrives, MemoryMedia, OpenDriveError, OpenMediaError, Operation,
-    OperationId, PatientMedia, SilentDrives, create_zeroed, inspect, open_media,
+    InspectError, Inspection, Media, MediaConfig, MediaError, MemoryDrives, MemoryMedia, OpenDriveError,
+    OpenMediaError, Operation, OperationId, PatientMedia, SilentDrives, create_zeroed, inspect, open_media,
 };
 use forebay_types::DriveNumber;
 
@@ -70,15 +70,27 @@ fn on_tmpfs() -> Option<tempfile::TempDir> {
     directory
 }
 
-/// The kernel lets go of a drive when the last operation on it is over, which may be a moment after its media is gone.
-fn open_patiently(path: &Path, direct: DirectIo) -> Result<DriveFile, OpenDriveError> {
-    for _ in 0..250 {
-        match DriveFile::open(path, direct, Access::Exclusive) {
-            Err(OpenDriveError::InUse { .. }) => thread::sleep(Duration::from_millis(20)),
+/// Opens what one alone may have open, when others have let go of it: the kernel does when the last operation on a drive is over, which may be a moment after its media is
+/// gone; and a program that another test starts has what is open here, too, until it begins, which may take long on a machine with much to do.
+fn patiently<T, E>(mut open: impl FnMut() -> Result<T, E>, is_in_use: impl Fn(&E) -> bool) -> Result<T, E> {
+    let mut tries = 0..1000;
+    loop {
+        match open() {
+            Err(error) if is_in_use(&error) && tries.next().is_some() => thread::sleep(Duration::from_millis(10)),
             opened => return opened,
         }
     }
-    DriveFile::open(path, direct, Access::Exclusive)
+}
+
+fn open_patiently(path: &Path, direct: DirectIo) -> Result<DriveFile, OpenDriveError> {
+    let is_in_use = |error: &OpenDriveError| matches!(error, OpenDriveError::InUse { .. });
+    patiently(|| DriveFile::open(path, direct, Access::Exclusive), is_in_use)
+}
+
+/// What is in a block device that nobody has any more.
+fn inspect_patiently(device: &Path, magic: &[u8; 8]) -> Result<Inspection, InspectError> {
+    let is_in_use = |error: &InspectError| matches!(error, InspectError::InUse { .. });
+    patiently(|| inspect(device, magic, &mut |_, _| ControlFlow::Continue(())), is_in_use)
 }
 
 fn drives_at(paths: &[PathBuf], direct: DirectIo) -> Result<Drives, OpenDriveError> {
@@ -452,13 +464,13 @@ fn a_block_device_is_opened_by_one_and_its_file_by_nobody() {
     const MAGIC: [u8; 8] = *b"MEDIATST";
     let Some(loops) = LoopDevices::new() else { return };
     let (device, file) = (&loops.devices[0], &loops.files[0]);
-    let free = inspect(device, &MAGIC, &mut |_, _| ControlFlow::Continue(())).expect("free");
+    let free = inspect_patiently(device, &MAGIC).expect("free");
     assert_eq!((free.contents, free.bytes, free.read_bytes), (Contents::Zeroed, DRIVE_BYTES_MIN, DRIVE_BYTES_MIN));
     assert!(free.is_whole && !free.has_holes);
     let error = contents(file, &MAGIC).expect_err("behind the device");
     assert!(error.to_string().contains("behind /dev/loop"), "{error}");
 
-    let drive = DriveFile::open(device, DirectIo::Auto, Access::Exclusive).expect("free");
+    let drive = open_patiently(device, DirectIo::Auto).expect("free");
     assert_eq!(drive.bytes(), DRIVE_BYTES_MIN);
     assert_ne!(drive.kind(), DriveKind::Unknown, "the kernel says for every block device");
     let error = DriveFile::open(device, DirectIo::Auto, Access::Exclusive).expect_err("taken");
@@ -467,15 +479,7 @@ fn a_block_device_is_opened_by_one_and_its_file_by_nobody() {
     assert!(matches!(error, InspectError::InUse { .. }), "{error}");
     drive.write_at(0, &AlignedBuffer::copied(&MAGIC), BLOCK_BYTES).expect("writes");
     drop(drive);
-    // A program that another test starts has what is open here, too, until it begins: that may take long on a machine with much to do.
-    let mut tries = 0..1000;
-    let found = loop {
-        match contents(device, &MAGIC) {
-            Err(InspectError::InUse { .. }) if tries.next().is_some() => std::thread::sleep(Duration::from_millis(10)),
-            found => break found,
-        }
-    };
-    assert_eq!(found.expect("free"), Contents::ForebayDrive);
+    assert_eq!(inspect_patiently(device, &MAGIC).expect("free").contents, Contents::ForebayDrive);
 }
 
 fn tool(name: &str) -> Option<PathBuf> {
