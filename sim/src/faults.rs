@@ -110,6 +110,8 @@ faults!(
     LostBeyond = "drives lost beyond parity",
     /// Drives without which a store was started, more than parity makes up for, are there again at a later start.
     BackBeyond = "drives lost beyond parity that come back",
+    /// Of what is read to where it is stored not all comes, and its connection ends.
+    HalfPlaced = "piece that is half there",
     /// A cluster answers nothing for a while; this and the next three where a store stands on one.
     PoolBlocks = "pool that blocks",
     /// Others fill the pool.
@@ -124,6 +126,11 @@ impl Fault {
     /// Those of stores that stand on a cluster.
     pub(crate) fn is_of_pools(self) -> bool {
         matches!(self, Fault::PoolBlocks | Fault::PoolFull | Fault::Fenced | Fault::LateOfFenced)
+    }
+
+    /// Those that a seed knows by its number, and draws nothing for.
+    pub(crate) fn is_of_numbers(self) -> bool {
+        self.is_of_pools() || self == Fault::HalfPlaced
     }
 
     /// Its name in one word.

@@ -39,10 +39,11 @@ impl Mistake {
     /// Whether it is one with files: it is looked for with clients that write some.
     pub fn is_of_files(self) -> bool {
         use Planted::{
-            CopyOutranksWrite, EndedBeforeName, NameAnsweredEarly, PieceByArrival, SealedChanges, TornHidesFiles,
+            CopyOutranksWrite, EndedBeforeName, NameAnsweredEarly, PieceByArrival, PlaceEncoded, SealedChanges,
+            TornHidesFiles,
         };
         let names = [EndedBeforeName, NameAnsweredEarly];
-        let bytes = [CopyOutranksWrite, PieceByArrival, SealedChanges, TornHidesFiles];
+        let bytes = [CopyOutranksWrite, PieceByArrival, PlaceEncoded, SealedChanges, TornHidesFiles];
         matches!(self, Mistake::Engine(planted) if names.contains(&planted) || bytes.contains(&planted))
     }
 

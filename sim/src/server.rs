@@ -55,6 +55,8 @@ struct LaneSide {
     is_pool: bool,
     /// It is not fenced.
     may_answer: bool,
+    /// Of what is read to where it is stored not all may come.
+    knows_half_placed: bool,
     pressure: PressureCheck,
 }
 
@@ -294,6 +296,7 @@ impl Process {
                 out_buffer_bytes: 256 << 10,
                 credit_bytes: 1 << 20,
                 stall_timeout: Duration::from_secs(10),
+                placed_bytes_min: scenario.placed_bytes_min,
             };
             self.lanes.push(LaneSide {
                 lane: Lane::new(config, self.clock(now)),
@@ -309,6 +312,7 @@ impl Process {
                 may_lose: scenario.beyond_after_events.is_some(),
                 is_pool: scenario.pool,
                 may_answer: true,
+                knows_half_placed: scenario.knows(Fault::HalfPlaced),
                 pressure: PressureCheck::default(),
             });
         }
@@ -489,6 +493,15 @@ impl LaneSide {
                 if self.service.work(id, &mut self.lane, !arrived.is_empty()) != Step::Read {
                     break;
                 }
+                match self.read_piece(id, arrived) {
+                    Some(true) => continue,
+                    Some(false) => {
+                        network.counts.fire_and_meet(Fault::HalfPlaced);
+                        self.close(now, id, network);
+                        break;
+                    }
+                    None => {}
+                }
                 let space = self.service.read_space(id);
                 let bytes = space.len().min(arrived.len());
                 space[..bytes].copy_from_slice(&arrived[..bytes]);
@@ -499,6 +512,24 @@ impl LaneSide {
             }
         }
         worked
+    }
+
+    /// Reads the rest of a piece of a file to where it is stored, if all of it has arrived and has a place; whether all of it came.
+    fn read_piece(&mut self, id: u64, arrived: &mut Vec<u8>) -> Option<bool> {
+        let awaited = self.service.awaited_of_piece(id).filter(|awaited| *awaited <= arrived.len())?;
+        let parts = self.service.place_of_piece(id, &mut self.lane)?;
+        let comes = if self.knows_half_placed && awaited % 8 == 3 { awaited / 2 } else { awaited };
+        let mut rest = &arrived[..comes];
+        for part in parts {
+            let (of_part, after) = rest.split_at(rest.len().min(part.len()));
+            part[..of_part.len()].copy_from_slice(of_part);
+            rest = after;
+        }
+        arrived.drain(..comes);
+        if comes == awaited {
+            self.service.piece_is_placed(id);
+        }
+        Some(comes == awaited)
     }
 
     /// As a server looks at its licence before each write to a socket.

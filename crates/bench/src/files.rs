@@ -7,6 +7,7 @@ mod peers;
 use std::io::Read;
 use std::path::Path;
 
+use bytes::Bytes;
 use forebay_client::ClientConfig;
 use forebay_client::files::{Files, ReadOptions, WriteOptions};
 use serde_json::{Value, json};
@@ -46,6 +47,7 @@ struct Round {
     iperf: f64,
     bare: f64,
     write: f64,
+    write_shared: f64,
     read_cached: f64,
     read_drives: f64,
     mount_write: f64,
@@ -67,16 +69,34 @@ fn each_stream(streams: usize, total_bytes: u64, work: impl Fn(usize, u64) + Syn
     total_bytes as f64 / cost.seconds
 }
 
-fn write_natively(server: &Server, streams: usize, total_bytes: u64) -> f64 {
-    let block: Vec<u8> = (0..REQUEST_BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
+/// What is written is copied, as most callers have it written, or shared.
+#[derive(Clone, Copy)]
+enum Given {
+    Copied,
+    Shared,
+}
+
+fn write_natively(server: &Server, streams: usize, total_bytes: u64, given: Given) -> f64 {
+    let block: Bytes = (0..REQUEST_BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
     each_stream(streams, total_bytes, |stream, bytes| {
         let files = connect(server);
         let mut file = files.create(format!("/native{stream}"), &WriteOptions::default()).expect("made");
         for _ in 0..bytes / REQUEST_BYTES as u64 {
-            file.write(&block).expect("there is room");
+            match given {
+                Given::Copied => file.write(&block),
+                Given::Shared => file.write_shared(block.clone()),
+            }
+            .expect("there is room");
         }
         file.close().expect("durable");
     })
+}
+
+/// Removes what each stream wrote.
+fn remove(server: &Server, streams: usize, by: &[&str]) {
+    let files = connect(server);
+    let names = (0..streams).flat_map(|stream| by.iter().map(move |by| format!("/{by}{stream}")));
+    names.for_each(|name| files.remove(name).expect("it was made"));
 }
 
 fn read_natively(server: &Server, streams: usize, total_bytes: u64) -> f64 {
@@ -108,16 +128,16 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     // The first time the system has to find the memory of the server's cache, and of the kernel's, which costs as much as all else: as much is written before
     // anything is measured as then, and is there together.
     for _ in 0..2 {
-        write_natively(&server, streams, total_bytes);
+        write_natively(&server, streams, total_bytes, Given::Copied);
         let mounted = Mount::of(&server, "native0");
         mounted.read(streams, total_bytes);
         mounted.write(streams, total_bytes);
         drop(mounted);
-        let files = connect(&server);
-        let names = (0..streams).flat_map(|stream| ["native", "mount"].map(|by| format!("/{by}{stream}")));
-        names.for_each(|name| files.remove(name).expect("it was made"));
+        remove(&server, streams, &["native", "mount"]);
     }
-    let write = write_natively(&server, streams, total_bytes);
+    let write_shared = write_natively(&server, streams, total_bytes, Given::Shared);
+    remove(&server, streams, &["native"]);
+    let write = write_natively(&server, streams, total_bytes, Given::Copied);
     let read_cached = read_natively(&server, streams, total_bytes);
     // The kernel's cache gets the memory back that it had here.
     Mount::of(&server, "native0").read(streams, total_bytes);
@@ -129,7 +149,7 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     drop(server);
     let server = drives.serve(0);
     let read_drives = read_natively(&server, streams, total_bytes);
-    Round { iperf, bare, write, read_cached, read_drives, mount_write, mount_read, mount_read_direct }
+    Round { iperf, bare, write, write_shared, read_cached, read_drives, mount_write, mount_read, mount_read_direct }
 }
 
 /// Files of `total_bytes` in all, written and read in requests of a MiB.
@@ -142,8 +162,8 @@ pub fn files(directory: &Path, rounds: usize, total_bytes: u64) -> Value {
                     let round = round(directory, streams, total_bytes);
                     let gb = |bytes_per_s: f64| bytes_per_s / 1e9;
                     eprintln!(
-                        "{streams} streams, round {number}: iperf3 {:.2} GB/s, bare path {:.2}; native write {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
-                        gb(round.iperf), gb(round.bare), gb(round.write), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
+                        "{streams} streams, round {number}: iperf3 {:.2} GB/s, bare path {:.2}; native write {:.2}, shared {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
+                        gb(round.iperf), gb(round.bare), gb(round.write), gb(round.write_shared), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
                     );
                     round
                 })
@@ -172,13 +192,16 @@ fn summary(streams: usize, rounds: &[Round]) -> Value {
         "iperf3_bytes_per_s": speed(|round| round.iperf),
         "bare_path_bytes_per_s": speed(|round| round.bare),
         "native_write_bytes_per_s": speed(|round| round.write),
+        "native_write_shared_bytes_per_s": speed(|round| round.write_shared),
         "native_read_cached_bytes_per_s": speed(|round| round.read_cached),
         "native_read_drives_bytes_per_s": speed(|round| round.read_drives),
         "mount_write_bytes_per_s": speed(|round| round.mount_write),
         "mount_read_bytes_per_s": speed(|round| round.mount_read),
         "mount_read_direct_bytes_per_s": speed(|round| round.mount_read_direct),
         "native_write_to_iperf3": ratios(|round| round.write, |round| round.iperf),
+        "native_write_shared_to_iperf3": ratios(|round| round.write_shared, |round| round.iperf),
         "native_write_to_bare_path": ratios(|round| round.write, |round| round.bare),
+        "native_write_shared_to_bare_path": ratios(|round| round.write_shared, |round| round.bare),
         "native_read_cached_to_iperf3": ratios(|round| round.read_cached, |round| round.iperf),
         "native_read_drives_to_iperf3": ratios(|round| round.read_drives, |round| round.iperf),
         "mount_write_to_native": ratios(|round| round.mount_write, |round| round.write),

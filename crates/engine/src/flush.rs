@@ -1,6 +1,8 @@
 //! A flush while it fills: records are copied to their place on the shards, rows are encoded and their units
 //! summed while they are hot in the processor's cache.
 
+mod payload;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,12 +13,11 @@ use forebay_format::{
 };
 use forebay_media::AlignedBuffer;
 use forebay_types::limits::{BLOCK_BYTES, PIECE_BYTES_MAX};
-use forebay_types::{Crc32c, DriveUuid, EventId, EventKey, RunId, StoreUuid, WallTime, crc32c, crc32c_of_both};
+use forebay_types::{DriveUuid, EventId, EventKey, RunId, StoreUuid, WallTime, crc32c, crc32c_of_both};
 
 use crate::segments::POSITION_BYTES;
 
-/// Checksums are computed over pieces of this size, just before they are copied.
-const PIECE_BYTES: usize = 16 << 10;
+pub(crate) use payload::{ChecksumMismatch, Payload};
 
 /// What a flush lies in.
 #[derive(Clone, Debug)]
@@ -88,15 +89,6 @@ impl NewRecord {
     }
 }
 
-/// Why a record was not added; the flush is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotAdded {
-    /// It does not fit any more.
-    Full,
-    /// The payload has another checksum.
-    ChecksumMismatch,
-}
-
 /// A flush that takes records.
 pub(crate) struct OpenFlush {
     pub(crate) place: FlushPlace,
@@ -107,6 +99,8 @@ pub(crate) struct OpenFlush {
     rows_encoded: usize,
     /// Row by row, shard by shard.
     unit_crcs: Vec<u32>,
+    /// Of the row that fills, by data shard: the sums of units that one payload filled, which were computed for the sum of that.
+    known_crcs: Vec<Option<u32>>,
     table: Vec<u8>,
     record_count: u32,
     runs: (RunId, RunId),
@@ -198,6 +192,7 @@ impl OpenFlush {
             data_bytes: 0,
             rows_encoded: 0,
             unit_crcs: Vec::with_capacity(rows_max * place.shards.len()),
+            known_crcs: vec![None; place.data_shards.into()],
             table: Vec::new(),
             record_count: 0,
             runs: (RunId(u32::MAX), RunId(0)),
@@ -259,16 +254,23 @@ impl OpenFlush {
         table_bytes <= space_for_inline_table(self.header_bytes, self.place.shards.len(), rows)
     }
 
-    /// Copies a payload, which lies in pieces, to its place, checking its sum on the way, and returns its position in the flush.
-    pub(crate) fn add(&mut self, record: NewRecord, payload: &[&[u8]]) -> Result<u32, NotAdded> {
-        let payload_bytes = bytes_of(payload);
+    /// Whether a record has room whose payload, if it has one, is of so many bytes.
+    pub(crate) fn takes(&self, kind: RecordKind, payload_bytes: usize) -> bool {
+        let end = self.data_bytes + room(kind.has_payload(), payload_bytes);
+        end + self.table.len() + TABLE_ENTRY_BYTES <= self.capacity_bytes()
+    }
+
+    /// Puts a payload in its place, checking its sum, and returns its position in the flush.
+    ///
+    /// # Panics
+    /// When it has no room ([`OpenFlush::takes`]).
+    pub(crate) fn add(&mut self, record: NewRecord, payload: &mut Payload<'_>) -> Result<u32, ChecksumMismatch> {
+        let payload_bytes = payload.bytes();
+        assert!(self.takes(record.kind, payload_bytes), "{payload_bytes} bytes have no room");
         let end = self.data_bytes + room(record.kind.has_payload(), payload_bytes);
-        if end + self.table.len() + TABLE_ENTRY_BYTES > self.capacity_bytes() {
-            return Err(NotAdded::Full);
-        }
-        if record.kind.has_payload() && self.copy_in(payload) != record.crc {
-            // Nothing counted the bytes yet: the next record overwrites them.
-            return Err(NotAdded::ChecksumMismatch);
+        if record.kind.has_payload() {
+            // Nothing counts the bytes of another sum: the next record overwrites them.
+            self.take_checked(payload, record.crc)?;
         }
         let position = u32::try_from(self.data_bytes as u64 / POSITION_BYTES).expect("a flush is small");
         let entry = record.without_payload();
@@ -284,30 +286,34 @@ impl OpenFlush {
         self.events = (self.events.0.min(event), self.events.1.max(event));
         self.zero(self.data_bytes + payload_bytes, end);
         self.data_bytes = end;
-        self.encode_full_rows();
+        self.encode_full_rows(self.data_bytes);
         Ok(position)
     }
 
     /// Adds bytes to the piece of a file that was added last, if they follow it there and in this flush; whether they did. It has the version then that
     /// they would have had.
-    pub(crate) fn extend_piece(&mut self, record: &FileRecord, payload: &[u8]) -> Result<bool, NotAdded> {
+    pub(crate) fn extend_piece(
+        &mut self,
+        record: &FileRecord,
+        payload: &mut Payload<'_>,
+    ) -> Result<bool, ChecksumMismatch> {
         let Some((entry, joined)) = self.joined_with_last(record) else { return Ok(false) };
-        let Some(data_bytes) = self.data_bytes_with(&entry, payload.len()) else { return Ok(false) };
+        let Some(data_bytes) = self.data_bytes_with(&entry, payload.bytes()) else { return Ok(false) };
         let FileChange::Piece { crc, .. } = record.change else { return Ok(false) };
         let before = self.data_bytes;
         self.data_bytes = entry.payload_range().end as usize;
-        if self.copy_in(&[payload]) != crc {
+        if let Err(error) = self.take_checked(payload, crc) {
             // The bytes are not counted; what is rounded up behind the piece is zeros again.
             self.zero(self.data_bytes, before);
             self.data_bytes = before;
-            return Err(NotAdded::ChecksumMismatch);
+            return Err(error);
         }
-        self.zero(self.data_bytes + payload.len(), data_bytes);
+        self.zero(self.data_bytes + payload.bytes(), data_bytes);
         self.data_bytes = data_bytes;
         let at = self.table.len() - TABLE_ENTRY_BYTES;
         let place = self.table[at..].first_chunk_mut().expect("an entry is there");
         TableEntry { offset_units: entry.offset_units, ..joined.entry() }.encode_into(place);
-        self.encode_full_rows();
+        self.encode_full_rows(self.data_bytes);
         Ok(true)
     }
 
@@ -342,25 +348,6 @@ impl OpenFlush {
         (fits && is_open).then_some(data_bytes)
     }
 
-    /// Copies bytes to the end of the data, which stays where it was, and returns their sum.
-    fn copy_in(&mut self, payload: &[&[u8]]) -> u32 {
-        let unit = self.place.unit_bytes as usize;
-        let mut at = self.data_bytes;
-        let mut crc = Crc32c::default();
-        for mut rest in payload.iter().copied() {
-            while !rest.is_empty() {
-                let room = (unit - at % unit).min(PIECE_BYTES).min(rest.len());
-                let (piece, after) = rest.split_at(room);
-                crc.update(piece);
-                let (shard, offset) = self.place_of(at);
-                self.buffers[shard][offset..offset + room].copy_from_slice(piece);
-                at += room;
-                rest = after;
-            }
-        }
-        crc.finish()
-    }
-
     fn zero(&mut self, from: usize, to: usize) {
         let unit = self.place.unit_bytes as usize;
         let mut at = from;
@@ -380,9 +367,10 @@ impl OpenFlush {
         (shard, self.header_bytes + row * unit + at % unit)
     }
 
-    fn encode_full_rows(&mut self) {
+    /// Encodes the rows that data of so many bytes fill.
+    fn encode_full_rows(&mut self, data_bytes: usize) {
         let unit = self.place.unit_bytes as usize;
-        while (self.rows_encoded + 1) * self.row_bytes() <= self.data_bytes {
+        while (self.rows_encoded + 1) * self.row_bytes() <= data_bytes {
             self.encode_row(self.rows_encoded * unit, unit);
         }
     }
@@ -394,7 +382,8 @@ impl OpenFlush {
         let data: Vec<&[u8]> = data.iter().map(|buffer| &buffer[range.clone()]).collect();
         let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|buffer| &mut buffer[range.clone()]).collect();
         codec(self.place.data_shards, self.place.parity_shards).encode(&data, &mut parity);
-        self.unit_crcs.extend(data.iter().map(|unit| crc32c(unit)));
+        let known = self.known_crcs.iter_mut().map(Option::take);
+        self.unit_crcs.extend(data.iter().zip(known).map(|(unit, known)| known.unwrap_or_else(|| crc32c(unit))));
         self.unit_crcs.extend(parity.iter().map(|unit| crc32c(unit)));
         self.rows_encoded += 1;
     }
@@ -438,15 +427,15 @@ impl OpenFlush {
         let inline = self.table_is_inline(self.table.len(), self.filled_up(self.data_bytes));
         if !inline {
             let table = std::mem::take(&mut self.table);
-            self.copy_in(&[&table]);
+            let _ = self.take_in(&mut Payload::of(&[&table]));
             self.table = table;
             self.data_bytes += self.table.len();
-            self.encode_full_rows();
+            self.encode_full_rows(self.data_bytes);
         }
         let data_bytes = self.filled_up(self.data_bytes);
         self.zero(self.data_bytes, data_bytes);
         self.data_bytes = data_bytes;
-        self.encode_full_rows();
+        self.encode_full_rows(self.data_bytes);
         self.finish_last_row();
         let geometry = self.geometry(self.data_bytes);
         let rows = geometry.rows() as usize;
@@ -503,6 +492,7 @@ impl OpenFlush {
     /// The last row was filled as if it had full units: spreads it over the shorter ones.
     fn finish_last_row(&mut self) {
         let row_bytes = self.row_bytes();
+        assert!(self.rows_encoded * row_bytes <= self.data_bytes, "no row is encoded before it is full");
         let rest = self.data_bytes - self.rows_encoded * row_bytes;
         if rest == 0 {
             return;
@@ -528,11 +518,6 @@ impl OpenFlush {
         let shards = self.place.shards.len();
         (0..shards).flat_map(|shard| (0..rows).map(move |row| self.unit_crcs[row * shards + shard])).collect()
     }
-}
-
-/// Bytes of a payload that lies in pieces.
-pub(crate) fn bytes_of(payload: &[&[u8]]) -> usize {
-    payload.iter().map(|piece| piece.len()).sum()
 }
 
 /// Bytes of data that a record takes. An empty fragment takes a place too: its position says whether it is durable.

@@ -113,6 +113,8 @@ forebay_types::planted_mistakes!(
     AppendOverOthers = "append-over-others",
     /// Writers write over what others wrote that have the file open, too.
     ConflictLetThrough = "conflict-let-through",
+    /// Rows are encoded when bytes have a place in them, before these are there.
+    PlaceEncoded = "place-encoded",
     /// A sealed file is written to.
     SealedChanges = "sealed-changes",
     /// What is done with a name is answered before it is durable.

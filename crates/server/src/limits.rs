@@ -56,6 +56,9 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// A read of so many bytes of a file that are in memory is answered from where they lie; of fewer, a copy takes less than keeping track of the pieces.
 pub const SHARED_READ_BYTES: u32 = 64 << 10;
 
+/// A write to a file of so many bytes, all of which have arrived, is read to where they are stored; of fewer, a copy takes less than asking how many are there.
+pub const PLACED_BYTES_MIN: usize = 64 << 10;
+
 /// A reply chunk of a connection that waits for nothing is kept for others if its memory is not larger.
 pub const SPARE_CHUNK_BYTES_MAX: usize = 2 * REPLY_BYTES + (256 << 10);
 

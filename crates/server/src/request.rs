@@ -1,6 +1,6 @@
 //! Requests that are not answered yet.
 
-use forebay_engine::Token;
+use forebay_engine::{Token, WriteAt, WriterNumber};
 use forebay_protocol::{
     Class, Decide, EventLine, FileClose, FileOpen, FileRead, FileSeal, FileSet, FileWrite, PutEntry,
 };
@@ -146,6 +146,8 @@ pub(crate) struct FileWriteBody {
     pub(crate) write: FileWrite,
     /// Bytes that were skipped because there are too many.
     pub(crate) skipped: usize,
+    /// The bytes are where the lane has a place for them.
+    pub(crate) is_placed: bool,
     pub(crate) outcome: FileOutcome,
     /// Where they begin in the file.
     pub(crate) start: u64,
@@ -153,7 +155,15 @@ pub(crate) struct FileWriteBody {
 
 impl FileWriteBody {
     pub(crate) fn new(write: FileWrite) -> FileWriteBody {
-        FileWriteBody { write, skipped: 0, outcome: FileOutcome::Done, start: 0 }
+        FileWriteBody { write, skipped: 0, is_placed: false, outcome: FileOutcome::Done, start: 0 }
+    }
+
+    /// What the lane is asked.
+    pub(crate) fn asked(&self) -> forebay_engine::FileWrite {
+        let FileWrite { file, by, start, crc, appends, .. } = self.write;
+        let at = start.map_or(WriteAt::End, WriteAt::Offset);
+        let writer = WriterNumber(by.opener.client);
+        forebay_engine::FileWrite { file, at, crc, writer, appends, may_take_last: false }
     }
 
     /// How far to read into a buffer of `capacity` bytes.

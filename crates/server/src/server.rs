@@ -19,6 +19,7 @@ use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
 use crate::driver::look::{LastLook, Looker, LookerParts};
 use crate::driver::smart::{SmartReports, SmartThread};
+use crate::limits::PLACED_BYTES_MIN;
 use crate::metrics;
 use crate::open_files::raise_open_files;
 use crate::service::ServiceConfig;
@@ -304,6 +305,7 @@ fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> S
         out_buffer_bytes: config.out_buffer_bytes,
         credit_bytes: config.credit_bytes,
         stall_timeout: config.stall_timeout(),
+        placed_bytes_min: PLACED_BYTES_MIN,
     }
 }
 

@@ -3,7 +3,8 @@
 //! What drives it, in turns:
 //! - [`Service::take_replies`] after each turn of the lane;
 //! - then, while there is a [`Service::next_connection`], [`Service::work`] on it: when that says [`Step::Read`] the driver reads into
-//!   [`Service::read_space`] and says [`Service::received`], and works on it again;
+//!   [`Service::read_space`] and says [`Service::received`], and works on it again; or, when [`Service::awaited_of_piece`] bytes have arrived and there is a
+//!   [`Service::place_of_piece`], it reads them there and says [`Service::piece_is_placed`], and works on it again;
 //! - [`Service::readable`] when a connection has something to read, [`Service::pieces_to_send`] and [`Service::sent`] for those of
 //!   [`Service::take_dirty`] and those that became writable, [`Service::close`] when a connection is gone;
 //! - [`Service::stalled`] now and then: these are to be closed.
@@ -16,6 +17,7 @@ mod files;
 mod finish;
 mod lists;
 mod names;
+mod placed;
 mod puts;
 mod reads;
 mod runs;
@@ -74,6 +76,8 @@ pub struct ServiceConfig {
     pub credit_bytes: u32,
     /// The rest of a frame is awaited for so long.
     pub stall_timeout: Duration,
+    /// A write to a file of so many bytes, all of which have arrived, is read to where they are stored.
+    pub placed_bytes_min: usize,
 }
 
 /// What a connection needs next.

@@ -41,6 +41,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// A sum is a polynomial, and that of the first bytes moves up by as many bits as follow (M. Adler, zlib's `crc32_combine`). It is asked for with each write to a
 /// file: what the crate of the sums has for this squares matrices, and takes as long as summing a MiB.
 pub fn crc32c_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
+    if first == 0 {
+        // So it is of no bytes, and nothing moves up.
+        return second;
+    }
     let bits = (0..u64::BITS as usize).filter(|bit| second_bytes >> bit & 1 == 1);
     bits.fold(first, |moved, bit| product(POWERS[bit + 3], moved)) ^ second
 }
@@ -68,23 +72,39 @@ impl Adler32 {
 }
 
 /// A CRC32C that is fed piece by piece.
-pub struct Crc32c(Digest);
+pub struct Crc32c {
+    /// Of what came before the bytes in the digest.
+    before: u32,
+    digest: Digest,
+    digest_bytes: u64,
+}
 
 impl Default for Crc32c {
     fn default() -> Self {
-        Crc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
+        Crc32c { before: 0, digest: Digest::new(CrcAlgorithm::Crc32Iscsi), digest_bytes: 0 }
     }
 }
 
 impl Crc32c {
     /// Adds `bytes` to what was fed before.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.digest.update(bytes);
+        self.digest_bytes += bytes.len() as u64;
+    }
+
+    /// Adds so many bytes of which the CRC32C is known. It costs as much as summing a few KiB.
+    pub fn update_summed(&mut self, crc: u32, bytes: u64) {
+        self.before = crc32c_of_both(self.finish(), crc, bytes);
+        self.digest.reset();
+        self.digest_bytes = 0;
     }
 
     /// The CRC32C of all that was fed.
     pub fn finish(&self) -> u32 {
-        self.0.finalize() as u32
+        match self.digest_bytes {
+            0 => self.before,
+            bytes => crc32c_of_both(self.before, self.digest.finalize() as u32, bytes),
+        }
     }
 }
 
@@ -100,6 +120,14 @@ mod tests {
             crc.update(&bytes[..cut]);
             crc.update(&bytes[cut..]);
             assert_eq!(crc.finish(), crc32c(&bytes), "cut at {cut}");
+            let mut crc = Crc32c::default();
+            for (number, piece) in bytes.chunks(cut.max(777)).enumerate() {
+                match number % 3 {
+                    0 => crc.update(piece),
+                    _ => crc.update_summed(crc32c(piece), piece.len() as u64),
+                }
+            }
+            assert_eq!(crc.finish(), crc32c(&bytes), "some of it summed, by {cut}");
         }
         assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA); // RFC 3720, B.4
         let (first, second) = bytes.split_at(777);

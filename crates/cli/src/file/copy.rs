@@ -1,5 +1,6 @@
 //! `forebay file cp`: copies files into the store, out of it, and within it.
 
+mod chunks;
 mod many;
 mod place;
 mod sink;
@@ -18,12 +19,10 @@ use crate::interrupt::Interrupt;
 use crate::output::{Output, Progress};
 use crate::size::{counted, hex, human_bytes};
 
+use chunks::Chunks;
 use place::{Place, parse_place};
 use sink::Sink;
 use source::Source;
-
-/// Bytes that are copied at once.
-const CHUNK_BYTES: usize = 1 << 20;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -94,7 +93,7 @@ struct Copier<'a> {
     progress: Progress,
     troubles: Troubles<'a>,
     counts: Counts,
-    chunk: Vec<u8>,
+    chunks: Chunks,
     /// Where the last file came, and its sums.
     last: Option<(Place, Sums)>,
 }
@@ -118,7 +117,7 @@ pub fn run(
         progress: output.progress(0, "copy {spinner} {msg}"),
         troubles: Troubles::new(output),
         counts: Counts::default(),
-        chunk: vec![0; CHUNK_BYTES],
+        chunks: Chunks::default(),
         last: None,
     };
     if command.sources.len() > 1 && !command.target.is_directory(&files)? {
@@ -190,7 +189,9 @@ impl Copier<'_> {
         let mut summer = Summer::default();
         loop {
             while !self.interrupt.is_set() && !source.is_ready()? {}
-            let count = if self.interrupt.is_set() { 0 } else { source.read(&mut self.chunk)? };
+            let mut chunk = self.chunks.take();
+            let count = if self.interrupt.is_set() { 0 } else { source.read(&mut chunk)? };
+            let bytes = self.chunks.give_on(chunk, count);
             // Who has ended the program that writes to stdin wants no copy of what came.
             if let Some(failure) = self.interrupted() {
                 return Err(Trouble::from(failure).into());
@@ -200,8 +201,7 @@ impl Copier<'_> {
                 source.check(&sums)?;
                 return Ok(sums);
             }
-            let bytes = &self.chunk[..count];
-            summer.update(bytes);
+            summer.update(&bytes);
             sink.write(bytes).map_err(Stopped::Sink)?;
             self.counts.bytes += count as u64;
             let counts = &self.counts;

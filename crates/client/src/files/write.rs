@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use forebay_protocol::{Changer, FileOpen, FileReply, FileWrite, Opener};
 use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
-use forebay_types::{FileOutcome, Time, crc32c};
+use forebay_types::{Crc32c, FileOutcome, Time, crc32c};
 
 pub use config::{WriteConfig, WriteFailure};
 
@@ -21,6 +21,9 @@ use crate::session::{Answer, Request, SessionError};
 
 /// Pieces without an answer, or behind one without, however short.
 const PIECES_MAX: usize = 1024;
+
+/// What is copied is summed in parts of so many bytes, each while it is in the processor's cache.
+const PART_BYTES: usize = 16 << 10;
 
 /// Openings in a row without a write that was taken, before the next one waits as after a refusal.
 const OPENINGS_MAX: u32 = 2;
@@ -70,6 +73,8 @@ pub struct WriteBehind {
     /// The piece that fills: where it begins, and its bytes.
     filling_start: u64,
     filling: BytesMut,
+    /// Its sum; none when some of it was written over.
+    filling_crc: Option<Crc32c>,
     /// What is offered belongs behind all that others wrote.
     appends: bool,
     /// Pieces so far, and the bytes of the last.
@@ -119,6 +124,7 @@ impl WriteBehind {
             state: State::Open,
             filling_start: 0,
             filling: BytesMut::new(),
+            filling_crc: None,
             appends: false,
             pieces: 0,
             usual_bytes: 0,
@@ -197,6 +203,7 @@ impl WriteBehind {
             let at = (offset - self.filling_start) as usize;
             let count = bytes.len().min(self.filling.len() - at);
             self.filling[at..at + count].copy_from_slice(&bytes[..count]);
+            self.filling_crc = None;
             return Ok(count);
         }
         if !self.filling.is_empty() && filling_end != offset {
@@ -230,7 +237,8 @@ impl WriteBehind {
             return Ok(0);
         }
         self.end = self.end.max(offset + count as u64);
-        self.add_piece(Some(offset), bytes.slice(..count));
+        let bytes = bytes.slice(..count);
+        self.add_piece(Some(offset), crc32c(&bytes), bytes);
         Ok(count)
     }
 
@@ -259,7 +267,15 @@ impl WriteBehind {
             let usual = self.usual_bytes.max(bytes.len());
             self.filling = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(usual));
         }
-        self.filling.extend_from_slice(bytes);
+        if self.filling.is_empty() {
+            self.filling_crc = Some(Crc32c::default());
+        }
+        for part in bytes.chunks(PART_BYTES) {
+            if let Some(crc) = &mut self.filling_crc {
+                crc.update(part);
+            }
+            self.filling.extend_from_slice(part);
+        }
         if self.filling.len() == self.config.piece_bytes_max {
             self.end_piece();
         }
@@ -276,13 +292,14 @@ impl WriteBehind {
             return;
         }
         let bytes = std::mem::take(&mut self.filling).freeze();
-        self.add_piece((!self.config.append).then_some(self.filling_start), bytes);
+        let crc = self.filling_crc.take().map_or_else(|| crc32c(&bytes), |crc| crc.finish());
+        self.add_piece((!self.config.append).then_some(self.filling_start), crc, bytes);
     }
 
-    fn add_piece(&mut self, start: Option<u64>, bytes: Bytes) {
+    fn add_piece(&mut self, start: Option<u64>, crc: u32, bytes: Bytes) {
         self.pieces += 1;
         let appends = self.appends && start.is_some();
-        let piece = Piece { number: self.pieces, start, crc: crc32c(&bytes), bytes, appends, is_doubtful: false };
+        let piece = Piece { number: self.pieces, start, crc, bytes, appends, is_doubtful: false };
         self.usual_bytes = piece.bytes.len();
         self.unanswered_bytes += piece.bytes.len();
         self.ranges.extend(piece.range());

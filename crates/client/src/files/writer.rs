@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use forebay_protocol::{Changer, FileClose, FileOpen, FileSeal, FileSet, Node, Opener};
 use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::{NodeKind, SetAttributes};
@@ -14,7 +15,7 @@ use super::write::{WriteBehind, WriteConfig, WriteFailure};
 use super::{Core, FileError, Files, escape};
 use crate::client::{Client, unexpected};
 use crate::driver::{Ticket, Wait};
-use crate::session::{Answer, Request, SessionError};
+use crate::session::{Answer, PutBytes, Request, SessionError};
 
 /// Whose something new is, and who may do what with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,9 +217,22 @@ impl FileWriter {
     /// What became of these bytes or earlier ones; all that was taken before is kept ([`FileError::is_retryable`]), of these as many as [`FileWriter::position`] went on.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), FileError> {
         while !bytes.is_empty() {
-            let taken = self.offer(self.position, bytes)?;
+            let taken = self.offer(self.position, bytes.into())?;
             self.position += taken as u64;
             bytes = &bytes[taken..];
+        }
+        Ok(())
+    }
+
+    /// The same of bytes that are shared until they are durable: whole pieces of them (1 MiB, or the store's largest fragment) are not copied.
+    ///
+    /// # Errors
+    /// As [`FileWriter::write`].
+    pub fn write_shared(&mut self, mut bytes: Bytes) -> Result<(), FileError> {
+        while !bytes.is_empty() {
+            let taken = self.offer(self.position, (&bytes).into())?;
+            self.position += taken as u64;
+            bytes.advance(taken);
         }
         Ok(())
     }
@@ -229,7 +243,7 @@ impl FileWriter {
     /// What became of these bytes or earlier ones; writing the same again is safe.
     pub fn write_at(&mut self, mut offset: u64, mut bytes: &[u8]) -> Result<(), FileError> {
         while !bytes.is_empty() {
-            let taken = self.offer(offset, bytes)?;
+            let taken = self.offer(offset, bytes.into())?;
             offset += taken as u64;
             bytes = &bytes[taken..];
         }
@@ -237,14 +251,17 @@ impl FileWriter {
     }
 
     /// Has some bytes taken, at least one.
-    fn offer(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, FileError> {
+    fn offer(&mut self, offset: u64, bytes: PutBytes<'_>) -> Result<usize, FileError> {
         if self.is_closed || self.is_abandoned {
             return Err(self.closed());
         }
         loop {
             self.check()?;
-            let taken =
-                self.machine.offer(offset, bytes).map_err(|_| FileError::TooLarge { path: self.path.clone() })?;
+            let taken = match bytes {
+                PutBytes::Copied(bytes) => self.machine.offer(offset, bytes),
+                PutBytes::Shared(bytes) => self.machine.offer_shared(offset, bytes),
+            };
+            let taken = taken.map_err(|_| FileError::TooLarge { path: self.path.clone() })?;
             let wait = if taken == 0 { Wait::Yes } else { Wait::No };
             if taken == 0 || self.machine.has_ready() {
                 self.turn(wait)?;
@@ -455,7 +472,7 @@ impl io::Write for FileWriter {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let taken = self.offer(self.position, bytes)?;
+        let taken = self.offer(self.position, bytes.into())?;
         self.position += taken as u64;
         Ok(taken)
     }

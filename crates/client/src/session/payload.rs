@@ -12,12 +12,12 @@ const SHARED_BYTES_MIN: usize = 2 << 10;
 /// Chunks that were filled and are kept, to be filled again.
 const CHUNKS_MAX: usize = 40;
 
-/// The bytes of a put.
+/// The bytes of a put, or that are written to a file.
 #[derive(Clone, Copy, Debug)]
 pub enum PutBytes<'a> {
     /// They are copied.
     Copied(&'a [u8]),
-    /// They are shared until the put has its result.
+    /// They are shared until they have their result.
     Shared(&'a Bytes),
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_client::ClientError;
 use forebay_client::files::{FileError, ReadOptions, WriteOptions};
 use forebay_protocol::Kind;
@@ -52,6 +53,32 @@ fn what_is_written_is_durable_sealed_and_read_back() {
     drop(reader);
     files.stat("/raw").expect("there");
     assert!(peer.state().open.is_empty(), "a reader that is dropped is closed with what is asked next");
+}
+
+#[test]
+fn what_is_shared_is_written_as_what_is_copied_and_let_go_of_when_it_is_durable() {
+    let peer = Peer::start();
+    peer.state().reverses = true;
+    let files = peer.connect();
+    let all = Bytes::from(content(7, 5_000_000));
+    let mut writer = files.create("/raw", &options()).expect("made");
+    // Whole pieces, some that a part of one comes before, and one of less.
+    writer.write_shared(all.slice(..2_500_000)).expect("taken");
+    writer.write(&all[2_500_000..2_600_001]).expect("taken");
+    writer.write_shared(all.slice(2_600_001..)).expect("taken");
+    writer.write_shared(Bytes::new()).expect("nothing is taken as well");
+    assert_eq!(writer.position(), 5_000_000);
+    // What waits to be sent is written over.
+    writer.write_at(4_999_990, b"0123456789").expect("taken");
+    writer.close().expect("sealed");
+    assert!(all.is_unique(), "nobody holds what is durable");
+    let expected = [&all[..4_999_990], b"0123456789"].concat();
+    let info = files.stat("/raw").expect("there").info.expect("known");
+    assert_eq!(info.sums.expect("known").0, crc32c(&expected));
+    let mut read = Vec::new();
+    files.open_read("/raw", &READ).expect("there").read_to_end(&mut read).expect("read");
+    assert!(read == expected);
+    assert!(matches!(writer.write_shared(all), Err(FileError::Closed { .. })));
 }
 
 #[test]

@@ -21,6 +21,16 @@ pub struct FileWrite {
     pub may_take_last: bool,
 }
 
+impl FileWrite {
+    /// Where in a file of this length they begin.
+    pub(crate) fn start(&self, length: u64) -> u64 {
+        match self.at {
+            WriteAt::Offset(start) => start,
+            WriteAt::End => length,
+        }
+    }
+}
+
 /// Where in a file bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAt {

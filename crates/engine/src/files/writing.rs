@@ -32,9 +32,19 @@ pub(crate) struct RunningSums {
 impl RunningSums {
     /// Adds what follows, of which the CRC is known.
     pub(crate) fn add(&mut self, payload: &[u8], crc: u32) {
-        self.crc = crc32c_of_both(self.crc, crc, payload.len() as u64);
         self.adler32.update(payload);
-        self.bytes += payload.len() as u64;
+        self.add_crc(crc, payload.len() as u64);
+    }
+
+    /// Where what follows is to be added, if that is done elsewhere; with [`RunningSums::add_crc`].
+    pub(crate) fn adler32(&mut self) -> &mut Adler32 {
+        &mut self.adler32
+    }
+
+    /// Adds so many bytes of this CRC, which were added to the adler32.
+    pub(crate) fn add_crc(&mut self, crc: u32, bytes: u64) {
+        self.crc = crc32c_of_both(self.crc, crc, bytes);
+        self.bytes += bytes;
     }
 
     pub(crate) fn sums(&self) -> Sums {

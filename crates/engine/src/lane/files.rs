@@ -20,9 +20,9 @@ pub(super) use sums::Summing;
 
 use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
-use crate::api::{Admission, FileAdmission, FileView, FileWrite, Token, WriteAt};
-use crate::files::{File, RecordPlace, WriterNumber, Writing, holes, unix_ns};
-use crate::flush::NewRecord;
+use crate::api::{Admission, FileAdmission, FileView, FileWrite, Token};
+use crate::files::{File, RecordPlace, RunningSums, WriterNumber, Writing, holes, unix_ns};
+use crate::flush::{NewRecord, Payload};
 use crate::planted::{Planted, planted};
 use crate::segments::SegmentIndex;
 
@@ -123,6 +123,29 @@ impl Lane {
 
     /// Writes bytes to a file. When pending, one record of `token` is answered later, as of a put.
     pub fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission {
+        self.write_payload(token, write, Payload::of(&[payload]))
+    }
+
+    /// Where the bytes of a write may be put, part by part, before [`Lane::write_placed`]: nowhere when it is not taken now, or not by this way. Whatever is put there
+    /// without being written, or not all of it, is nothing that anybody sees.
+    pub fn place_of_write(&mut self, write: &FileWrite, bytes: usize) -> Option<Vec<&mut [u8]>> {
+        self.may_write(write.file).ok()?;
+        let writing = self.open_files.get(write.file).filter(|writing| writing.is_open_by(write.writer))?;
+        let start = write.start(writing.length);
+        if bytes == 0 || self.is_busy() || writing.is_held_up() || self.check_write(write, start, bytes as u64).is_err()
+        {
+            return None;
+        }
+        self.place_of_piece(purpose_of(write), bytes)
+    }
+
+    /// The same as [`Lane::write_file`], of so many bytes that were put where [`Lane::place_of_write`] said. Nothing else may have been asked of the lane since: else they
+    /// are not those of `write`, and it is refused for their checksum.
+    pub fn write_placed(&mut self, token: Token, write: &FileWrite, bytes: usize) -> FileAdmission {
+        self.write_payload(token, write, Payload::placed(bytes))
+    }
+
+    fn write_payload(&mut self, token: Token, write: &FileWrite, payload: Payload<'_>) -> FileAdmission {
         let file = write.file;
         if let Err(outcome) = self.may_write(file) {
             return FileAdmission::Done(outcome);
@@ -134,12 +157,9 @@ impl Lane {
         if self.is_busy() || writing.is_held_up() {
             return FileAdmission::Busy;
         }
-        let start = match write.at {
-            WriteAt::Offset(start) => start,
-            WriteAt::End => writing.length,
-        };
+        let start = write.start(writing.length);
         let appended = start == writing.length;
-        let bytes = payload.len() as u64;
+        let bytes = payload.bytes() as u64;
         if let Err(outcome) = self.check_write(write, start, bytes) {
             return FileAdmission::Done(outcome);
         }
@@ -147,17 +167,19 @@ impl Lane {
             return FileAdmission::Done(FileOutcome::Done);
         }
         let change = FileChange::Piece { start, bytes: bytes as u32, crc: write.crc, appended };
-        match self.write_piece(token, write, change, payload) {
+        let mut sums = writing.sums.clone().filter(|sums| sums.bytes == start);
+        let adler32 = sums.as_mut().map(RunningSums::adler32);
+        match self.write_piece(token, write, change, payload.summed_in(adler32)) {
             Ok(()) => {}
             Err(Refusal::Busy) => return FileAdmission::Busy,
             Err(refusal) => return FileAdmission::Done(outcome_of(refusal)),
         }
         self.open_files.change_ranges(file, |writing| writing.wrote(start..start + bytes, write.writer));
         let writing = self.open_files.get_mut(file).expect("looked at above");
-        match &mut writing.sums {
-            Some(sums) if sums.bytes == start => sums.add(payload, write.crc),
-            sums => *sums = None,
+        if let Some(sums) = &mut sums {
+            sums.add_crc(write.crc, bytes);
         }
+        writing.sums = sums;
         writing.length = writing.length.max(start + bytes);
         FileAdmission::Pending { start }
     }
@@ -168,13 +190,13 @@ impl Lane {
         token: Token,
         write: &FileWrite,
         change: FileChange,
-        payload: &[u8],
+        mut payload: Payload<'_>,
     ) -> Result<(), Refusal> {
         let file = write.file;
         let version = self.open_files.get(file).expect("looked at above").version + 1;
-        if !self.extend(&FileRecord { file, version, change }, payload, token)? {
-            let purpose = if write.may_take_last { Purpose::Decision } else { Purpose::Fragment };
-            return self.change_file(file, change, payload, Waiter::Put(token), purpose);
+        // What is in its place already is a piece of its own.
+        if payload.is_placed() || !self.extend(&FileRecord { file, version, change }, &mut payload, token)? {
+            return self.change_file(file, change, payload, Waiter::Put(token), purpose_of(write));
         }
         let writing = self.open_files.get_mut(file).expect("looked at above");
         writing.version = version;
@@ -204,7 +226,7 @@ impl Lane {
         &mut self,
         file: FileNumber,
         change: FileChange,
-        payload: &[u8],
+        payload: Payload<'_>,
         waiter: Waiter,
         purpose: Purpose,
     ) -> Result<(), Refusal> {
@@ -225,11 +247,11 @@ impl Lane {
     fn append_record_of_file(
         &mut self,
         record: FileRecord,
-        payload: &[u8],
+        payload: Payload<'_>,
         waiter: Waiter,
         purpose: Purpose,
     ) -> Result<(), Refusal> {
-        self.append(purpose, NewRecord::of(&record.entry()), &[payload], waiter)?;
+        self.append(purpose, NewRecord::of(&record.entry()), payload, waiter)?;
         let flush = self.filling_flush().expect("it was appended to one");
         let known = self.files.get(record.file);
         self.open_files.enter(record.file, known).is_appended(flush);
@@ -283,7 +305,7 @@ impl Lane {
     /// holes, as these outrank it.
     fn write_holes(&mut self, file: FileNumber, length: u64) -> Result<(), Refusal> {
         for hole in self.holes_before(file, length) {
-            self.change_file(file, hole, &[], Waiter::Put(Token::NONE), self.purpose_of(file))?;
+            self.change_file(file, hole, Payload::NONE, Waiter::Put(Token::NONE), self.purpose_of(file))?;
         }
         Ok(())
     }
@@ -302,7 +324,9 @@ impl Lane {
     /// Writes a state, behind which nothing comes until it is durable.
     fn write_state(&mut self, token: Token, file: FileNumber, state: FileChange) -> Admission<FileOutcome> {
         let FileChange::State { length, .. } = state else { unreachable!("a state is written") };
-        if let Err(refusal) = self.change_file(file, state, &[], Waiter::Decision(token), self.purpose_of(file)) {
+        if let Err(refusal) =
+            self.change_file(file, state, Payload::NONE, Waiter::Decision(token), self.purpose_of(file))
+        {
             return refused(refusal);
         }
         let writing = self.open_files.get_mut(file).expect("a state is on its way");
@@ -379,7 +403,7 @@ impl Lane {
             crc: 0,
             extra: 0,
         };
-        match self.append(Purpose::Decision, record, &[], Waiter::Decision(token)) {
+        match self.append(Purpose::Decision, record, Payload::NONE, Waiter::Decision(token)) {
             Ok(_) => {}
             Err(Refusal::NoSpace) if self.decide_by_checkpoint(token, record.without_payload()) => {}
             Err(refusal) => return refused(refusal),
@@ -425,6 +449,10 @@ impl Lane {
         self.open_files.forget(file);
         self.summing.forget(file);
     }
+}
+
+fn purpose_of(write: &FileWrite) -> Purpose {
+    if write.may_take_last { Purpose::Decision } else { Purpose::Fragment }
 }
 
 fn outcome_of(refusal: Refusal) -> FileOutcome {

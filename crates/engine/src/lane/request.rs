@@ -9,7 +9,7 @@ use super::write::{Purpose, Refusal, Waiter};
 use super::{Lane, State};
 use crate::accepted::StreamSet;
 use crate::api::{Admission, LeasedEvent, Put, Token};
-use crate::flush::NewRecord;
+use crate::flush::{NewRecord, Payload};
 use crate::index::{EventEntry, EventFlags, FragmentEntry};
 use crate::lease::Tick;
 use crate::planted::{Planted, planted};
@@ -68,7 +68,7 @@ impl Lane {
             crc: put.crc,
             extra: 0,
         };
-        match self.append(Purpose::Fragment, record, &[payload], Waiter::Put(token)) {
+        match self.append(Purpose::Fragment, record, Payload::of(&[payload]), Waiter::Put(token)) {
             Ok((segment, position)) => {
                 self.enter_fragment(&record, segment, position, payload.len());
                 if planted(Planted::ToldBeforeDurable)
@@ -340,7 +340,7 @@ impl Lane {
         }
         let (source, crc) = streams.to_record();
         let record = NewRecord { kind, flags, expected: 0, run: key.run, event: key.event, source, crc, extra: 0 };
-        match self.append(Purpose::Decision, record, &[], Waiter::Decision(token)) {
+        match self.append(Purpose::Decision, record, Payload::NONE, Waiter::Decision(token)) {
             Ok(_) => {}
             Err(Refusal::NoSpace) if self.decide_by_checkpoint(token, record.without_payload()) => {}
             Err(Refusal::NoSpace) => return Admission::Done(DecideOutcome::NoSpace),

@@ -10,7 +10,7 @@ use forebay_types::limits::BLOCK_BYTES;
 use super::space::Space;
 use super::{Lane, State};
 use crate::api::Token;
-use crate::flush::{FlushPlace, NewRecord, NotAdded, OpenFlush, SealedFlush, bytes_of, flush_buffer_bytes};
+use crate::flush::{FlushPlace, NewRecord, OpenFlush, Payload, SealedFlush, flush_buffer_bytes};
 use crate::io::Owner;
 use crate::lane::checkpoint::next_segment_id;
 use crate::lane::close::{Closing, closing_bytes};
@@ -118,15 +118,27 @@ pub(super) struct Writer {
 }
 
 impl Lane {
-    /// Adds a record to the flush that is filling, its payload in pieces, and says where it will lie.
+    /// Adds a record to the flush that is filling, and says where it will lie.
     pub(super) fn append(
         &mut self,
         purpose: Purpose,
         record: NewRecord,
-        payload: &[&[u8]],
+        mut payload: Payload<'_>,
         waiter: Waiter,
     ) -> Result<(SegmentIndex, u32), Refusal> {
-        let payload_bytes = bytes_of(payload);
+        self.make_room(purpose, record.kind, payload.bytes())?;
+        let filling = self.writer.filling.as_mut().expect("it has room");
+        let Ok(position) = filling.flush.add(record, &mut payload) else { return Err(Refusal::ChecksumMismatch) };
+        self.segments.get_mut(filling.segment).is_packed &= matches!(purpose, Purpose::Copy { .. });
+        match filling.waiters.last_mut() {
+            Some((last, records)) if *last == waiter && !matches!(waiter, Waiter::Decision(_)) => *records += 1,
+            _ => filling.waiters.push((waiter, 1)),
+        }
+        Ok((filling.segment, filling.position + position))
+    }
+
+    /// Has a flush filling that takes a record.
+    fn make_room(&mut self, purpose: Purpose, kind: RecordKind, payload_bytes: usize) -> Result<(), Refusal> {
         if self.writer.frozen {
             return Err(Refusal::Busy);
         }
@@ -148,22 +160,19 @@ impl Lane {
                 self.retire_segment();
                 continue;
             }
-            let filling = self.writer.filling.as_mut().expect("opened just now");
-            match filling.flush.add(record, payload) {
-                Ok(position) => {
-                    self.segments.get_mut(filling.segment).is_packed &= matches!(purpose, Purpose::Copy { .. });
-                    match filling.waiters.last_mut() {
-                        Some((last, records)) if *last == waiter && !matches!(waiter, Waiter::Decision(_)) => {
-                            *records += 1;
-                        }
-                        _ => filling.waiters.push((waiter, 1)),
-                    }
-                    return Ok((filling.segment, filling.position + position));
-                }
-                Err(NotAdded::Full) => self.seal(),
-                Err(NotAdded::ChecksumMismatch) => return Err(Refusal::ChecksumMismatch),
+            let filling = self.writer.filling.as_ref().expect("opened just now");
+            if filling.flush.takes(kind, payload_bytes) {
+                return Ok(());
             }
+            self.seal();
         }
+    }
+
+    /// Where the payload of a piece of a file of so many bytes will lie if it is appended next; nowhere when it cannot be appended now.
+    pub(super) fn place_of_piece(&mut self, purpose: Purpose, payload_bytes: usize) -> Option<Vec<&mut [u8]>> {
+        self.make_room(purpose, RecordKind::Piece, payload_bytes).ok()?;
+        let filling = self.writer.filling.as_mut().expect("it has room");
+        Some(filling.flush.place(payload_bytes))
     }
 
     fn open_segment(&mut self, purpose: Purpose) -> Result<(), Refusal> {
@@ -283,12 +292,17 @@ impl Lane {
     }
 
     /// Adds bytes to the piece of a file that was appended last, if they follow it; whether they did.
-    pub(super) fn extend(&mut self, record: &FileRecord, payload: &[u8], token: Token) -> Result<bool, Refusal> {
+    pub(super) fn extend(
+        &mut self,
+        record: &FileRecord,
+        payload: &mut Payload<'_>,
+        token: Token,
+    ) -> Result<bool, Refusal> {
         let may = self.writer.filling.as_ref().is_some_and(|filling| {
             let last_is_new = filling.waiters.last().is_some_and(|(waiter, _)| matches!(waiter, Waiter::Put(_)));
             last_is_new && !self.writer.frozen
         });
-        if !may || !self.fits_slot(payload.len()) || !self.leaves_room_for_copies(payload.len()) {
+        if !may || !self.fits_slot(payload.bytes()) || !self.leaves_room_for_copies(payload.bytes()) {
             return Ok(false);
         }
         let filling = self.writer.filling.as_mut().expect("looked at above");
@@ -417,7 +431,7 @@ impl Lane {
         }
         while let Some(replay) = self.writer.replay.pop_front() {
             let key = replay.record.key();
-            match self.append(Purpose::Again, replay.record, &[&replay.payload], replay.waiter) {
+            match self.append(Purpose::Again, replay.record, Payload::of(&[&replay.payload]), replay.waiter) {
                 Ok((segment, position)) => {
                     if let Some(filling) = &mut self.writer.filling {
                         filling.repeated.extend(replay.repeated);

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forebay_engine::Lane;
 use forebay_store::{LaneRunner, LaneSeed, Licence};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
@@ -245,6 +246,11 @@ impl LaneThread {
                 if self.service.work(id, self.runner.lane(), peer.socket.readable) != Step::Read {
                     break false;
                 }
+                match read_piece(id, &mut peer.socket, &mut self.service, self.runner.lane()) {
+                    Some(true) => continue,
+                    Some(false) => break true,
+                    None => {}
+                }
                 match peer.socket.read(self.service.read_space(id)) {
                     Got::Bytes(bytes) => self.service.received(id, bytes),
                     Got::Nothing => {}
@@ -352,4 +358,15 @@ impl LaneThread {
             self.service.requests_pending() == 0 && self.peers.keys().all(|id| !self.service.has_to_send(*id));
         answered || lane_stopped.elapsed() > FAREWELL
     }
+}
+
+/// Reads the rest of a piece of a file to where it is stored, if all of it has arrived and has a place; whether it could be read then.
+fn read_piece(id: u64, socket: &mut Socket, service: &mut Service, lane: &mut Lane) -> Option<bool> {
+    let awaited = service.awaited_of_piece(id)?;
+    let parts = (socket.arrived() >= awaited).then(|| service.place_of_piece(id, lane)).flatten()?;
+    let is_read = socket.read_arrived(parts);
+    if is_read {
+        service.piece_is_placed(id);
+    }
+    Some(is_read)
 }

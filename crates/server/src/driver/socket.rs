@@ -1,6 +1,6 @@
 //! A connection's socket.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 
 use mio::event::Event;
@@ -9,6 +9,9 @@ use mio::{Interest, Registry, Token};
 
 /// Pieces that are written at once.
 const WRITE_PIECES: usize = 64;
+
+/// Parts that are read to at once: those of a MiB, and more.
+const READ_PARTS: usize = 64;
 
 /// What came of a read.
 pub(crate) enum Got {
@@ -62,6 +65,32 @@ impl Socket {
                 Err(_) => return Got::Gone,
             }
         }
+    }
+
+    /// How many bytes can be read now.
+    pub(crate) fn arrived(&self) -> usize {
+        // A socket that does not say has nothing to be read at once.
+        let bytes = rustix::io::ioctl_fionread(&self.stream).unwrap_or(0);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Reads until all of `parts` is full; whether it came to that. All of it has arrived.
+    pub(crate) fn read_arrived(&mut self, parts: Vec<&mut [u8]>) -> bool {
+        let mut slices: Vec<IoSliceMut<'_>> = parts.into_iter().map(IoSliceMut::new).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let most = rest.len().min(READ_PARTS);
+            match self.stream.read_vectored(&mut rest[..most]) {
+                Ok(0) => return false,
+                Ok(bytes) => IoSliceMut::advance_slices(&mut rest, bytes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::debug!(%error, "what had arrived could not be read");
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Writes what the socket takes of `pieces`; `None`: the connection is gone.

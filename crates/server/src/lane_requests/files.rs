@@ -16,6 +16,8 @@ pub trait FileRequests {
     fn open_file(&mut self, file: FileNumber, writer: WriterNumber, is_new: bool) -> Admission<FileOutcome>;
     fn close_file(&mut self, file: FileNumber, writer: WriterNumber);
     fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission;
+    fn place_of_write(&mut self, write: &FileWrite, bytes: usize) -> Option<Vec<&mut [u8]>>;
+    fn write_placed(&mut self, token: Token, write: &FileWrite, bytes: usize) -> FileAdmission;
     fn set_file(
         &mut self,
         token: Token,
@@ -64,6 +66,14 @@ impl FileRequests for Lane {
 
     fn write_file(&mut self, token: Token, write: &FileWrite, payload: &[u8]) -> FileAdmission {
         Lane::write_file(self, token, write, payload)
+    }
+
+    fn place_of_write(&mut self, write: &FileWrite, bytes: usize) -> Option<Vec<&mut [u8]>> {
+        Lane::place_of_write(self, write, bytes)
+    }
+
+    fn write_placed(&mut self, token: Token, write: &FileWrite, bytes: usize) -> FileAdmission {
+        Lane::write_placed(self, token, write, bytes)
     }
 
     fn set_file(

@@ -1,6 +1,6 @@
 //! Requests for files and for names.
 
-use forebay_engine::{Admission, FetchFile, FileAdmission, SharedRange, WriteAt, WriterNumber};
+use forebay_engine::{Admission, FetchFile, FileAdmission, SharedRange, WriterNumber};
 use forebay_protocol::limits::FILES_MAX;
 use forebay_protocol::{
     ChangeName, ChangeRun, DefineStream, ErrorCode, ErrorReply, FileClose, FileInfo, FileOpen, FileRead, FileReadReply,
@@ -249,7 +249,7 @@ impl Core {
         waits: &mut usize,
         lane: &mut impl LaneRequests,
     ) -> Advance {
-        let FileWrite { file, by, start, bytes, crc, appends } = body.write;
+        let FileWrite { file, by, start, bytes, .. } = body.write;
         let bytes = bytes as usize;
         if bytes > self.piece_bytes_max() {
             let dropped = (bytes - body.skipped).min(connection.receive.len());
@@ -262,12 +262,16 @@ impl Core {
             body.outcome = FileOutcome::TooLarge;
             return Advance::Done;
         }
-        let Some(payload) = connection.receive.bytes().get(..bytes) else { return Advance::Needs(bytes) };
-        if self.lane_is_busy {
-            return Advance::Park(Place::Busy);
-        }
-        if connection.allowance == 0 {
-            return Advance::Again;
+        if !body.is_placed {
+            if connection.receive.len() < bytes {
+                return Advance::Needs(bytes);
+            }
+            if self.lane_is_busy {
+                return Advance::Park(Place::Busy);
+            }
+            if connection.allowance == 0 {
+                return Advance::Again;
+            }
         }
         let is_append = start.is_none();
         if !self.openings.takes_change(file, by, id) {
@@ -279,10 +283,12 @@ impl Core {
                 Append::Answered(outcome, start) => (body.outcome, body.start) = (outcome, start),
             }
         } else {
-            let at = start.map_or(WriteAt::End, WriteAt::Offset);
-            let writer = WriterNumber(by.opener.client);
-            let write = forebay_engine::FileWrite { file, at, crc, writer, appends, may_take_last: false };
-            match lane.write_file(token(key, 0), &write, payload) {
+            let (write, token) = (body.asked(), token(key, 0));
+            let admission = match body.is_placed {
+                true => lane.write_placed(token, &write, bytes),
+                false => lane.write_file(token, &write, &connection.receive.bytes()[..bytes]),
+            };
+            match admission {
                 FileAdmission::Done(outcome) => {
                     (body.outcome, body.start) = (outcome, start.unwrap_or(0));
                     if is_append {
@@ -300,10 +306,15 @@ impl Core {
                     }
                     *waits += 1;
                 }
-                FileAdmission::Busy => return self.park_file(),
+                FileAdmission::Busy => {
+                    assert!(!body.is_placed, "the lane had a place for it just now");
+                    return self.park_file();
+                }
             }
         }
-        connection.receive.consume(bytes);
+        if !body.is_placed {
+            connection.receive.consume(bytes);
+        }
         connection.moved_on();
         connection.allowance = connection.allowance.saturating_sub(bytes + RECORD_WORK_BYTES);
         Advance::Done

@@ -70,6 +70,10 @@ pub struct FakeLane {
     pub out_of_reach: Option<(FileNumber, usize)>,
     /// Reads of files that were answered without a copy.
     pub shared: usize,
+    /// Where bytes of a write are put before they are written.
+    pub placed: Vec<u8>,
+    /// Writes whose bytes were put there.
+    pub placed_writes: usize,
     /// There is no room for files, but for what may take the last.
     pub is_full_of_files: bool,
     pub index_bytes_max: Option<u64>,
@@ -358,6 +362,7 @@ pub fn config() -> ServiceConfig {
         out_buffer_bytes: 1 << 20,
         credit_bytes: 16 << 20,
         stall_timeout: Duration::from_secs(10),
+        placed_bytes_min: 64 << 10,
     }
 }
 
@@ -443,6 +448,25 @@ impl World {
         std::mem::take(&mut self.peers.get_mut(&id).expect("open").frames)
     }
 
+    /// Reads the rest of a piece to where the lane has a place for it, if all of it is there.
+    fn read_piece(&mut self, id: u64) -> bool {
+        let peer = self.peers.get_mut(&id).expect("open");
+        let Some(awaited) = self.service.awaited_of_piece(id).filter(|awaited| *awaited <= peer.wire.len()) else {
+            return false;
+        };
+        if !peer.pieces.is_empty() {
+            return false;
+        }
+        let Some(parts) = self.service.place_of_piece(id, &mut self.lane) else { return false };
+        assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), awaited, "there is a place for all of it");
+        for part in parts {
+            let of_part = peer.wire.drain(..part.len());
+            part.iter_mut().zip(of_part).for_each(|(place, byte)| *place = byte);
+        }
+        self.service.piece_is_placed(id);
+        true
+    }
+
     /// One turn as a driver makes it.
     pub fn turn(&mut self, moved: bool) {
         self.service.take_replies(&mut self.lane, self.now, moved);
@@ -459,6 +483,10 @@ impl World {
                 if step != Step::Read {
                     break;
                 }
+                if self.read_piece(id) {
+                    continue;
+                }
+                let peer = self.peers.get_mut(&id).expect("open");
                 let space = self.service.read_space(id);
                 assert!(!space.is_empty(), "there is room to read into");
                 let piece = peer.pieces.pop_front().filter(|piece| *piece > 0).unwrap_or(usize::MAX);

@@ -104,6 +104,39 @@ fn what_is_written_is_answered_when_it_is_durable_and_read_as_it_was() {
 }
 
 #[test]
+fn what_has_arrived_whole_is_read_to_its_place() {
+    let mut world = World::new(config());
+    let id = opened(&mut world, Class::Readout, 1);
+    let payload: Vec<u8> = (0..200_000u32).map(|i| (i / 7) as u8).collect();
+    // The first bytes came with the request; another request follows, one below what is worth it, and an append.
+    let first = write(1, Some(0), &payload);
+    let again = write(1, Some(200_000), &payload);
+    world.send(id, &[first, again, write(1, Some(400_000), b"short"), write(1, None, &payload)].concat());
+    assert_eq!(settled(&mut world, id).len(), 4);
+    assert_eq!(world.lane.placed_writes, 2, "not the short one, nor the append");
+    let (found, bytes) = read(&mut world, id, 0, 700_000);
+    assert_eq!((found, bytes.len()), (ReadOutcome::Found, 600_005));
+    assert!(bytes == [&payload[..], &payload, b"short", &payload].concat());
+    // Of what the lane has no place for nothing is lost: it is asked in the usual way.
+    for (will, expected) in [(Will::BeBusy, FileOutcome::Done), (Will::Refuse, FileOutcome::Conflict)] {
+        world.lane.will.push_back(will);
+        world.send(id, &write(1, Some(0), &payload));
+        assert_eq!(outcome(&settled(&mut world, id)).0, expected);
+    }
+    assert_eq!(world.lane.placed_writes, 2);
+    let mut damaged = write(1, Some(0), &payload);
+    *damaged.last_mut().expect("there are bytes") ^= 1;
+    world.send(id, &damaged);
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::ChecksumMismatch);
+    // The opening is not the one that it was: it has its place, and is not taken.
+    world.send(id, &write(9, Some(0), &payload));
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::NotOpen);
+    assert_eq!(world.lane.placed_writes, 3);
+    world.send(id, &write(1, Some(5), b"goes on"));
+    assert_eq!(outcome(&settled(&mut world, id)).0, FileOutcome::Done);
+}
+
+#[test]
 fn of_a_write_whose_client_vanishes_in_the_middle_nothing_is_taken() {
     let mut world = World::new(config());
     let whole = opened(&mut world, Class::Readout, 1);

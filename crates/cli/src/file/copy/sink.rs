@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use forebay_client::files::{FileError, FileWriter, Files, ReadOptions, WriteOptions, escape};
 use forebay_mover::{Summer, Sums};
 use forebay_types::NodeKind;
 use tempfile::{Builder, NamedTempFile};
 
+use super::chunks::CHUNK_BYTES;
 use super::place::Place;
 use super::source::difference;
 use crate::failure::Failure;
@@ -54,11 +56,11 @@ impl Sink<'_> {
     ///
     /// # Errors
     /// Why not, and what is left.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    pub fn write(&mut self, bytes: Bytes) -> Result<(), Trouble> {
         match self {
-            Sink::Local { file, path, .. } => file.write_all(bytes).map_err(|error| unwritten(path, &error).into()),
-            Sink::Special { file, path } => file.write_all(bytes).map_err(|error| unwritten(path, &error).into()),
-            Sink::Store(sink) => sink.writer.write(bytes).map_err(|error| sink.failed(error)),
+            Sink::Local { file, path, .. } => file.write_all(&bytes).map_err(|error| unwritten(path, &error).into()),
+            Sink::Special { file, path } => file.write_all(&bytes).map_err(|error| unwritten(path, &error).into()),
+            Sink::Store(sink) => sink.writer.write_shared(bytes).map_err(|error| sink.failed(error)),
         }
     }
 
@@ -228,7 +230,7 @@ impl StoreSink<'_> {
             return Ok(found);
         }
         let mut reader = self.files.open_read(self.written_path(), &ReadOptions::default())?;
-        let (mut read, mut chunk) = (Summer::default(), vec![0; super::CHUNK_BYTES]);
+        let (mut read, mut chunk) = (Summer::default(), vec![0; CHUNK_BYTES]);
         loop {
             match reader.read(&mut chunk)? {
                 0 => break,

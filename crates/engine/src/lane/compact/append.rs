@@ -17,7 +17,7 @@ use super::super::space::Space;
 use super::super::write::{Purpose, Refusal, Waiter};
 use super::live::{Live, LiveRecord};
 use super::worth::RECORD_BYTES;
-use crate::flush::bytes_of;
+use crate::flush::Payload;
 use crate::planted::{Planted, planted};
 use crate::segments::{Segment, SegmentIndex};
 use crate::slots::Width;
@@ -199,8 +199,8 @@ impl Lane {
                 continue;
             }
             let payload = live.payload();
-            let bytes = bytes_of(&payload) as u64;
-            let appended = self.append(Purpose::Copy { turn }, record, &payload, Waiter::Copy(copy));
+            let bytes = Payload::of(&payload).bytes() as u64;
+            let appended = self.append(Purpose::Copy { turn }, record, Payload::of(&payload), Waiter::Copy(copy));
             drop(payload);
             match appended {
                 Ok((segment, position)) => {

@@ -10,6 +10,7 @@ use forebay_types::{FileNumber, ReadOutcome, Time, crc32c};
 use super::{FileRead, Lane};
 use crate::api::Token;
 use crate::files::{File, RunningSums, Sums};
+use crate::flush::Payload;
 use crate::lane::write::{Purpose, Waiter};
 
 /// After a read that failed for now nothing is read for so long.
@@ -67,7 +68,8 @@ impl Lane {
         let on_its_way = self.open_files.get(file).map(|writing| writing.version);
         let Some(version) = on_its_way.or_else(|| self.files.get(file).map(File::version)) else { return false };
         let record = FileRecord { file, version, change: FileChange::Sums { crc: sums.crc, adler32: sums.adler32 } };
-        let written = self.append_record_of_file(record, &[], Waiter::Put(Token::NONE), Purpose::Fragment).is_ok();
+        let written =
+            self.append_record_of_file(record, Payload::NONE, Waiter::Put(Token::NONE), Purpose::Fragment).is_ok();
         if written {
             self.summing.files.remove(&file);
         }

@@ -34,6 +34,17 @@ impl Driven {
         }
     }
 
+    /// Puts bytes in the place of a write, as many as are given.
+    fn put_in_place(&mut self, write: &FileWrite, bytes: usize, payload: &[u8]) {
+        let (mut rest, mut length) = (payload, 0);
+        for part in self.lane.place_of_write(write, bytes).expect("it can be taken") {
+            let (of_part, after) = rest.split_at(rest.len().min(part.len()));
+            part[..of_part.len()].copy_from_slice(of_part);
+            (rest, length) = (after, length + part.len());
+        }
+        assert_eq!(length, bytes, "there is a place for all of it");
+    }
+
     fn write(&mut self, start: u64, payload: &[u8]) {
         let (_, admission) = self.offer(WRITER, WriteAt::Offset(start), payload);
         assert_eq!(admission, FileAdmission::Pending { start });
@@ -490,4 +501,55 @@ fn a_damaged_piece_is_given_from_parity_and_mended() {
     }
     let health = driven.lane.status().drive_health;
     assert!(health.iter().all(|drive| (drive.mended > 0) == (drive.drive == 1)), "{health:?}");
+}
+
+#[test]
+fn what_is_put_in_its_place_counts_when_it_is_written() {
+    let mut driven = Driven::new(|_| {});
+    driven.open_file(WRITER);
+    let write_of = |start, payload: &[u8]| FileWrite {
+        file: FILE,
+        at: WriteAt::Offset(start),
+        crc: crc32c(payload),
+        writer: WRITER,
+        appends: false,
+        may_take_last: false,
+    };
+    let mut whole: Vec<u8> = Vec::new();
+    for (round, count) in [1, 4096, 60_000, 4095, 31_000, 12_289, 60_000].into_iter().enumerate() {
+        let payload = bytes(round as u64, count);
+        let (start, write) = (whole.len() as u64, write_of(whole.len() as u64, &payload));
+        while driven.lane.place_of_write(&write, count).is_none() {
+            driven.turn();
+        }
+        // Some of it came, or other bytes, and then its writer was gone: something else is written there, as long or longer.
+        driven.put_in_place(&write, count, &bytes(77, count / 2));
+        let token = driven.token();
+        let refused = driven.lane.write_placed(token, &write, count);
+        assert_eq!(refused, FileAdmission::Done(FileOutcome::ChecksumMismatch), "{count} bytes");
+        if round % 2 == 1 {
+            let (_, admission) = driven.offer(WRITER, WriteAt::Offset(start), &payload);
+            assert_eq!(admission, FileAdmission::Pending { start });
+        } else {
+            driven.put_in_place(&write, count, &payload);
+            let token = driven.token();
+            assert_eq!(driven.lane.write_placed(token, &write, count), FileAdmission::Pending { start });
+        }
+        whole.extend(payload);
+        if round % 3 == 0 {
+            driven.put_in_place(&write_of(0, b""), 8192, &bytes(99, 8192));
+        }
+        driven.replies_to(1);
+    }
+    let other = FileWrite { writer: WriterNumber(2), ..write_of(0, b"abc") };
+    assert!(driven.lane.place_of_write(&other, 3).is_none(), "it has not opened the file");
+    assert!(driven.lane.place_of_write(&write_of(0, b""), 0).is_none(), "nothing has no place");
+    assert!(driven.lane.place_of_write(&write_of(u64::MAX, b"abc"), 3).is_none(), "no file is so long");
+    assert_eq!(driven.seal(), FileOutcome::Done);
+    assert!(driven.lane.place_of_write(&write_of(0, b"abc"), 3).is_none(), "it is sealed");
+    let mut adler32 = Adler32::default();
+    adler32.update(&whole);
+    let view = driven.lane.file(FILE).expect("it is there");
+    assert_eq!(view.sums, Some((crc32c(&whole), adler32.finish())), "they were known when it was sealed");
+    assert_eq!(driven.read_file(0, whole.len() as u32), (ReadOutcome::Found, whole));
 }
