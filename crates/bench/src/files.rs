@@ -143,7 +143,7 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     Mount::of(&server, "native0").read(streams, total_bytes);
     let mounted = Mount::of(&server, "native0");
     let mount_read = mounted.read(streams, total_bytes);
-    let mount_read_direct = mounted.read_directly(streams, total_bytes);
+    let mount_read_direct = Mount::with(&server, "native0", &["--direct-io"]).read(streams, total_bytes);
     let mount_write = mounted.write(streams, total_bytes);
     drop(mounted);
     drop(server);

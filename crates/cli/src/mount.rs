@@ -62,6 +62,10 @@ pub struct MountCommand {
     #[arg(long)]
     read_only: bool,
 
+    /// Let reads and writes go past the kernel's cache: faster where much is read once in large requests, slower in small ones and where it is read again [default: no]
+    #[arg(long)]
+    direct_io: bool,
+
     /// The process in the background, which the command starts itself.
     #[arg(long, hide = true)]
     background: bool,
@@ -87,6 +91,7 @@ fn serve(command: &MountCommand, output: &Output) -> Result<(), Failure> {
         patience: command.patience_s,
         allow_other: command.allow_other,
         read_only: command.read_only,
+        direct_io: command.direct_io,
     })?;
     watch_signals(interrupt, signals, mounted.unmounter());
     if command.background {

@@ -49,12 +49,22 @@ pub(crate) struct Kernel {
     replies: Replies,
     /// Whether what goes past the kernel's cache is dropped from it: it is, where the kernel lets such files be mapped, too (Linux 6.6).
     passes_cache: bool,
+    /// Whether all that is read and written goes past it.
+    direct_io: bool,
 }
 
 impl Kernel {
-    pub(crate) fn new(calls: Sender<Call>, waker: TurnWaker, replies: Replies) -> Kernel {
+    pub(crate) fn new(calls: Sender<Call>, waker: TurnWaker, replies: Replies, direct_io: bool) -> Kernel {
         let blocks = Blocks::new(WRITE_BYTES_MAX as usize, BLOCKS_MAX);
-        Kernel { calls, waker, blocks, replies, passes_cache: false }
+        Kernel { calls, waker, blocks, replies, passes_cache: false, direct_io }
+    }
+
+    fn cache_use(&self, flags: OpenFlags) -> CacheUse {
+        match (self.direct_io, self.passes_cache && writes_past_cache(flags)) {
+            (true, _) => CacheUse::Past,
+            (false, true) => CacheUse::PastUnlessKept,
+            (false, false) => CacheUse::Cached,
+        }
     }
 
     /// Has a call made. When the machine's thread is gone the reply is dropped, which tells an input/output error.
@@ -166,11 +176,22 @@ fn has(flags: i32, flag: OFlags) -> bool {
 
 /// How the kernel's cache is used. Each write reaches the mount at once in either case; of a file that is open for nothing else the cache would only cost a copy
 /// and the memory.
-fn cache_flags(opened: Opened, passes_cache: bool) -> FopenFlags {
-    match (opened.keeps_cache, passes_cache) {
-        (true, _) => FopenFlags::FOPEN_KEEP_CACHE,
-        (false, true) => FopenFlags::FOPEN_DIRECT_IO,
-        (false, false) => FopenFlags::empty(),
+#[derive(Clone, Copy)]
+enum CacheUse {
+    /// As what the mount says of the file.
+    Cached,
+    /// Not unless it keeps the file from one opening to the next.
+    PastUnlessKept,
+    Past,
+}
+
+impl CacheUse {
+    fn flags(self, opened: Opened) -> FopenFlags {
+        match (self, opened.keeps_cache) {
+            (CacheUse::Past, _) | (CacheUse::PastUnlessKept, false) => FopenFlags::FOPEN_DIRECT_IO,
+            (_, true) => FopenFlags::FOPEN_KEEP_CACHE,
+            (CacheUse::Cached, false) => FopenFlags::empty(),
+        }
     }
 }
 
@@ -350,13 +371,13 @@ impl Filesystem for Kernel {
     // ---- files ----
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let passes_cache = self.passes_cache && writes_past_cache(flags);
+        let cache = self.cache_use(flags);
         self.call(move |machine| {
             machine.open(
                 inode,
                 writes(flags),
                 Box::new(move |opened| match opened {
-                    Ok(opened) => reply.opened(FileHandle(opened.handle), cache_flags(opened, passes_cache)),
+                    Ok(opened) => reply.opened(FileHandle(opened.handle), cache.flags(opened)),
                     Err(error) => reply.error(error),
                 }),
             );
@@ -375,11 +396,11 @@ impl Filesystem for Kernel {
     ) {
         let new = new_node(request, NodeKind::File, mode);
         let (name, how) = (name_of(name), (writes(OpenFlags(flags)), has(flags, OFlags::EXCL)));
-        let passes_cache = self.passes_cache && writes_past_cache(OpenFlags(flags));
+        let cache = self.cache_use(OpenFlags(flags));
         let reply: Reply<(Known, Opened)> = Box::new(move |made| match made {
             Ok((known, opened)) => {
                 let handle = FileHandle(opened.handle);
-                reply.created(&SHORT, &known.attributes, GENERATION, handle, cache_flags(opened, passes_cache));
+                reply.created(&SHORT, &known.attributes, GENERATION, handle, cache.flags(opened));
             }
             Err(error) => reply.error(error),
         });

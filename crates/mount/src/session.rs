@@ -34,6 +34,8 @@ pub struct MountConfig {
     pub allow_other: bool,
     /// Whether nothing may be changed through it.
     pub read_only: bool,
+    /// Whether all that is read and written goes past the kernel's cache.
+    pub direct_io: bool,
 }
 
 /// Why there is no mount.
@@ -168,7 +170,8 @@ pub fn mount(config: &MountConfig) -> Result<Mounted, MountError> {
     let machine = Machine::new(machine, info.epoch, &root);
     let waker = client.turn_waker().map_err(system)?;
     let (sender, calls) = channel();
-    let kernel = Kernel::new(sender.clone(), waker.clone(), Replies::start().map_err(system)?);
+    let replies = Replies::start().map_err(system)?;
+    let kernel = Kernel::new(sender.clone(), waker.clone(), replies, config.direct_io);
     let session =
         Session::new(kernel, &directory, &options(config)).map_err(|source| cannot_mount(&directory, source))?;
     read_further_ahead(&directory);

@@ -1,13 +1,10 @@
 //! The files of a server as a directory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use rustix::fs::OFlags;
 
 use super::{REQUEST_BYTES, each_stream, read_all};
 use crate::process::{Server, binary};
@@ -24,9 +21,18 @@ impl Mount {
     /// # Panics
     /// Where `/dev/fuse` is missing.
     pub fn of(server: &Server, shown: &str) -> Mount {
+        Mount::with(server, shown, &[])
+    }
+
+    /// The same with options.
+    ///
+    /// # Panics
+    /// As [`Mount::of`].
+    pub fn with(server: &Server, shown: &str, options: &[&str]) -> Mount {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let child = Command::new(binary())
             .args(["mount", "--foreground", &server.address()])
+            .args(options)
             .arg(directory.path())
             .stdout(Stdio::null())
             .spawn()
@@ -61,21 +67,11 @@ impl Mount {
         })
     }
 
-    /// Bytes a second of files that were written natively, and that the kernel has not seen yet, into its cache and out of it.
+    /// Bytes a second of files that were written natively, and that the kernel has not seen yet.
     pub fn read(&self, streams: usize, total_bytes: u64) -> f64 {
-        self.read_with(OFlags::empty(), streams, total_bytes)
-    }
-
-    /// The same past the kernel's cache.
-    pub fn read_directly(&self, streams: usize, total_bytes: u64) -> f64 {
-        self.read_with(OFlags::DIRECT, streams, total_bytes)
-    }
-
-    fn read_with(&self, flags: OFlags, streams: usize, total_bytes: u64) -> f64 {
         each_stream(streams, total_bytes, |stream, bytes| {
             let path = self.directory.path().join(format!("native{stream}"));
-            let mut file =
-                OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).expect("it is there");
+            let mut file = File::open(path).expect("it is there");
             read_all(&mut file, bytes);
         })
     }

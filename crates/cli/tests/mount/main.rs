@@ -120,7 +120,20 @@ fn what_one_handle_wrote_another_one_reads() {
     }
     let drives = Drives::five();
     let server = drives.serve();
-    let mounted = Mounted::start(&server.address, &[]);
+    what_one_wrote_another_reads(&Mounted::start(&server.address, &[]));
+    let past_cache = Mounted::start(&server.address, &["--direct-io", "--seal-after-s", "0"]);
+    fs::remove_file(past_cache.join("file")).expect("it is there");
+    what_one_wrote_another_reads(&past_cache);
+    // What is sealed, by a program that maps it.
+    let bytes = noise(4, 3_000_001);
+    fs::write(past_cache.join("mapped"), &bytes).expect("written");
+    let program = "import mmap; f = open('mapped', 'rb'); open('copy', 'wb').write(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ))";
+    run("python3", &["-c", program], past_cache.path());
+    assert!(fs::read(past_cache.join("copy")).expect("read") == bytes);
+    past_cache.terminate().expect(0);
+}
+
+fn what_one_wrote_another_reads(mounted: &Mounted) {
     let path = mounted.join("file");
     let mut writer = File::create(&path).expect("made");
     let mut reader = File::open(&path).expect("opened");
@@ -146,7 +159,6 @@ fn what_one_handle_wrote_another_one_reads() {
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).expect("read");
     assert!(rest.len() == 1_000_000 && &rest[..2] == b"ov" && rest[2..].iter().all(|byte| *byte == 0));
-    mounted.terminate().expect(0);
 }
 
 #[test]
