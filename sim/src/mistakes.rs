@@ -40,10 +40,10 @@ impl Mistake {
     pub fn is_of_files(self) -> bool {
         use Planted::{
             CopyOutranksWrite, EndedBeforeName, NameAnsweredEarly, PieceByArrival, PlaceEncoded, SealedChanges,
-            TornHidesFiles,
+            TornHidesFiles, UnitSumsStale,
         };
         let names = [EndedBeforeName, NameAnsweredEarly];
-        let bytes = [CopyOutranksWrite, PieceByArrival, PlaceEncoded, SealedChanges, TornHidesFiles];
+        let bytes = [CopyOutranksWrite, PieceByArrival, PlaceEncoded, SealedChanges, TornHidesFiles, UnitSumsStale];
         matches!(self, Mistake::Engine(planted) if names.contains(&planted) || bytes.contains(&planted))
     }
 

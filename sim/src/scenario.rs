@@ -168,6 +168,12 @@ impl Scenario {
         self.full = play.full && !play.beyond;
         self.runs = play.runs && !play.beyond;
         self.pool = play.pool && !play.beyond;
+        // Units that are longer than a block are cut at the end of a flush.
+        self.geometry.unit_bytes = match play.seed % 8 {
+            6 => 16 << 10,
+            7 => 8 << 10,
+            _ => self.geometry.unit_bytes,
+        };
         // Lanes that are full get there by another way with it: half as often, for what shows there.
         let one_in = if self.full { 4 } else { 2 };
         if play.seed % one_in == one_in - 1 {

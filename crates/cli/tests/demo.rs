@@ -251,7 +251,9 @@ fn what_a_killed_demo_leaves_is_removed_by_the_next_one() {
     let directory = scratch();
     let (mut demo, address, _stdout) = demo_under_way(directory.path());
     let own = files(directory.path());
-    // One that lives keeps its directory.
+    // One that lives keeps its directory. It is stopped, as it would end by itself while another one starts on a machine with much to do.
+    let process = Pid::from_child(&demo);
+    kill_process(process, Signal::STOP).expect("it is stopped");
     let dir = directory.path().display().to_string();
     let next = ["demo", "--json", "--events", "5", "--drive-bytes", "128MiB", "--dir", &dir];
     forebay(next).expect(0);

@@ -15,6 +15,7 @@ use forebay_media::AlignedBuffer;
 use forebay_types::limits::{BLOCK_BYTES, PIECE_BYTES_MAX};
 use forebay_types::{DriveUuid, EventId, EventKey, RunId, StoreUuid, WallTime, crc32c, crc32c_of_both};
 
+use crate::planted::{Planted, planted};
 use crate::segments::POSITION_BYTES;
 
 pub(crate) use payload::{ChecksumMismatch, Payload};
@@ -509,6 +510,10 @@ impl OpenFlush {
         row.resize(short * usize::from(self.place.data_shards), 0);
         for (shard, bytes) in row.chunks(short).enumerate() {
             self.buffers[shard][start..start + short].copy_from_slice(bytes);
+        }
+        // The units are others now.
+        if !planted(Planted::UnitSumsStale) {
+            self.known_crcs.fill(None);
         }
         self.encode_row(self.rows_encoded * unit, short);
     }

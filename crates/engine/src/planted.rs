@@ -115,6 +115,8 @@ forebay_types::planted_mistakes!(
     ConflictLetThrough = "conflict-let-through",
     /// Rows are encoded when bytes have a place in them, before these are there.
     PlaceEncoded = "place-encoded",
+    /// The sums of whole units count for the shorter ones that the end of a flush is cut into.
+    UnitSumsStale = "unit-sums-stale",
     /// A sealed file is written to.
     SealedChanges = "sealed-changes",
     /// What is done with a name is answered before it is durable.

@@ -1,6 +1,6 @@
 //! `forebay move --merge`: small files become larger ones.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,7 @@
 //! `forebay move` to a real XRootD server.
 
-mod common;
-#[path = "../../destinations/tests/common/xrootd.rs"]
-mod server;
+use crate::common;
+use crate::xrootd as server;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,7 @@
 //! `forebay move` to S3, with Ceph's gateway.
 
-mod common;
-#[path = "../../destinations/tests/support/http_door.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod http_door;
-#[path = "../../destinations/tests/support/radosgw.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod radosgw;
+use crate::common;
+use crate::radosgw;
 
 use std::fs;
 use std::path::Path;

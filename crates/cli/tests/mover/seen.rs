@@ -1,9 +1,7 @@
 //! What an operator sees of a mover: its status, its metrics, its alarms.
 
-mod common;
-#[path = "../../destinations/tests/support/stand_in.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod stand_in;
+use crate::common;
+use crate::stand_in;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +24,7 @@ use serde_json::Value;
 use stand_in::{Asked, Does, StandIn, answers};
 use tempfile::TempDir;
 
-const PAGE: &str = include_str!("../../../docs/metrics.md");
+const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
 /// A second between both proofs.
 const RECHECK: &[&str] = &["--recheck-after", "1"];

@@ -1,12 +1,8 @@
 //! `forebay move` to servers that speak WebDAV.
 
-mod common;
-#[path = "../../destinations/tests/support/http_door.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod http_door;
-#[path = "../../destinations/tests/support/stand_in.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod stand_in;
+use crate::common;
+use crate::http_door;
+use crate::stand_in;
 
 use std::fs;
 use std::path::Path;

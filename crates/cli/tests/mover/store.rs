@@ -1,6 +1,6 @@
 //! `forebay move --from forebay:/…`: sealed files of a store.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,13 +1,8 @@
 //! S3 that lies, loses, hangs and refuses, under a mover that runs: Ceph's gateway, with something between where it would not do that itself. Each is told by `forebay move show` in
 //! the destination's own words, and nothing is let go.
 
-mod common;
-#[path = "../../destinations/tests/support/http_door.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod http_door;
-#[path = "../../destinations/tests/support/radosgw.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod radosgw;
+use crate::common;
+use crate::radosgw;
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,14 +1,9 @@
 //! `forebay move --door`: destinations fetch files themselves, and are believed no more than others.
 
-mod common;
-#[path = "../../destinations/tests/support/http_door.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod http_door;
-#[path = "../../destinations/tests/common/xrootd.rs"]
-mod server;
-#[path = "../../destinations/tests/support/stand_in.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod stand_in;
+use crate::common;
+use crate::http_door;
+use crate::stand_in;
+use crate::xrootd as server;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! `forebay move --zstd`: what arrives is smaller, and stock `zstd` reads it.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::io::Write;

@@ -1,9 +1,7 @@
 //! `forebay move` between verified and released: sidecars, registering, and what is waited for besides.
 
-mod common;
-#[path = "../../destinations/tests/support/stand_in.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod stand_in;
+use crate::common;
+use crate::stand_in;
 
 use std::fs;
 use std::process::Stdio;

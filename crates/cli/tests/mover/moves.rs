@@ -1,6 +1,6 @@
 //! `forebay move`, from one directory to others.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! What others say of files, in a `.json` beside them or of their run, is held against what is there before anything is sent.
 
-mod common;
+use crate::common;
 
 use common::buffer::Buffer;
 use common::place::Place;

@@ -1,11 +1,8 @@
 //! Destinations that lie, lose, hang and refuse, under a mover that runs: each is told by `forebay move show` in the destination's own words, and nothing is let go.
 
-mod common;
-#[path = "../../destinations/tests/support/stand_in.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod stand_in;
-#[path = "../../destinations/tests/common/xrootd.rs"]
-mod xrootd;
+use crate::common;
+use crate::stand_in;
+use crate::xrootd;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -1,6 +1,6 @@
 //! `forebay move --config FILE`: routes and destinations in a file.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::PathBuf;

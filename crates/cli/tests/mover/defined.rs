@@ -1,6 +1,6 @@
 //! `forebay move --from stream:NAME` by the definition of the stream and the end of the run: where files go, what is in them, and when they are over.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::process::Stdio;

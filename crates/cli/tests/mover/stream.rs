@@ -2,7 +2,7 @@
 //!
 //! The moments of kills are seeded; `FOREBAY_KILL_SEED` chooses others. There are 8 kills, with `FOREBAY_TEST_ALL` 40, `FOREBAY_KILL_ROUNDS` another number.
 
-mod common;
+use crate::common;
 
 use std::process::Stdio;
 use std::time::Duration;
