@@ -170,8 +170,8 @@ impl Scenario {
         self.pool = play.pool && !play.beyond;
         // Units that are longer than a block are cut at the end of a flush.
         self.geometry.unit_bytes = match play.seed % 8 {
-            6 => 16 << 10,
-            7 => 8 << 10,
+            6 if !play.beyond => 16 << 10,
+            7 if !play.beyond => 8 << 10,
             _ => self.geometry.unit_bytes,
         };
         // Lanes that are full get there by another way with it: half as often, for what shows there.
