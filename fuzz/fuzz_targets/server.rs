@@ -44,6 +44,7 @@ impl Case {
             out_buffer_bytes: if kind & 4 == 0 { 1 << 20 } else { 100 },
             credit_bytes: if kind & 8 == 0 { 16 << 20 } else { 1 },
             read_only: kind & 16 != 0,
+            placed_bytes_min: if kind & 32 == 0 { 64 << 10 } else { 1 },
             ..fake::config()
         };
         // `Staging::new`: buffers, larger ones, and rests, of which those that take the place of a larger buffer always fit.

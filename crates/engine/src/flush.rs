@@ -1,7 +1,9 @@
-//! A flush while it fills: records are copied to their place on the shards, rows are encoded and their units
+//! A flush while it fills: records get to their place on the shards, rows are encoded and their units
 //! summed while they are hot in the processor's cache.
 
 mod payload;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -428,7 +430,7 @@ impl OpenFlush {
         let inline = self.table_is_inline(self.table.len(), self.filled_up(self.data_bytes));
         if !inline {
             let table = std::mem::take(&mut self.table);
-            let _ = self.take_in(&mut Payload::of(&[&table]));
+            self.take_in(&mut Payload::of(&[&table]));
             self.table = table;
             self.data_bytes += self.table.len();
             self.encode_full_rows(self.data_bytes);

@@ -42,7 +42,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// file: what the crate of the sums has for this squares matrices, and takes as long as summing a MiB.
 pub fn crc32c_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
     if first == 0 {
-        // So it is of no bytes, and nothing moves up.
+        // Zero stays zero, however far it moves up: as of no bytes, which is what it is most of the time.
         return second;
     }
     let bits = (0..u64::BITS as usize).filter(|bit| second_bytes >> bit & 1 == 1);

@@ -489,7 +489,9 @@ impl WriteBehind {
         self.openings = 0;
         if let Ok(mut memory) = piece.bytes.try_into_mut() {
             memory.clear();
-            if self.spare.len() < PIECES_MAX && memory.capacity() >= self.config.piece_bytes_max / 2 {
+            // Also what was shared by a caller that has let go of it: so there is a bound on what is kept.
+            let kept_max = self.config.unanswered_bytes_max / self.config.piece_bytes_max + 1;
+            if self.spare.len() < kept_max && memory.capacity() >= self.config.piece_bytes_max / 2 {
                 self.spare.push(memory);
             }
         }
@@ -525,5 +527,36 @@ impl WriteBehind {
     /// What failed, if something did. What may succeed later is told once, and tried again from then on; else nothing more is written, and that is told each time.
     pub fn take_failure(&mut self) -> Option<WriteFailure> {
         if self.is_over { self.failure.clone() } else { self.failure.take() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::FileNumber;
+
+    use super::*;
+
+    #[test]
+    fn of_memory_that_was_shared_no_more_is_kept_than_may_be_on_its_way() {
+        let piece_bytes_max = 1 << 16;
+        let mut machine = WriteBehind::new(WriteConfig {
+            file: FileNumber(1),
+            opener: Opener { client: 1, opening: 1 },
+            append: false,
+            piece_bytes_max,
+            unanswered_bytes_max: 4 * piece_bytes_max,
+            patience: None,
+            seed: 1,
+        });
+        for piece in 0..100 {
+            let bytes = Bytes::from(vec![1; piece_bytes_max]);
+            assert_eq!(machine.offer_shared(piece * piece_bytes_max as u64, &bytes), Ok(piece_bytes_max));
+            drop(bytes);
+            let (number, request) = machine.next_request(Time(0)).expect("it is asked");
+            drop(request);
+            let done = FileReply { outcome: FileOutcome::Done, start: piece * piece_bytes_max as u64 };
+            machine.answered(Time(0), number, Ok(Answer::File(done)));
+        }
+        assert!(machine.is_idle() && machine.spare.len() <= 5, "{} are kept", machine.spare.len());
     }
 }

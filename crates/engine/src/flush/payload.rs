@@ -16,7 +16,7 @@ const PIECE_BYTES: usize = 16 << 10;
 enum Source<'a> {
     /// They are copied, piece by piece.
     Pieces(&'a [&'a [u8]]),
-    /// So many are where [`OpenFlush::place`] said.
+    /// So many are where [`OpenFlush::next_place`] said.
     Placed(usize),
 }
 
@@ -81,7 +81,7 @@ impl OpenFlush {
     ///
     /// # Panics
     /// When it has no room.
-    pub(crate) fn place(&mut self, payload_bytes: usize) -> Vec<&mut [u8]> {
+    pub(crate) fn next_place(&mut self, payload_bytes: usize) -> Vec<&mut [u8]> {
         assert!(self.takes(RecordKind::Piece, payload_bytes), "{payload_bytes} bytes have no room");
         if planted(Planted::PlaceEncoded) {
             self.encode_full_rows(self.data_bytes + payload_bytes);

@@ -129,14 +129,8 @@ impl Lane {
     /// Where the bytes of a write may be put, part by part, before [`Lane::write_placed`]: nowhere when it is not taken now, or not by this way. Whatever is put there
     /// without being written, or not all of it, is nothing that anybody sees.
     pub fn place_of_write(&mut self, write: &FileWrite, bytes: usize) -> Option<Vec<&mut [u8]>> {
-        self.may_write(write.file).ok()?;
-        let writing = self.open_files.get(write.file).filter(|writing| writing.is_open_by(write.writer))?;
-        let start = write.start(writing.length);
-        if bytes == 0 || self.is_busy() || writing.is_held_up() || self.check_write(write, start, bytes as u64).is_err()
-        {
-            return None;
-        }
-        self.place_of_piece(purpose_of(write), bytes)
+        self.begin_write(write, bytes as u64).ok()?;
+        if bytes == 0 { None } else { self.place_of_piece(purpose_of(write), bytes) }
     }
 
     /// The same as [`Lane::write_file`], of so many bytes that were put where [`Lane::place_of_write`] said. Nothing else may have been asked of the lane since: else they
@@ -146,26 +140,16 @@ impl Lane {
     }
 
     fn write_payload(&mut self, token: Token, write: &FileWrite, payload: Payload<'_>) -> FileAdmission {
-        let file = write.file;
-        if let Err(outcome) = self.may_write(file) {
-            return FileAdmission::Done(outcome);
-        }
-        self.is_asked();
-        let Some(writing) = self.open_files.get(file).filter(|writing| writing.is_open_by(write.writer)) else {
-            return FileAdmission::Done(FileOutcome::NotOpen);
+        let (file, bytes) = (write.file, payload.bytes() as u64);
+        let start = match self.begin_write(write, bytes) {
+            Ok(start) => start,
+            Err(admission) => return admission,
         };
-        if self.is_busy() || writing.is_held_up() {
-            return FileAdmission::Busy;
-        }
-        let start = write.start(writing.length);
-        let appended = start == writing.length;
-        let bytes = payload.bytes() as u64;
-        if let Err(outcome) = self.check_write(write, start, bytes) {
-            return FileAdmission::Done(outcome);
-        }
         if bytes == 0 {
             return FileAdmission::Done(FileOutcome::Done);
         }
+        let writing = self.open_files.get(file).expect("it has it open");
+        let appended = start == writing.length;
         let change = FileChange::Piece { start, bytes: bytes as u32, crc: write.crc, appended };
         let mut sums = writing.sums.clone().filter(|sums| sums.bytes == start);
         let adler32 = sums.as_mut().map(RunningSums::adler32);
@@ -182,6 +166,20 @@ impl Lane {
         writing.sums = sums;
         writing.length = writing.length.max(start + bytes);
         FileAdmission::Pending { start }
+    }
+
+    /// Whether so many bytes may be written now, and where they begin in the file.
+    fn begin_write(&mut self, write: &FileWrite, bytes: u64) -> Result<u64, FileAdmission> {
+        self.may_write(write.file).map_err(FileAdmission::Done)?;
+        self.is_asked();
+        let writing = self.open_files.get(write.file).filter(|writing| writing.is_open_by(write.writer));
+        let writing = writing.ok_or(FileAdmission::Done(FileOutcome::NotOpen))?;
+        if self.is_busy() || writing.is_held_up() {
+            return Err(FileAdmission::Busy);
+        }
+        let start = write.start(writing.length);
+        self.check_write(write, start, bytes).map_err(FileAdmission::Done)?;
+        Ok(start)
     }
 
     /// A piece of its own, or a part of the one before it in the flush that fills.

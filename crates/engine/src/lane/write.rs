@@ -172,7 +172,7 @@ impl Lane {
     pub(super) fn place_of_piece(&mut self, purpose: Purpose, payload_bytes: usize) -> Option<Vec<&mut [u8]>> {
         self.make_room(purpose, RecordKind::Piece, payload_bytes).ok()?;
         let filling = self.writer.filling.as_mut().expect("it has room");
-        Some(filling.flush.place(payload_bytes))
+        Some(filling.flush.next_place(payload_bytes))
     }
 
     fn open_segment(&mut self, purpose: Purpose) -> Result<(), Refusal> {
