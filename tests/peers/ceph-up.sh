@@ -215,7 +215,7 @@ elif what == 'clean':
         time.sleep(.2)
 P
 }
-made || { mon ids; say "mon has quorum, OSD ids given"; }
+made || { mon ids || { tail -n 5 "$LOG/mon.a.out" "$LOG/mon.a.log" >&2; exit 1; }; say "mon has quorum, OSD ids given"; }
 start mgr.x ceph-mgr -i x
 if ! made; then
   for p in "${pids[@]}"; do wait "$p" || { echo "an OSD's mkfs failed: see $LOG/osd.*.mkfs" >&2; exit 1; }; done

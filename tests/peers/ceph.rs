@@ -12,6 +12,11 @@ pub struct Ceph {
 /// What a cluster takes.
 const PROGRAMS: [&str; 3] = ["ceph-mon", "ceph-mgr", "ceph-osd"];
 
+/// The monitor has the first two, the other daemons find theirs from 100 to 500 behind.
+const PORTS_OF_CLUSTER: u16 = 501;
+const PORT_FIRST: u16 = 12_000;
+const PORT_BLOCKS: u16 = 40;
+
 static SHARED: OnceLock<Option<Ceph>> = OnceLock::new();
 
 impl Ceph {
@@ -59,7 +64,7 @@ impl Ceph {
             .arg(&directory)
             .args(["--osds", "3", "--k", "2", "--m", "1", "--pgs", "8", "--osd-size", "3G"])
             .args(options)
-            .args(["--port", &free_port().to_string()])
+            .args(["--port", &own_ports().to_string()])
             .arg("--osd-dir")
             .arg(stores.join("osd"))
             .output()
@@ -114,7 +119,18 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// The first of two that follow each other.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it has one").port() & !1
+/// The first of the ports that are this cluster's alone. They are below those that the kernel gives to whoever asks for any, one of which could be taken between
+/// the look and the start; the lock, which goes with the process, keeps them from clusters of other tests.
+fn own_ports() -> u16 {
+    for block in 0..PORT_BLOCKS {
+        let first = PORT_FIRST + block * PORTS_OF_CLUSTER;
+        let path = std::env::temp_dir().join(format!("forebay-ceph-ports-{first}"));
+        let lock = std::fs::File::create(path).expect("a file");
+        let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if lock.try_lock().is_ok() && (first..first + PORTS_OF_CLUSTER).all(is_free) {
+            std::mem::forget(lock);
+            return first;
+        }
+    }
+    panic!("none of {PORT_BLOCKS} blocks of {PORTS_OF_CLUSTER} ports from {PORT_FIRST} on is free");
 }

@@ -1,10 +1,10 @@
 //! Programs that run beside a test, and what is in directories then.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{fs, io};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -56,10 +56,25 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
 /// By what a mover knows a directory again.
 pub const MARK: &str = ".forebay-place";
 
-/// All files below a directory, by their names there, but for the mark by which a mover knows it again.
+/// All files below a directory, by their names there, but for the mark by which a mover knows it again. What gets another name meanwhile is looked for again.
 pub fn files_below(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let walk = walkdir::WalkDir::new(directory).into_iter().map(|entry| entry.expect("read"));
-    let files = walk.filter(|entry| entry.file_type().is_file() && entry.file_name() != MARK);
-    let name = |path: &Path| path.strip_prefix(directory).expect("below").to_str().expect("text").to_owned();
-    files.map(|entry| (name(entry.path()), fs::read(entry.path()).expect("read"))).collect()
+    loop {
+        match read_below(directory) {
+            Ok(files) => return files,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.exists() => {}
+            Err(error) => panic!("{}: {error}", directory.display()),
+        }
+    }
+}
+
+fn read_below(directory: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for entry in walkdir::WalkDir::new(directory) {
+        let entry = entry?;
+        if entry.file_type().is_file() && entry.file_name() != MARK {
+            let name = entry.path().strip_prefix(directory).expect("below").to_str().expect("text").to_owned();
+            files.insert(name, fs::read(entry.path())?);
+        }
+    }
+    Ok(files)
 }
