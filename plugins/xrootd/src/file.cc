@@ -47,6 +47,9 @@ void File::let_go() {
         forebay_writer_abandon(writer_, 0);
     }
     readers_.let_go();
+    if (kept_ != nullptr) {
+        store_.kept().close(std::move(kept_));
+    }
     forebay_writer_free(writer_);
     writer_ = nullptr;
 }
@@ -64,7 +67,16 @@ int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
         announced_ = length_of(environment.Get("oss.asize"));
         return open_for_writing(files, (flags & O_TRUNC) != 0);
     }
-    return readers_.open(files, path_) == FOREBAY_DONE ? 0 : failed("open");
+    return open_for_reading(files) == FOREBAY_DONE ? 0 : failed("open");
+}
+
+int File::open_for_reading(forebay_files *files) {
+    const int code = readers_.open(files, path_);
+    forebay_stat known;
+    if (code == FOREBAY_DONE && readers_.stat(known) == FOREBAY_DONE && known.is_sealed && known.has_length) {
+        kept_ = store_.kept().open(known.number, known.length);
+    }
+    return code;
 }
 
 int File::open_for_writing(forebay_files *files, bool cut) {
@@ -116,6 +128,17 @@ int File::seal() {
     return forebay_writer_close(writer_) == FOREBAY_DONE ? 0 : failed("close");
 }
 
+int File::read_stored(uint64_t offset, char *into, size_t bytes, size_t &count) {
+    if (kept_ != nullptr && kept_->read(offset, into, bytes, count)) {
+        return FOREBAY_DONE;
+    }
+    const int code = readers_.read(offset, into, bytes, count);
+    if (code == FOREBAY_DONE && kept_ != nullptr) {
+        store_.kept().keep(*kept_, offset, into, count);
+    }
+    return code;
+}
+
 int File::read_written(uint64_t offset, char *into, size_t bytes, size_t &count) {
     int code = FOREBAY_DONE;
     size_t more = 1;
@@ -133,7 +156,7 @@ ssize_t File::Read(void *into, off_t offset, size_t bytes) {
     const auto place = static_cast<uint64_t>(offset);
     char *const room = static_cast<char *>(into);
     size_t count = 0;
-    const int code = readers_.is_open() ? readers_.read(place, room, bytes, count) : read_written(place, room, bytes, count);
+    const int code = readers_.is_open() ? read_stored(place, room, bytes, count) : read_written(place, room, bytes, count);
     // Fewer bytes than were asked for are the end of the file.
     return code == FOREBAY_DONE ? static_cast<ssize_t>(count) : failed("read");
 }

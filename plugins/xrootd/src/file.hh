@@ -7,6 +7,7 @@
 
 #include <XrdOss/XrdOss.hh>
 
+#include "kept.hh"
 #include "readers.hh"
 #include "store.hh"
 
@@ -39,11 +40,16 @@ public:
     int Ftruncate(unsigned long long length) override;
     int Fstat(struct stat *into) override;
     int Fchmod(mode_t mode) override;
+    /// From where XRootD sends a file without asking for its bytes, when all of it is kept: memory, at the file's own offsets.
+    int getFD() override { return kept_ != nullptr ? kept_->whole() : -1; }
 
 private:
     /// Is done with the handles.
     void let_go();
+    int open_for_reading(forebay_files *files);
     int open_for_writing(forebay_files *files, bool cut);
+    /// Of a file that is open for reading; what is wrong, or 0.
+    int read_stored(uint64_t offset, char *into, size_t bytes, size_t &count);
     /// As `Readers::read`, of a file that is open for writing.
     int read_written(uint64_t offset, char *into, size_t bytes, size_t &count);
     /// Seals what was written; what is wrong, or 0.
@@ -55,6 +61,8 @@ private:
     Store &store_;
     std::string path_;
     Readers readers_;
+    /// What is kept of it; null where nothing is.
+    std::shared_ptr<KeptFile> kept_;
     forebay_writer *writer_ = nullptr;
     /// The length that the client said it will have (`oss.asize`); -1 where it did not.
     long long announced_ = -1;

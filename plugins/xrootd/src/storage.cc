@@ -36,7 +36,7 @@ public:
     int Chmod(const char *path, mode_t mode, XrdOucEnv *) override;
     int Create(const char *client, const char *path, mode_t mode, XrdOucEnv &environment, int options) override;
     /// Requests are answered when they are done, in a thread of the server. What is read has the sums of its pages if they are wanted.
-    uint64_t Features() override { return XRDOSS_HASPGRW | XRDOSS_HASNAIO | XRDOSS_HASNOSF; }
+    uint64_t Features() override { return XRDOSS_HASPGRW | XRDOSS_HASNAIO; }
     int Mkdir(const char *path, mode_t mode, int make_parents, XrdOucEnv *) override;
     int Remdir(const char *path, int, XrdOucEnv *) override;
     int Rename(const char *from, const char *to, XrdOucEnv *, XrdOucEnv *) override;

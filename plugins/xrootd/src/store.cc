@@ -43,6 +43,8 @@ bool set(Settings &settings, const std::string &name, const std::string &value) 
         settings.ahead_bytes = given << 20;
     } else if (name == "ahead_all_mib" && number(value, 1 << 20, given)) {
         settings.ahead_all_bytes = given << 20;
+    } else if (name == "kept_mib" && number(value, 1 << 30, given)) {
+        settings.kept_bytes = static_cast<uint64_t>(given) << 20;
     } else {
         return false;
     }
@@ -104,7 +106,7 @@ std::string Settings::parse(const char *text) {
     while (words >> word) {
         const auto equals = word.find('=');
         if (equals == std::string::npos || !set(*this, word.substr(0, equals), word.substr(equals + 1))) {
-            return word + " is no option: prefix=/DIR, connections=1..64, patience_s=N, deadline_s=N, checksum_s=N, ahead_mib=N and ahead_all_mib=N are";
+            return word + " is no option: prefix=/DIR, connections=1..64, patience_s=N, deadline_s=N, checksum_s=N, ahead_mib=N, ahead_all_mib=N and kept_mib=N are";
         }
     }
     return "";

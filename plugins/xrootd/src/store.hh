@@ -8,6 +8,7 @@
 #include <forebay.h>
 #include <sys/stat.h>
 
+#include "kept.hh"
 #include "readers.hh"
 
 class XrdSysError;
@@ -28,6 +29,8 @@ struct Settings {
     size_t ahead_bytes = 8 << 20;
     /// So much of all files that are open together.
     size_t ahead_all_bytes = 512 << 20;
+    /// So much of sealed files that were read stays in memory.
+    uint64_t kept_bytes = Kept::default_bytes();
     /// So long whoever asks for a checksum waits for one that is being computed.
     unsigned long checksum_ms = 60'000;
 
@@ -38,7 +41,8 @@ struct Settings {
 /// A store. It is reached when it is first needed, so that a server starts, and goes on, whatever becomes of the store meanwhile.
 class Store {
 public:
-    Store(Settings settings, XrdSysError &log) : settings_(std::move(settings)), log_(log), ahead_room_(settings_.ahead_all_bytes, settings_.ahead_bytes) {}
+    Store(Settings settings, XrdSysError &log)
+        : settings_(std::move(settings)), log_(log), ahead_room_(settings_.ahead_all_bytes, settings_.ahead_bytes), kept_(settings_.kept_bytes) {}
     Store(const Store &) = delete;
     Store &operator=(const Store &) = delete;
 
@@ -51,6 +55,8 @@ public:
     const Settings &settings() const { return settings_; }
     /// What all files that are open may read ahead.
     AheadRoom &ahead_room() { return ahead_room_; }
+    /// What was read of sealed files.
+    Kept &kept() { return kept_; }
 
     /// What the last call of this thread came to, as XRootD wants it: a negative error number. What an operator should know is said in the log, in the store's own words.
     ///
@@ -64,6 +70,7 @@ private:
     const Settings settings_;
     XrdSysError &log_;
     AheadRoom ahead_room_;
+    Kept kept_;
     std::mutex connecting_;
     /// Made once and kept for as long as the process lives: files that are open use its connections.
     forebay_files *connected_ = nullptr;

@@ -11,8 +11,21 @@ use crate::measure::{children_cpu_seconds, median};
 /// Which way bytes go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
+    /// Of files that were read before.
     Read,
+    /// Of files that the store's server meets for the first time.
+    FirstRead,
     Write,
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::FirstRead => "first read",
+            Direction::Write => "write",
+        }
+    }
 }
 
 /// What one side took for all files.
@@ -37,9 +50,12 @@ struct Setting<'a> {
 
 impl Setting<'_> {
     fn run(&self, side: &Side) -> Run {
+        if self.direction == Direction::FirstRead {
+            self.sides.renew(side, self.streams);
+        }
         let (begin, client, server) = (Instant::now(), children_cpu_seconds(), side.cpu_seconds());
         all((0..self.streams).map(|stream| match self.direction {
-            Direction::Read => self.client.get(side, &read_name(self.streams, stream)),
+            Direction::Read | Direction::FirstRead => self.client.get(side, &read_name(self.streams, stream)),
             Direction::Write => self.client.put(side, &self.sides.source(self.streams, stream), &written_name(stream)),
         }));
         let run = Run {
@@ -71,7 +87,7 @@ impl Setting<'_> {
 pub fn rates(sides: &Sides, pairs: usize) -> Value {
     sides.fill();
     let mut rows = Vec::new();
-    for direction in [Direction::Read, Direction::Write] {
+    for direction in [Direction::Read, Direction::FirstRead, Direction::Write] {
         for client in CLIENTS {
             for streams in STREAMS {
                 let row = measure(&Setting { sides, client, direction, streams }, pairs);
@@ -96,7 +112,7 @@ fn measure(setting: &Setting<'_>, pairs: usize) -> Value {
         |side: usize| -> Vec<f64> { all.iter().map(|runs| runs[side].seconds / runs[STORE].seconds).collect() };
     json!({
         "client": setting.client.name(),
-        "direction": if setting.direction == Direction::Read { "read" } else { "write" },
+        "direction": setting.direction.name(),
         "streams": setting.streams,
         "pairs": pairs,
         "store_to_plain": median(ratios(PLAIN)),

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use forebay_client::files::WriteOptions;
+
 use super::clients::{XRDCP, all};
 use super::prefix::Prefix;
 use crate::files::connect;
@@ -89,6 +91,16 @@ impl Side {
         }
     }
 
+    /// Puts another file of the same bytes in the place of one of a store, past the server before it, which then knows nothing of it.
+    fn renew(&self, name: &str, source: &Path) {
+        let Behind::Store(server, _) = &self.behind else { return };
+        let (files, path) = (connect(server), format!("/{name}"));
+        files.remove(&path).expect("removed");
+        let mut file = files.create(&path, &WriteOptions::default()).expect("made");
+        file.write(&fs::read(source).expect("it was made")).expect("there is room");
+        file.close().expect("durable");
+    }
+
     /// Takes a file away that has to have so many bytes.
     ///
     /// # Panics
@@ -119,7 +131,7 @@ impl Sides {
     /// Starts them.
     pub fn start(directory: &Path, prefix: &Prefix, plain_lines: &str, payload_bytes: u64) -> Sides {
         // Two sets of files that are read, one that is written, and as much again several times that is gone and was not cleared away yet.
-        let drive_bytes = (payload_bytes * 7 / u64::from(DATA)).next_multiple_of(64 << 20);
+        let drive_bytes = (payload_bytes * 9 / u64::from(DATA)).next_multiple_of(64 << 20);
         let drives = Drives::of_width(directory, (DATA, PARITY), drive_bytes, LANES);
         // A file lies in one of the two lanes, which have half of the cache each: whatever is read fits there, as all of the directory does in memory.
         let server = drives.serve(payload_bytes * 5);
@@ -143,6 +155,11 @@ impl Sides {
     /// Bytes of each file of so many.
     pub fn file_bytes(&self, streams: usize) -> u64 {
         self.payload_bytes / streams as u64
+    }
+
+    /// Of so many files that are read, as [`Side::renew`].
+    pub fn renew(&self, side: &Side, streams: usize) {
+        (0..streams).for_each(|stream| side.renew(&read_name(streams, stream), &self.source(streams, stream)));
     }
 
     /// Has the files that are read written to store and directory, by the doors: a part that reads them then finds them in the caches, whatever was written before it.

@@ -279,6 +279,17 @@ impl Gate {
         format!("https://localhost:{}{path}", self.http)
     }
 
+    /// Memory of the files that it keeps.
+    pub fn kept_bytes(&self) -> u64 {
+        let process = self.child.as_ref().expect("it runs").id();
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").flatten();
+        let is_kept = |path: &PathBuf| {
+            fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:forebay-kept"))
+        };
+        let kept = descriptors.map(|entry| entry.path()).filter(is_kept).filter_map(|path| fs::metadata(path).ok());
+        kept.map(|memory| memory.blocks() * 512).sum()
+    }
+
     /// `xrdcp` with these words.
     pub fn xrdcp(&self, words: &[&str]) -> Output {
         client("xrdcp").arg("--nopbar").args(words).output().expect("it runs")

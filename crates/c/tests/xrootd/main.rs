@@ -5,6 +5,7 @@ mod common;
 
 mod clients;
 mod copies;
+mod kept;
 mod kills;
 mod secure;
 mod together;
