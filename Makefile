@@ -36,11 +36,11 @@ test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks 
 test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake; SOAK_SECONDS=300: then seeds, too (after `make deps`)
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
 	cargo build $(LOCKED) --workspace --bin forebay-sim
-	@# The long tests mostly wait: the simulator has the processors meanwhile.
+	@# The long tests mostly wait, so that more of them go at once; the simulator has the processors meanwhile.
 	@mkdir -p $(dir $(SOAK_FILE))
 	export FOREBAY_TEST_ALL=1; failed=; played=$(TARGET)/played.txt; \
 	nice sh -c '$(SIMULATOR) --planted all --seeds 1000 $(if $(SOAK_SECONDS),&& $(PLAY_SEEDS))' >"$$played" 2>&1 & \
-	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
+	TEST_BINARIES_AT_ONCE=4 tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
 	wait $$! || failed=1; \
 	cat "$$played"; \
 	test -z "$$failed"
@@ -74,8 +74,8 @@ soak: rust ## play seeds of the simulator on all cores; goes on where it ended (
 
 deps: ## install what tests, fuzzing and benchmarks use: Debian packages (12 or 13; root, or sudo), two crates, a nightly compiler
 	tools/install-packages.sh
-	tools/install-crates.sh
-	tools/install-nightly.sh
+	@# The one compiles while the other waits for the network.
+	tools/install-nightly.sh & tools/install-crates.sh && wait $$!
 
 bench: rust ## measure against fio and iperf3 (after `make deps`); results go to bench/ (BENCH="engine" for one)
 	cargo build $(LOCKED) --release -p forebay -p forebay-bench

@@ -18,15 +18,24 @@ fn a_seed_plays_the_same_each_time() {
 /// Seeds with clients of files that are played always, of each kind.
 const WITH_FILES: u64 = 3;
 
-fn end_well_and_the_same_each_time(kind: &Play, answers_min: u64) {
+/// Plays so many seeds of a kind, one of them twice.
+fn end_well_and_the_same_each_time(kind: &Play, seeds: u64) -> Totals {
     let of = |seed| Play { seed, ..kind.clone() };
-    let (first, second) = (play(&of(1), false), play(&of(1), false));
-    assert!(first == second, "seed 1 went {first:?}, then {second:?}");
     let mut totals = Totals::default();
-    for seed in 0..WITH_FILES {
+    for seed in 0..seeds {
         let of_seed = try_play(&of(seed), None);
-        totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim {} --trace: {what}", of(seed))));
+        let of_seed = of_seed.unwrap_or_else(|what| panic!("forebay-sim {} --trace: {what}", of(seed)));
+        if seed == 1 {
+            let again = play(&of(1), false);
+            assert!(of_seed == again, "seed 1 went {of_seed:?}, then {again:?}");
+        }
+        totals.add(&of_seed);
     }
+    totals
+}
+
+fn clients_of_files_end_well(kind: &Play, answers_min: u64) {
+    let totals = end_well_and_the_same_each_time(kind, WITH_FILES);
     assert!(totals.answers.files > answers_min * WITH_FILES, "files were used: {:?}", totals.answers);
 }
 
@@ -35,40 +44,34 @@ const WITH_SUBSCRIBERS: u64 = 3;
 
 #[test]
 fn who_looks_on_is_told_what_happened_and_how_much_was_missed() {
-    let with_subscribers = |seed| Play { subscribers: true, ..Play::of(seed) };
-    let (first, second) = (play(&with_subscribers(1), false), play(&with_subscribers(1), false));
-    assert!(first == second, "seed 1 went {first:?}, then {second:?}");
-    let mut totals = Totals::default();
-    for seed in 0..WITH_SUBSCRIBERS {
-        let of_seed = try_play(&with_subscribers(seed), None);
-        totals.add(&of_seed.unwrap_or_else(|what| panic!("forebay-sim --seed {seed} --subscribers --trace: {what}")));
-    }
+    let kind = Play { subscribers: true, ..Play::default() };
+    let totals = end_well_and_the_same_each_time(&kind, WITH_SUBSCRIBERS);
     assert!(totals.answers.told > 100 * WITH_SUBSCRIBERS, "events were told: {:?}", totals.answers);
 }
 
 #[test]
 fn seeds_with_files_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { files: true, ..Play::default() }, 500);
+    clients_of_files_end_well(&Play { files: true, ..Play::default() }, 500);
 }
 
 #[test]
 fn seeds_with_appends_and_cuts_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { appends: true, ..Play::default() }, 500);
+    clients_of_files_end_well(&Play { appends: true, ..Play::default() }, 500);
 }
 
 #[test]
 fn seeds_with_full_lanes_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { full: true, ..Play::default() }, 200);
+    clients_of_files_end_well(&Play { full: true, ..Play::default() }, 200);
 }
 
 #[test]
 fn seeds_with_runs_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { runs: true, ..Play::default() }, 300);
+    clients_of_files_end_well(&Play { runs: true, ..Play::default() }, 300);
 }
 
 #[test]
 fn seeds_on_a_pool_end_well_and_the_same_each_time() {
-    end_well_and_the_same_each_time(&Play { pool: true, files: true, ..Play::default() }, 100);
+    clients_of_files_end_well(&Play { pool: true, files: true, ..Play::default() }, 100);
 }
 
 /// What is known of a seed of the second mode that fails and is not mended yet.
@@ -78,16 +81,18 @@ fn open_finding_beyond(seed: u64) -> Option<&'static str> {
 }
 
 /// Seeds of the second mode that are played always: each asks after everything again and again.
-const BEYOND: u64 = 40;
+const BEYOND: u64 = 20;
 
 #[test]
 fn what_is_lost_beyond_parity_is_said_and_nothing_else_is_lost() {
-    let again = (play(&Play::beyond(1), false), play(&Play::beyond(1), false));
-    assert!(again.0 == again.1, "a seed went {again:?}");
     let mut totals = Totals::default();
     for seed in 0..BEYOND {
         match (try_play(&Play::beyond(seed), None), open_finding_beyond(seed)) {
-            (Ok(of_seed), None) => totals.add(&of_seed),
+            (Ok(of_seed), None) => {
+                let again = (seed == 1).then(|| play(&Play::beyond(1), false));
+                assert!(again.is_none_or(|again| again == of_seed), "a seed went {of_seed:?}, and then otherwise");
+                totals.add(&of_seed);
+            }
             (Err(_), Some(finding)) => println!("seed {seed} is known to fail: {finding}"),
             (Ok(_), Some(_)) => panic!("seed {seed} fails no more: take it out of sim/open-findings.txt"),
             (Err(what), None) => panic!("forebay-sim --seed {seed} --beyond --trace: {what}"),

@@ -15,6 +15,8 @@ namespace {
 /// So many files at most, and no more than one in so many of the descriptors that the process may have.
 constexpr size_t FILES_MAX = 4096;
 constexpr size_t DESCRIPTORS_DIVISOR = 8;
+/// So many that were opened are remembered.
+constexpr size_t OPENED_MAX = 1 << 16;
 
 size_t files_max() {
     rlimit descriptors{};
@@ -64,6 +66,18 @@ uint64_t limited_by_groups(uint64_t bytes) {
 }
 
 }  // namespace
+
+bool Opened::before(uint64_t number) {
+    if (!numbers_.insert(number).second) {
+        return true;
+    }
+    order_.push_back(number);
+    if (order_.size() > OPENED_MAX) {
+        numbers_.erase(order_.front());
+        order_.pop_front();
+    }
+    return false;
+}
 
 KeptFile::~KeptFile() { ::close(memory_); }
 
@@ -130,6 +144,9 @@ std::shared_ptr<KeptFile> Kept::open(uint64_t number, uint64_t length) {
     const std::lock_guard<std::mutex> lock(lock_);
     auto found = files_.find(number);
     if (found == files_.end()) {
+        if (!opened_.before(number)) {
+            return nullptr;
+        }
         if (files_.size() >= files_max_ && !drop_one()) {
             return nullptr;
         }

@@ -29,7 +29,7 @@ struct Settings {
     size_t ahead_bytes = 8 << 20;
     /// So much of all files that are open together.
     size_t ahead_all_bytes = 512 << 20;
-    /// So much of sealed files that were read stays in memory.
+    /// So much of sealed files that are read again stays in memory.
     uint64_t kept_bytes = Kept::default_bytes();
     /// So long whoever asks for a checksum waits for one that is being computed.
     unsigned long checksum_ms = 60'000;
@@ -55,7 +55,7 @@ public:
     const Settings &settings() const { return settings_; }
     /// What all files that are open may read ahead.
     AheadRoom &ahead_room() { return ahead_room_; }
-    /// What was read of sealed files.
+    /// What is kept of sealed files.
     Kept &kept() { return kept_; }
 
     /// What the last call of this thread came to, as XRootD wants it: a negative error number. What an operator should know is said in the log, in the store's own words.

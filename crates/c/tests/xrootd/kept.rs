@@ -1,4 +1,4 @@
-//! What a server keeps of sealed files, and sends without asking the store again.
+//! What a server keeps of sealed files that are read again, and sends without asking the store.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -83,8 +83,11 @@ fn what_was_read_of_a_sealed_file_is_there_though_the_store_is_away() {
     fs::write(&local, &bytes).expect("written");
     let local = local.to_str().expect("text");
     put(&world.files(), b"/file", &bytes);
-    // A part of it, and then all.
-    assert!(fetch(&gate, "/file", &["--range", "0-3999999"]) == bytes[..4_000_000]);
+    // Nothing of what is read once; then a part of it, and then all.
+    for kept in [0, 4_000_000] {
+        assert!(fetch(&gate, "/file", &["--range", "0-3999999"]) == bytes[..4_000_000]);
+        assert!((kept..=kept + 8192).contains(&gate.kept_bytes()), "{} bytes are kept", gate.kept_bytes());
+    }
     let part = open_later(&gate, [local, "4000000"]);
     world.kill();
     read_now(part, &gate);
