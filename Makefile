@@ -36,11 +36,11 @@ test: rust ## all tests, with Rust and a C compiler alone; what a machine lacks 
 test-all: rust ## after `make test`: the tests that have a long form, in that form, and every planted mistake; SOAK_SECONDS=300: then seeds, too (after `make deps`)
 	@test -n "$(LONG_TESTS)" || { echo "there is no tests/*_all.rs: nothing would be tested" >&2; exit 1; }
 	cargo build $(LOCKED) --workspace --bin forebay-sim
-	@# The long tests mostly wait, so that more of them go at once; the simulator has the processors meanwhile.
+	@# The long tests mostly wait: the simulator has the processors meanwhile.
 	@mkdir -p $(dir $(SOAK_FILE))
 	export FOREBAY_TEST_ALL=1; failed=; played=$(TARGET)/played.txt; \
 	nice sh -c '$(SIMULATOR) --planted all --seeds 1000 $(if $(SOAK_SECONDS),&& $(PLAY_SEEDS))' >"$$played" 2>&1 & \
-	TEST_BINARIES_AT_ONCE=4 tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
+	tools/run-tests.sh $(LOCKED) --workspace $(addprefix --test ,$(LONG_TESTS)) || failed=1; \
 	wait $$! || failed=1; \
 	cat "$$played"; \
 	test -z "$$failed"

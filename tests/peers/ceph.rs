@@ -125,7 +125,8 @@ fn own_ports() -> u16 {
     for block in 0..PORT_BLOCKS {
         let first = PORT_FIRST + block * PORTS_OF_CLUSTER;
         let path = std::env::temp_dir().join(format!("forebay-ceph-ports-{first}"));
-        let lock = std::fs::File::create(path).expect("a file");
+        // It may be another user's.
+        let Ok(lock) = std::fs::File::create(path) else { continue };
         let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
         if lock.try_lock().is_ok() && (first..first + PORTS_OF_CLUSTER).all(is_free) {
             std::mem::forget(lock);

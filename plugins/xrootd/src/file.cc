@@ -47,6 +47,7 @@ void File::let_go() {
         forebay_writer_abandon(writer_, 0);
     }
     readers_.let_go();
+    is_as_opened_ = false;
     if (kept_ != nullptr) {
         store_.kept().close(std::move(kept_));
     }
@@ -72,9 +73,9 @@ int File::Open(const char *path, int flags, mode_t, XrdOucEnv &environment) {
 
 int File::open_for_reading(forebay_files *files) {
     const int code = readers_.open(files, path_);
-    forebay_stat known;
-    if (code == FOREBAY_DONE && readers_.stat(known) == FOREBAY_DONE && known.is_sealed && known.has_length) {
-        kept_ = store_.kept().open(known.number, known.length);
+    is_as_opened_ = code == FOREBAY_DONE && readers_.stat(opened_as_) == FOREBAY_DONE;
+    if (is_as_opened_ && opened_as_.is_sealed && opened_as_.has_length) {
+        kept_ = store_.kept().open(opened_as_.number, opened_as_.length);
     }
     return code;
 }
@@ -219,6 +220,10 @@ int File::Ftruncate(unsigned long long length) {
 }
 
 int File::Fstat(struct stat *into) {
+    if (is_as_opened_.exchange(false)) {
+        fill(*into, opened_as_);
+        return 0;
+    }
     forebay_stat known;
     const int code = readers_.is_open() ? readers_.stat(known) : forebay_writer_stat(writer_, &known);
     if (code != FOREBAY_DONE) {

@@ -63,6 +63,9 @@ private:
     Readers readers_;
     /// What is kept of it; null where nothing is.
     std::shared_ptr<KeptFile> kept_;
+    /// What was known of it when it was opened, which XRootD asks for at once: it is told so once, and then what the store says.
+    forebay_stat opened_as_{};
+    std::atomic<bool> is_as_opened_{false};
     forebay_writer *writer_ = nullptr;
     /// The length that the client said it will have (`oss.asize`); -1 where it did not.
     long long announced_ = -1;

@@ -160,7 +160,7 @@ std::shared_ptr<KeptFile> Kept::open(uint64_t number, uint64_t length) {
     if (file.length_ != length) {
         return nullptr;
     }
-    if (file.opened_++ == 0) {
+    if (file.handles_++ == 0) {
         unused_.erase(file.last_use_);
     }
     return found->second;
@@ -168,7 +168,7 @@ std::shared_ptr<KeptFile> Kept::open(uint64_t number, uint64_t length) {
 
 void Kept::close(std::shared_ptr<KeptFile> file) {
     const std::lock_guard<std::mutex> lock(lock_);
-    if (--file->opened_ == 0) {
+    if (--file->handles_ == 0) {
         file->last_use_ = ++uses_;
         unused_[file->last_use_] = file->number_;
     }

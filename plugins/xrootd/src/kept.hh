@@ -53,7 +53,7 @@ private:
     uint64_t kept_bytes_ = 0;
 
     // Those of `Kept`, under its lock.
-    unsigned opened_ = 0;
+    unsigned handles_ = 0;
     uint64_t last_use_ = 0;
 };
 

@@ -11,7 +11,7 @@ use crate::common::door::{Door, Gate, client, failed_client, good_client};
 use crate::common::world::*;
 use crate::until;
 
-/// Opens a file, says so, waits for a word, and reads all of it, or the first so many bytes: at once, in vectors, and in pages.
+/// Opens a file, says so, waits for a word, and reads all of it, or the first so many bytes: at once, and in vectors.
 const READ_LATER: &str = "
 import sys
 from XRootD import client
