@@ -27,6 +27,7 @@ packages=(
     scitokens-cpp   # what makes tokens
     python3-xrootd  # a client of it
     davix           # another one, by HTTP
+    strace          # how it sends what it keeps
     openssl         # certificates for it
     ceph-common     # S3, another destination: a Ceph in memory
     ceph-mon        # its monitor

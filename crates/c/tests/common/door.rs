@@ -279,9 +279,14 @@ impl Gate {
         format!("https://localhost:{}{path}", self.http)
     }
 
+    /// The process.
+    pub fn process(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     /// Memory of the files that it keeps.
     pub fn kept_bytes(&self) -> u64 {
-        let process = self.child.as_ref().expect("it runs").id();
+        let process = self.process();
         let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").flatten();
         let is_kept = |path: &PathBuf| {
             fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:forebay-kept"))

@@ -8,6 +8,7 @@ use forebay::*;
 
 use crate::clients::{PYTHON, has_bindings};
 use crate::common::door::{Door, Gate, client, failed_client, good_client};
+use crate::common::needs;
 use crate::common::world::*;
 use crate::until;
 
@@ -102,6 +103,47 @@ fn what_was_read_of_a_sealed_file_is_there_though_the_store_is_away() {
     );
     world.start_process();
     read_all_ways(&gate, "/file", &bytes);
+}
+
+/// Bytes that `sendfile` sent while something was done.
+fn sent_by_sendfile(gate: &Gate, work: impl FnOnce()) -> u64 {
+    let here = tempfile::tempdir().expect("a directory");
+    let trace = here.path().join("trace");
+    let mut command = client("strace");
+    command.args(["-f", "-e", "trace=sendfile", "-p", &gate.process().to_string(), "-o"]).arg(&trace);
+    let mut strace = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut said = String::new();
+    BufReader::new(strace.stderr.as_mut().expect("a pipe")).read_line(&mut said).expect("it says something");
+    assert!(said.contains("attached"), "{said}");
+    work();
+    // SAFETY: it is ours, and was not waited for.
+    assert_eq!(unsafe { libc::kill(strace.id().cast_signed(), libc::SIGINT) }, 0);
+    strace.wait().expect("it ends");
+    let trace = fs::read_to_string(&trace).expect("written");
+    let sent = trace.lines().filter(|line| line.contains("sendfile"));
+    sent.filter_map(|line| line.rsplit_once("= ")?.1.trim().parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn what_is_kept_whole_is_sent_as_it_lies_in_memory() {
+    let Some(door) = Door::shared() else { return };
+    if !needs("strace") {
+        return;
+    }
+    let (world, bytes) = (World::new(), content(7, 5_000_003));
+    let gate = door.serve(&world.address(), "");
+    put(&world.files(), b"/file", &bytes);
+    let read_by_curl = || assert!(fetch(&gate, "/file", &[]) == bytes, "{}", gate.said());
+    let read_by_xrdcp = || {
+        let mut command = client("xrdcp");
+        let read = command.env("XRD_CPUSEPGWRTRD", "0").args(["--nopbar", &gate.url("/file"), "-"]).output();
+        assert!(read.expect("it runs").stdout == bytes, "{}", gate.said());
+    };
+    // The first one is not kept, and the second one is while it is read.
+    assert_eq!([sent_by_sendfile(&gate, read_by_curl), sent_by_sendfile(&gate, read_by_xrdcp)], [0, 0]);
+    for read in [&read_by_curl as &dyn Fn(), &read_by_xrdcp] {
+        assert_eq!(sent_by_sendfile(&gate, read), bytes.len() as u64);
+    }
 }
 
 #[test]
