@@ -83,7 +83,7 @@ KeptFile::~KeptFile() { ::close(memory_); }
 
 int KeptFile::whole() const {
     const std::lock_guard<std::mutex> lock(lock_);
-    return missing(0, length_) == 0 ? memory_ : -1;
+    return kept_bytes_ == length_ ? memory_ : -1;
 }
 
 bool KeptFile::read(uint64_t offset, char *into, size_t bytes, size_t &count) const {
