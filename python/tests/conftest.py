@@ -5,13 +5,16 @@ from __future__ import annotations
 import collections
 import importlib.util
 import os
+import subprocess
 import time
 
 import pytest
 
 import forebay
 import gate as xrootd
-from servers import serving
+from servers import binary, serving
+
+MOUNTED_S = 60
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +42,23 @@ def gate(server):
         xrootd.need(importlib.util.find_spec(module) is not None, f"the Python package of {module}")
     os.environ.update(xrootd.QUICK)
     yield from xrootd.serving(server.address)
+
+
+@pytest.fixture
+def mount(server, tmp_path):
+    """Where the store is mounted."""
+    if not os.access("/dev/fuse", os.W_OK):
+        pytest.skip("needs /dev/fuse")
+    directory = tmp_path / "mount"
+    directory.mkdir()
+    process = subprocess.Popen([binary(), "-q", "mount", "--foreground", server.address, str(directory)])
+    until = time.monotonic() + MOUNTED_S
+    while not os.path.ismount(directory):
+        assert process.poll() is None and time.monotonic() < until, "the mount does not stand"
+        time.sleep(0.01)
+    yield directory
+    subprocess.run(["umount" if os.getuid() == 0 else "fusermount3", *([] if os.getuid() == 0 else ["-u"]), str(directory)], check=True)
+    process.wait()
 
 
 @pytest.fixture

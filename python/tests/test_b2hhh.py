@@ -5,37 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import time
 
 import numpy
 import pytest
 
 import forebay
-from servers import ROOT, binary
+from servers import ROOT
 
 sys.path.insert(0, str(ROOT / "python" / "examples"))
 import b2hhh  # noqa: E402
-
-MOUNTED_S = 60
-
-
-@pytest.fixture
-def mount(server, tmp_path):
-    """Where the store is mounted."""
-    if not os.access("/dev/fuse", os.W_OK):
-        pytest.skip("needs /dev/fuse")
-    directory = tmp_path / "mount"
-    directory.mkdir()
-    process = subprocess.Popen([binary(), "-q", "mount", "--foreground", server.address, str(directory)])
-    until = time.monotonic() + MOUNTED_S
-    while not os.path.ismount(directory):
-        assert process.poll() is None and time.monotonic() < until, "the mount does not stand"
-        time.sleep(0.01)
-    yield directory
-    subprocess.run(["umount" if os.getuid() == 0 else "fusermount3", *([] if os.getuid() == 0 else ["-u"]), str(directory)], check=True)
-    process.wait()
 
 
 def run(server, directory, out, *arguments):
