@@ -297,6 +297,7 @@ impl Process {
                 credit_bytes: 1 << 20,
                 stall_timeout: Duration::from_secs(10),
                 placed_bytes_min: scenario.placed_bytes_min,
+                local: 0,
             };
             self.lanes.push(LaneSide {
                 lane: Lane::new(config, self.clock(now)),

@@ -38,7 +38,7 @@ const BARE_BYTES: u64 = 10 << 10;
 
 /// A client of the files of a server.
 pub fn connect(server: &Server) -> Files {
-    Files::connect(ClientConfig::new(server.address(), "bench")).expect("the server answers")
+    connect_by(server, Way::Best)
 }
 
 /// Bytes a second of each part of a round.
@@ -48,7 +48,9 @@ struct Round {
     bare: f64,
     write: f64,
     write_shared: f64,
+    write_network: f64,
     read_cached: f64,
+    read_network: f64,
     read_drives: f64,
     mount_write: f64,
     mount_read: f64,
@@ -76,10 +78,22 @@ enum Given {
     Shared,
 }
 
-fn write_natively(server: &Server, streams: usize, total_bytes: u64, given: Given) -> f64 {
+/// How the client reaches its server: as it finds best, which on one machine is memory that both share, or by the network.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Best,
+    Network,
+}
+
+fn connect_by(server: &Server, way: Way) -> Files {
+    let config = ClientConfig { local: way == Way::Best, ..ClientConfig::new(server.address(), "bench") };
+    Files::connect(config).expect("the server answers")
+}
+
+fn write_natively(server: &Server, streams: usize, total_bytes: u64, given: Given, way: Way) -> f64 {
     let block: Bytes = (0..REQUEST_BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
     each_stream(streams, total_bytes, |stream, bytes| {
-        let files = connect(server);
+        let files = connect_by(server, way);
         let mut file = files.create(format!("/native{stream}"), &WriteOptions::default()).expect("made");
         for _ in 0..bytes / REQUEST_BYTES as u64 {
             match given {
@@ -99,9 +113,9 @@ fn remove(server: &Server, streams: usize, by: &[&str]) {
     names.for_each(|name| files.remove(name).expect("it was made"));
 }
 
-fn read_natively(server: &Server, streams: usize, total_bytes: u64) -> f64 {
+fn read_natively(server: &Server, streams: usize, total_bytes: u64, way: Way) -> f64 {
     each_stream(streams, total_bytes, |stream, bytes| {
-        let files = connect(server);
+        let files = connect_by(server, way);
         let mut file = files.open_read(format!("/native{stream}"), &ReadOptions::default()).expect("it is there");
         read_all(&mut file, bytes);
     })
@@ -128,17 +142,20 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     // The first time the system has to find the memory of the server's cache, and of the kernel's, which costs as much as all else: as much is written before
     // anything is measured as then, and is there together.
     for _ in 0..2 {
-        write_natively(&server, streams, total_bytes, Given::Copied);
+        write_natively(&server, streams, total_bytes, Given::Copied, Way::Best);
         let mounted = Mount::of(&server, "native0");
         mounted.read(streams, total_bytes);
         mounted.write(streams, total_bytes);
         drop(mounted);
         remove(&server, streams, &["native", "mount"]);
     }
-    let write_shared = write_natively(&server, streams, total_bytes, Given::Shared);
+    let write_shared = write_natively(&server, streams, total_bytes, Given::Shared, Way::Best);
     remove(&server, streams, &["native"]);
-    let write = write_natively(&server, streams, total_bytes, Given::Copied);
-    let read_cached = read_natively(&server, streams, total_bytes);
+    let write_network = write_natively(&server, streams, total_bytes, Given::Copied, Way::Network);
+    remove(&server, streams, &["native"]);
+    let write = write_natively(&server, streams, total_bytes, Given::Copied, Way::Best);
+    let read_cached = read_natively(&server, streams, total_bytes, Way::Best);
+    let read_network = read_natively(&server, streams, total_bytes, Way::Network);
     // The kernel's cache gets the memory back that it had here.
     Mount::of(&server, "native0").read(streams, total_bytes);
     let mounted = Mount::of(&server, "native0");
@@ -148,8 +165,20 @@ fn round(directory: &Path, streams: usize, total_bytes: u64) -> Round {
     drop(mounted);
     drop(server);
     let server = drives.serve(0);
-    let read_drives = read_natively(&server, streams, total_bytes);
-    Round { iperf, bare, write, write_shared, read_cached, read_drives, mount_write, mount_read, mount_read_direct }
+    let read_drives = read_natively(&server, streams, total_bytes, Way::Best);
+    Round {
+        iperf,
+        bare,
+        write,
+        write_shared,
+        write_network,
+        read_cached,
+        read_network,
+        read_drives,
+        mount_write,
+        mount_read,
+        mount_read_direct,
+    }
 }
 
 /// Files of `total_bytes` in all, written and read in requests of a MiB.
@@ -162,8 +191,8 @@ pub fn files(directory: &Path, rounds: usize, total_bytes: u64) -> Value {
                     let round = round(directory, streams, total_bytes);
                     let gb = |bytes_per_s: f64| bytes_per_s / 1e9;
                     eprintln!(
-                        "{streams} streams, round {number}: iperf3 {:.2} GB/s, bare path {:.2}; native write {:.2}, shared {:.2}, read {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
-                        gb(round.iperf), gb(round.bare), gb(round.write), gb(round.write_shared), gb(round.read_cached), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
+                        "{streams} streams, round {number}: iperf3 {:.2} GB/s, bare path {:.2}; native write {:.2}, shared {:.2}, by the network {:.2}, read {:.2}, by the network {:.2}, from the drives {:.2}; mount write {:.2}, read {:.2}, past the kernel's cache {:.2}",
+                        gb(round.iperf), gb(round.bare), gb(round.write), gb(round.write_shared), gb(round.write_network), gb(round.read_cached), gb(round.read_network), gb(round.read_drives), gb(round.mount_write), gb(round.mount_read), gb(round.mount_read_direct)
                     );
                     round
                 })
@@ -193,6 +222,8 @@ fn summary(streams: usize, rounds: &[Round]) -> Value {
         "bare_path_bytes_per_s": speed(|round| round.bare),
         "native_write_bytes_per_s": speed(|round| round.write),
         "native_write_shared_bytes_per_s": speed(|round| round.write_shared),
+        "native_write_network_bytes_per_s": speed(|round| round.write_network),
+        "native_read_network_bytes_per_s": speed(|round| round.read_network),
         "native_read_cached_bytes_per_s": speed(|round| round.read_cached),
         "native_read_drives_bytes_per_s": speed(|round| round.read_drives),
         "mount_write_bytes_per_s": speed(|round| round.mount_write),
@@ -200,12 +231,16 @@ fn summary(streams: usize, rounds: &[Round]) -> Value {
         "mount_read_direct_bytes_per_s": speed(|round| round.mount_read_direct),
         "native_write_to_iperf3": ratios(|round| round.write, |round| round.iperf),
         "native_write_shared_to_iperf3": ratios(|round| round.write_shared, |round| round.iperf),
+        "native_write_network_to_iperf3": ratios(|round| round.write_network, |round| round.iperf),
+        "native_read_network_to_iperf3": ratios(|round| round.read_network, |round| round.iperf),
         "native_write_to_bare_path": ratios(|round| round.write, |round| round.bare),
         "native_write_shared_to_bare_path": ratios(|round| round.write_shared, |round| round.bare),
         "native_read_cached_to_iperf3": ratios(|round| round.read_cached, |round| round.iperf),
         "native_read_drives_to_iperf3": ratios(|round| round.read_drives, |round| round.iperf),
         "mount_write_to_native": ratios(|round| round.mount_write, |round| round.write),
         "mount_read_to_native": ratios(|round| round.mount_read, |round| round.read_cached),
+        "mount_write_to_native_network": ratios(|round| round.mount_write, |round| round.write_network),
+        "mount_read_to_native_network": ratios(|round| round.mount_read, |round| round.read_network),
         "mount_read_direct_to_native": ratios(|round| round.mount_read_direct, |round| round.read_cached),
     })
 }

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::local::{LocalMemory, SLOT_BYTES, Slot};
+
 /// A block begins at a page: a kernel takes what lies so in the fewest pieces.
 const ALIGN_BYTES: usize = 4 << 10;
 
@@ -11,10 +13,12 @@ const ALIGN_BYTES: usize = 4 << 10;
 pub(crate) const BLOCK_USE_BYTES_MIN: usize = 256 << 10;
 
 /// Where blocks come from and go back to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Blocks {
     block_bytes: usize,
     kept_max: usize,
+    /// What servers on this machine share: of that, if there is some.
+    local: Option<LocalMemory>,
     free: Arc<Mutex<Free>>,
 }
 
@@ -28,17 +32,35 @@ struct Free {
 
 /// Bytes that begin at a page, initialised when they were made.
 #[derive(Debug)]
-struct Memory {
-    bytes: Box<[u8]>,
-    start: usize,
+enum Memory {
+    Own {
+        bytes: Box<[u8]>,
+        start: usize,
+    },
+    /// Shared with servers on this machine.
+    Local(Slot),
 }
 
 impl Memory {
-    fn new(bytes: usize) -> Memory {
+    fn own(bytes: usize) -> Memory {
         let bytes = vec![0; bytes + ALIGN_BYTES].into_boxed_slice();
         let start = bytes.as_ptr().align_offset(ALIGN_BYTES);
         // Where nothing can be aligned, nothing has to be.
-        Memory { start: if start > ALIGN_BYTES { 0 } else { start }, bytes }
+        Memory::Own { start: if start > ALIGN_BYTES { 0 } else { start }, bytes }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Own { bytes, start } => &bytes[*start..],
+            Memory::Local(slot) => slot.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Own { bytes, start } => &mut bytes[*start..],
+            Memory::Local(slot) => slot.bytes_mut(),
+        }
     }
 }
 
@@ -46,7 +68,18 @@ impl Blocks {
     /// Blocks of so many bytes. So many that nobody refers to are kept, at most.
     pub fn new(block_bytes: usize, kept_max: usize) -> Blocks {
         let free = Free { memory: Vec::new(), kept_max };
-        Blocks { block_bytes, kept_max, free: Arc::new(Mutex::new(free)) }
+        Blocks { block_bytes, kept_max, local: None, free: Arc::new(Mutex::new(free)) }
+    }
+
+    /// The same of memory that a server on this machine takes without its being sent, as far as there is such.
+    pub(crate) fn shared(block_bytes: usize, kept_max: usize, memory: LocalMemory) -> Blocks {
+        assert!(block_bytes <= SLOT_BYTES, "a block of {block_bytes} bytes fits no slot");
+        Blocks { local: Some(memory), ..Blocks::new(block_bytes, kept_max) }
+    }
+
+    /// Whether these bytes are better copied than shared: where they lie a server on this machine cannot take them.
+    pub(crate) fn are_better_copied(&self, bytes: &[u8]) -> bool {
+        self.local.as_ref().is_some_and(|memory| memory.is_wanted() && memory.place_of(bytes).is_none())
     }
 
     /// Bytes of a block.
@@ -61,7 +94,8 @@ impl Blocks {
             free.kept_max = self.kept_max;
             free.memory.pop()
         };
-        let memory = kept.unwrap_or_else(|| Memory::new(self.block_bytes));
+        let fresh = || self.local.as_ref().and_then(LocalMemory::take).map(Memory::Local);
+        let memory = kept.or_else(fresh).unwrap_or_else(|| Memory::own(self.block_bytes));
         Block { memory: Some(memory), room: self.block_bytes, filled: 0, free: Arc::clone(&self.free) }
     }
 
@@ -97,7 +131,7 @@ impl Block {
     /// What is not filled.
     pub(crate) fn rest(&mut self) -> &mut [u8] {
         let memory = self.memory.as_mut().expect("there until it is dropped");
-        &mut memory.bytes[memory.start + self.filled..memory.start + self.room]
+        &mut memory.bytes_mut()[self.filled..self.room]
     }
 
     /// That so many bytes of [`Block::rest`] were filled.
@@ -114,6 +148,12 @@ impl Block {
         self.fill(bytes.len());
     }
 
+    /// What is filled.
+    pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
+        let memory = self.memory.as_mut().expect("there until it is dropped");
+        &mut memory.bytes_mut()[..self.filled]
+    }
+
     /// Bytes that are filled.
     pub(crate) fn len(&self) -> usize {
         self.filled
@@ -128,7 +168,7 @@ impl Block {
 impl AsRef<[u8]> for Block {
     fn as_ref(&self) -> &[u8] {
         let memory = self.memory.as_ref().expect("there until it is dropped");
-        &memory.bytes[memory.start..memory.start + self.filled]
+        &memory.bytes()[..self.filled]
     }
 }
 

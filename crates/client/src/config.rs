@@ -26,6 +26,9 @@ pub struct ClientConfig {
     /// Whether [`crate::Client::connect`] ends at once when nothing listens at the address, instead of trying until the deadline (default: no). Where several
     /// servers are named it tries in any case: when the one that has the store dies, nothing listens until another has taken it over.
     pub must_listen: bool,
+    /// Whether a server on the same machine is reached by a socket of that machine, and large pieces of files by memory that is shared with it, instead of the network
+    /// (default: yes).
+    pub local: bool,
     /// Spreads the waits of clients that lost the same server; any number, best another for each client.
     pub seed: u64,
 }
@@ -42,6 +45,7 @@ impl ClientConfig {
             deadline: Some(Duration::from_secs(60)),
             connect_timeout: Duration::from_secs(5),
             must_listen: false,
+            local: true,
             seed: u64::from(std::process::id()),
         }
     }

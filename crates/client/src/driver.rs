@@ -1,29 +1,29 @@
 //! What drives the sessions of a client: a clock, and one nonblocking socket for each session. It
 //! decides nothing.
 
+mod connection;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IoSlice, Read, Write};
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_protocol::LANE_CONTROL;
+use forebay_protocol::{LANE_CONTROL, local_socket_name};
 use forebay_types::{FragmentId, PutOutcome, Time};
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
 
 use crate::answer::PutResult;
 use crate::config::{ClientConfig, ServerInfo};
+use crate::local::LocalMemory;
 use crate::session::{Answer, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
+use connection::{Connection, Wrote};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
 /// Bytes read from one connection before the others have their turn.
 const READ_TURN_BYTES: usize = 4 << 20;
-
-/// Pieces written at once: a batch has two, or one for each payload that is shared with the caller.
-const WRITE_PIECES: usize = 256;
 
 /// A connection on which answers are awaited and nothing moves for so long is opened anew.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,6 +42,10 @@ pub(crate) struct Driver {
     info: Option<ServerInfo>,
     /// The server that said it.
     greeted_by: Option<SocketAddr>,
+    /// Its socket for clients on this machine, if it is here, and one that did not serve.
+    local: Option<String>,
+    avoided: Option<String>,
+    memory: LocalMemory,
     answers: BTreeMap<Ticket, Result<Answer, SessionError>>,
     /// Nobody wants the answers to these any more.
     forgotten: BTreeSet<Ticket>,
@@ -84,7 +88,9 @@ pub enum Wait {
 
 struct Link {
     session: Session,
-    socket: Option<TcpStream>,
+    socket: Option<Connection>,
+    /// The socket on this machine that its last connection went to.
+    local: Option<String>,
     is_open: bool,
     readable: bool,
     writable: bool,
@@ -101,6 +107,9 @@ impl Driver {
             links: Vec::new(),
             info: None,
             greeted_by: None,
+            local: None,
+            avoided: None,
+            memory: LocalMemory::default(),
             answers: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             put_results: Vec::new(),
@@ -132,6 +141,11 @@ impl Driver {
         self.greeted_by
     }
 
+    /// The memory that servers of this machine share.
+    pub(crate) fn memory(&self) -> &LocalMemory {
+        &self.memory
+    }
+
     fn add_link(&mut self, lane: u16) {
         let config = SessionConfig {
             lane,
@@ -146,7 +160,15 @@ impl Driver {
             store: self.info.as_ref().map(|info| (info.store, info.lanes)),
         };
         let session = Session::new(config, self.now());
-        self.links.push(Link { session, socket: None, is_open: false, readable: false, writable: false, refused: 0 });
+        self.links.push(Link {
+            session,
+            socket: None,
+            local: None,
+            is_open: false,
+            readable: false,
+            writable: false,
+            refused: 0,
+        });
     }
 
     /// The link of a lane. Links without work hold no connection.
@@ -319,16 +341,8 @@ impl Driver {
             link.close();
         }
         if link.socket.is_none() && link.session.should_connect(now) {
-            let attempt = link.session.connecting_attempts();
             link.session.connecting(now);
-            match connect(&self.config.address, attempt) {
-                Ok(mut socket) => {
-                    let interest = Interest::READABLE | Interest::WRITABLE;
-                    self.poll.registry().register(&mut socket, Token(index), interest)?;
-                    link.socket = Some(socket);
-                }
-                Err(error) => link.not_connected(now, &error),
-            }
+            self.connect(index, now)?;
         }
         let link = &mut self.links[index];
         link.finish_connecting(now);
@@ -336,10 +350,69 @@ impl Driver {
         Ok(())
     }
 
+    fn connect(&mut self, index: usize, now: Time) -> io::Result<()> {
+        if let Some(lost) = self.links[index].local.take() {
+            self.avoid_local(lost);
+        }
+        let local = self.local.clone().filter(|_| index > 0).and_then(|name| {
+            let connection = Connection::local(&name, self.memory.clone());
+            match connection {
+                Ok(connection) => {
+                    self.links[index].local = Some(name);
+                    Some(connection)
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the server is not reached by its socket on this machine");
+                    self.avoid_local(name);
+                    None
+                }
+            }
+        });
+        let link = &mut self.links[index];
+        let attempt = link.session.connecting_attempts();
+        match local.map_or_else(|| connect(&self.config.address, attempt), Ok) {
+            Ok(mut socket) => {
+                socket.register(index, self.poll.registry())?;
+                link.socket = Some(socket);
+            }
+            Err(error) => link.not_connected(now, &error),
+        }
+        Ok(())
+    }
+
+    /// This socket does not serve: what comes next goes by the network, until another start of the server names another.
+    fn avoid_local(&mut self, name: String) {
+        self.local.take_if(|local| *local == name);
+        self.avoided = Some(name);
+    }
+
     fn read(&mut self, index: usize) {
         let now = self.now();
-        self.links[index].finish_connecting(now);
-        self.links[index].read(now);
+        let link = &mut self.links[index];
+        let was_up = link.session.is_up();
+        link.finish_connecting(now);
+        link.read(now);
+        if !was_up && link.session.is_up() {
+            self.greeted(index, now);
+        }
+    }
+
+    /// A server greeted on a connection by the network: if it is on this machine, lanes are served by its other socket.
+    fn greeted(&mut self, index: usize, now: Time) {
+        let Link { session, socket, .. } = &mut self.links[index];
+        let Some(socket @ Connection::Network(_)) = socket else { return };
+        let number = session.greeting().map_or(0, |greeting| greeting.local);
+        let here = socket.ends_here().filter(|_| self.config.local && number != 0);
+        self.local = here.map(|server| local_socket_name(server.port(), number));
+        self.local.take_if(|name| self.avoided.as_ref() == Some(name));
+        if self.local.is_some() {
+            self.memory.want();
+            if index > 0 {
+                // Nothing was asked on this one yet.
+                self.links[index].close();
+                self.links[index].session.reconnect(now);
+            }
+        }
     }
 
     fn collect(&mut self, index: usize) {
@@ -349,7 +422,10 @@ impl Driver {
             match event {
                 SessionEvent::Greeted(reply) => {
                     self.info = Some(ServerInfo::from(&reply));
-                    self.greeted_by = socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+                    // One on this machine has no address beside that of the connection by the network that came before.
+                    if let Some(socket @ Connection::Network(_)) = socket {
+                        self.greeted_by = socket.peer();
+                    }
                 }
                 SessionEvent::Answer { request, answer } => {
                     answered(&mut self.answers, &mut self.forgotten, Ticket(index, request), Ok(answer));
@@ -398,42 +474,30 @@ impl Link {
     /// A socket that becomes writable has connected, or failed to.
     fn finish_connecting(&mut self, now: Time) {
         let Some(socket) = self.socket.as_ref().filter(|_| !self.is_open && self.writable) else { return };
-        let failed = match socket.take_error() {
-            Ok(None) => match socket.peer_addr() {
-                Ok(_) => None,
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
-                Err(error) => Some(error),
-            },
-            Ok(Some(error)) | Err(error) => Some(error),
-        };
-        if let Some(error) = failed {
-            return self.not_connected(now, &error);
+        match socket.stands() {
+            Ok(false) => {}
+            Ok(true) => {
+                (self.is_open, self.refused) = (true, 0);
+                self.session.connected(now);
+            }
+            Err(error) => self.not_connected(now, &error),
         }
-        // Frames are written whole; waiting for more to fill a packet would only delay the last one.
-        if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY was refused");
-        }
-        (self.is_open, self.refused) = (true, 0);
-        self.session.connected(now);
     }
 
     fn write(&mut self, now: Time) {
         while self.is_open && self.writable {
             let Some(socket) = &mut self.socket else { return };
-            let mut slices = [IoSlice::new(&[]); WRITE_PIECES];
-            let mut pieces = 0;
-            for (slice, piece) in slices.iter_mut().zip(self.session.pieces_to_send()) {
-                *slice = IoSlice::new(piece);
-                pieces += 1;
-            }
-            if pieces == 0 {
+            let mut pieces = self.session.pieces_to_send().peekable();
+            if pieces.peek().is_none() && !socket.holds_some() {
                 return;
             }
-            match socket.write_vectored(&slices[..pieces]) {
-                Ok(0) => return self.lost(now, "the server closed the connection"),
-                Ok(bytes) => self.session.sent(now, bytes),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+            match socket.write(pieces) {
+                Ok(Wrote::Bytes(bytes)) => self.session.sent(now, bytes),
+                Ok(Wrote::Nothing) => self.writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WriteZero => {
+                    return self.lost(now, "the server closed the connection");
+                }
                 Err(error) => return self.lost(now, &error.to_string()),
             }
         }
@@ -458,9 +522,9 @@ impl Link {
 }
 
 /// Starts to connect, to another of the server's addresses with each attempt.
-fn connect(address: &str, attempt: u32) -> io::Result<TcpStream> {
+fn connect(address: &str, attempt: u32) -> io::Result<Connection> {
     let addresses = resolve(address)?;
-    TcpStream::connect(addresses[attempt as usize % addresses.len()])
+    Connection::to(addresses[attempt as usize % addresses.len()])
 }
 
 /// The addresses of `HOST:PORT`, or of several with commas between them, at least one. One that cannot be resolved now is left out as long as others can.

@@ -58,6 +58,7 @@ pub use walk::{LINKS_MAX, Walk, WalkError, WalkStep};
 pub use write::{WriteBehind, WriteConfig, WriteFailure};
 pub use writer::{FileWriter, Owner, WriteOptions};
 
+use crate::blocks::Blocks;
 use crate::client::Client;
 use crate::config::{ClientConfig, ServerInfo};
 use crate::error::ClientError;
@@ -76,6 +77,8 @@ pub struct Files {
 /// What all files of a client have in common.
 struct Core {
     client: Client,
+    /// Memory for what is written.
+    written: Blocks,
     openings: Openings,
     /// The next change of a name.
     next_change: u64,
@@ -101,7 +104,8 @@ impl Files {
             address: client.address(),
             source: std::io::Error::other(format!("no random numbers: {error}")),
         })?;
-        let core = Core { client, openings: Openings::new(number), next_change: 1, root: None };
+        let written = client.blocks(writer::WRITTEN_BLOCKS_MAX);
+        let core = Core { client, written, openings: Openings::new(number), next_change: 1, root: None };
         Ok(Files { core: Arc::new(Mutex::new(core)) })
     }
 

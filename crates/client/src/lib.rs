@@ -49,6 +49,8 @@ mod config;
 mod driver;
 mod error;
 pub mod files;
+#[expect(clippy::disallowed_types, reason = "what is shared with another process has a descriptor")]
+mod local;
 mod session;
 pub mod spread;
 mod subscription;

@@ -274,6 +274,13 @@ impl Session {
         }
     }
 
+    /// The connection was closed to go on by another one to the same server: nothing went wrong.
+    pub fn reconnect(&mut self, now: Time) {
+        let failures = self.failures;
+        self.reset(now, "the connection was given up for another one".to_owned());
+        (self.failures, self.link) = (failures, Link::Down { retry_at: now });
+    }
+
     /// Queues a put; its result comes with [`Session::take_put_results`]. Whoever calls waits for
     /// [`Session::has_room`] first, which is how the server's backpressure reaches the writer.
     ///

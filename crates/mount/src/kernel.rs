@@ -20,7 +20,6 @@ use rustix::fs::{FileType as Format, OFlags, RawMode};
 use crate::attributes::{BLOCK_BYTES, Known, SHORT, unknown};
 use crate::calls::{Opened, Set};
 use crate::directories::Entry;
-use crate::file::ALL_BYTES_MAX;
 use crate::machine::{Machine, Reply};
 use crate::replies::Replies;
 
@@ -29,9 +28,6 @@ pub(crate) type Call = Box<dyn FnOnce(&mut Machine) + Send>;
 
 /// Bytes of a write of the kernel, at most.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-
-/// Blocks of written bytes that are kept, to be used again: with fewer than are on their way at full rate, the system would have to find memory for each write.
-const BLOCKS_MAX: usize = ALL_BYTES_MAX / WRITE_BYTES_MAX as usize;
 
 /// Requests of the kernel that nobody waits for, such as those that read ahead.
 const BACKGROUND_MAX: u16 = 64;
@@ -54,8 +50,13 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn new(calls: Sender<Call>, waker: TurnWaker, replies: Replies, direct_io: bool) -> Kernel {
-        let blocks = Blocks::new(WRITE_BYTES_MAX as usize, BLOCKS_MAX);
+    pub(crate) fn new(
+        calls: Sender<Call>,
+        waker: TurnWaker,
+        replies: Replies,
+        blocks: Blocks,
+        direct_io: bool,
+    ) -> Kernel {
         Kernel { calls, waker, blocks, replies, passes_cache: false, direct_io }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use forebay_client::{Answer, Request, SessionError};
+use forebay_client::{Answer, Blocks, Request, SessionError};
 use forebay_protocol::{Node, Opener, Ping, lane_of};
 use forebay_types::{FileNumber, Time};
 use fuser::{Errno, FileType};
@@ -73,6 +73,8 @@ struct Gathering {
 /// The mount. Who drives it says the time, makes calls, asks [`Machine::next_request`], and says the answers in any order.
 pub(crate) struct Machine {
     pub(crate) config: MachineConfig,
+    /// Memory of what is written.
+    pub(crate) written: Blocks,
     pub(crate) now: Time,
     pub(crate) now_unix_ns: i64,
     /// Counts the starts of the store.
@@ -111,9 +113,10 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Nothing is open, and the root is that.
-    pub(crate) fn new(config: MachineConfig, epoch: u64, root: &Node) -> Machine {
+    pub(crate) fn new(config: MachineConfig, epoch: u64, root: &Node, written: Blocks) -> Machine {
         let mut machine = Machine {
             config,
+            written,
             now: Time::default(),
             now_unix_ns: 0,
             epoch,

@@ -14,10 +14,14 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::driver::Driver;
+use crate::file::ALL_BYTES_MAX;
 use crate::kernel::{Call, Kernel};
 use crate::machine::{Machine, MachineConfig, NAMES_LANE};
 use crate::read_ahead::read_further_ahead;
 use crate::replies::Replies;
+
+/// Blocks of written bytes that are kept, to be used again: with fewer than are on their way at full rate, the system would have to find memory for each write.
+const WRITTEN_BLOCKS_MAX: usize = ALL_BYTES_MAX / PIECE_BYTES_MAX;
 
 /// What to mount, and where.
 #[derive(Clone, Debug)]
@@ -167,11 +171,13 @@ pub fn mount(config: &MountConfig) -> Result<Mounted, MountError> {
         patience: config.patience,
         seal_after: config.seal_after,
     };
-    let machine = Machine::new(machine, info.epoch, &root);
+    let epoch = info.epoch;
+    let written = client.blocks(WRITTEN_BLOCKS_MAX);
+    let machine = Machine::new(machine, epoch, &root, written.clone());
     let waker = client.turn_waker().map_err(system)?;
     let (sender, calls) = channel();
     let replies = Replies::start().map_err(system)?;
-    let kernel = Kernel::new(sender.clone(), waker.clone(), replies, config.direct_io);
+    let kernel = Kernel::new(sender.clone(), waker.clone(), replies, written, config.direct_io);
     let session =
         Session::new(kernel, &directory, &options(config)).map_err(|source| cannot_mount(&directory, source))?;
     read_further_ahead(&directory);

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_client::{Answer, Request};
+use forebay_client::{Answer, Blocks, Request};
 use forebay_protocol::{FileInfo, FileReply, NameChange, Node, NodeReply};
 use forebay_types::{
     Attributes, FileNumber, FileOutcome, NameOutcome, NodeKind, NodeView, ReadOutcome, SetAttributes, Time,
@@ -60,7 +60,7 @@ impl World {
             patience: PATIENCE,
             seal_after: SEAL_AFTER,
         };
-        let machine = Machine::new(config, 1, &node(ROOT, NodeKind::Directory));
+        let machine = Machine::new(config, 1, &node(ROOT, NodeKind::Directory), Blocks::new(1 << 20, 4));
         World { machine, asked: Vec::new() }
     }
 

@@ -6,6 +6,7 @@
 //!   fragments ([`Put`], [`GetReply`], [`GetEventReply`]) are read as views that borrow the frame, and
 //!   written with a function of the same name (`encode_put`, ...) or, without a copy of the payload,
 //!   with [`encode_head`].
+//! - [`Part`]: what a client on the server's own machine sends, instead of the bytes of its frames one behind the other.
 //!
 //! # What it is not
 //! It does no I/O, keeps no state of a connection and decides nothing: the machines of client and
@@ -20,6 +21,7 @@ mod error;
 mod frame;
 mod kind;
 pub mod limits;
+mod local;
 mod message;
 mod wire;
 
@@ -29,6 +31,7 @@ pub use frame::{
     encode_head,
 };
 pub use kind::{Class, ErrorCode, EventState, Kind};
+pub use local::{BadPart, PART_HEADER_BYTES, Part, local_socket_name};
 pub use message::{
     Accepted, AcceptedEvent, AcceptedReply, ChangeDrive, ChangeName, ChangeRun, Changer, Decide, DecideEntry,
     DecideReply, DefineStream, Delete, Done, DriveChange, ErrorReply, EventLine, FileClose, FileInfo, FileOpen,

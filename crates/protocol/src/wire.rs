@@ -16,6 +16,11 @@ impl<'a> Reader<'a> {
         Reader { bytes, message }
     }
 
+    /// Whether nothing is left, as where a peer does not know of the next field.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], FrameError> {
         match self.bytes.split_at_checked(bytes) {
             Some((taken, rest)) => {

@@ -177,7 +177,7 @@ fn expected(kind: Kind) -> Vec<String> {
             |bit 0 = 0x1|UUID of the store = 0123456789abcdef|epoch = 0x7\
             |bytes of the largest fragment that the store takes = 0x100000\
             |bytes of the largest payload of a frame that the server takes = 0x400000|credit = 0x800000\
-            |bytes of the server's name = 0xd|name and version of the server = forebay 0.1.0"
+            |bytes of the server's name n = 0xd|name and version of the server = forebay 0.1.0|number of the socket for clients [on the same machine](#on-one-machine) = 0x102030405060708"
             .to_owned(),
         Kind::Put => format!(
             "fragments n = 0x2|fragment = {ID}|fragment = {frame_id}|bytes = 0xc|bytes = 0x3|CRC32C = 0x9b1a7b77\

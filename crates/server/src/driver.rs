@@ -4,6 +4,7 @@ pub(crate) mod acceptor;
 pub(crate) mod control;
 pub(crate) mod inbox;
 pub(crate) mod lane;
+pub(crate) mod local;
 pub(crate) mod look;
 pub(crate) mod smart;
 pub(crate) mod socket;

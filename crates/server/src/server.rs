@@ -17,6 +17,7 @@ use crate::driver::acceptor::Acceptor;
 use crate::driver::control::ControlThread;
 use crate::driver::inbox::{CloseAtEnd, Inbox, Message};
 use crate::driver::lane::LaneThread;
+use crate::driver::local;
 use crate::driver::look::{LastLook, Looker, LookerParts};
 use crate::driver::smart::{SmartReports, SmartThread};
 use crate::limits::PLACED_BYTES_MIN;
@@ -152,11 +153,18 @@ impl Server {
         // Nobody is let in any more before the lanes are told.
         let all: Arc<[Arc<Inbox>]> = std::iter::once(accept_inbox.clone()).chain(inboxes.iter().cloned()).collect();
         let stop = StopHandle { stopping: Arc::default(), inboxes: all };
-        let acceptor =
-            Acceptor::new(socket, config.clone(), inboxes.clone(), control_inbox.clone(), accept_poll, accept_inbox)
-                .map_err(system("a poll"))?;
+        let (local_socket, local) = local::listen(address.port());
+        let acceptor = Acceptor::new(
+            (socket, local_socket),
+            config.clone(),
+            inboxes.clone(),
+            control_inbox.clone(),
+            accept_poll,
+            accept_inbox,
+        )
+        .map_err(system("a poll"))?;
         for (seed, (inbox, poll)) in runners.into_iter().zip(lanes) {
-            let config = service_config(&config, &info, &seed);
+            let config = service_config(&config, &info, &seed, local);
             let name = format!("forebay-lane-{}", config.lane);
             let all_lanes: Arc<[Arc<Inbox>]> = inboxes.clone().into();
             let licence = licence.clone();
@@ -183,6 +191,7 @@ impl Server {
             looker,
             info,
             stall_timeout: config.stall_timeout(),
+            local,
         };
         let handle = spawn("forebay-status", &stop, move || thread.run()).map_err(system("a thread"))?;
         let control_thread = (control_inbox, handle);
@@ -292,7 +301,7 @@ fn take(
     Ok(listen(address, &config.insecure_network, option, may)?)
 }
 
-fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> ServiceConfig {
+fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed, local: u64) -> ServiceConfig {
     ServiceConfig {
         store: info.store,
         epoch: info.epoch,
@@ -306,6 +315,7 @@ fn service_config(config: &ServerConfig, info: &StoreInfo, seed: &LaneSeed) -> S
         credit_bytes: config.credit_bytes,
         stall_timeout: config.stall_timeout(),
         placed_bytes_min: PLACED_BYTES_MIN,
+        local,
     }
 }
 

@@ -78,6 +78,8 @@ pub struct ServiceConfig {
     pub stall_timeout: Duration,
     /// A write to a file of so many bytes, all of which have arrived, is read to where they are stored.
     pub placed_bytes_min: usize,
+    /// The number of the socket for clients on this machine, as greetings say it.
+    pub local: u64,
 }
 
 /// What a connection needs next.
@@ -231,6 +233,7 @@ impl Service {
             frame_payload_bytes_max: FRAME_PAYLOAD_BYTES_MAX as u32,
             credit_bytes: self.core.credit_bytes(),
             server: crate::SERVER_NAME.to_owned(),
+            local: config.local,
         };
         debug_assert_ne!(config.lane, LANE_CONTROL);
         connection.send(&mut self.core.chunks, request, &reply);

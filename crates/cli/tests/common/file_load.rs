@@ -23,9 +23,11 @@ pub struct WrittenFile {
     ended_by: Arc<OnceLock<FileError>>,
 }
 
-fn files_of(server: &Server) -> Files {
+/// Of every second file the client goes by the network, of the others by what the server has for clients on its machine.
+fn files_of(server: &Server, number: u32) -> Files {
     // A writer whose server is gone gives up soon.
     let config = ClientConfig::new(server.address.clone(), "files").deadline(Some(Duration::from_secs(20)));
+    let config = ClientConfig { local: number.is_multiple_of(2), ..config };
     Files::connect(config).expect("the server answers")
 }
 
@@ -58,7 +60,7 @@ fn write(files: &Files, number: u32, acknowledged_bytes: &AtomicU64) -> Result<(
 impl WrittenFile {
     /// Writes one in a thread of its own until the server is gone or it is long enough.
     pub fn begin(server: &Server, number: u32) -> WrittenFile {
-        let files = files_of(server);
+        let files = files_of(server, number);
         let written = WrittenFile { number, acknowledged_bytes: Arc::default(), ended_by: Arc::default() };
         let (acknowledged_bytes, ended_by) = (Arc::clone(&written.acknowledged_bytes), Arc::clone(&written.ended_by));
         std::thread::spawn(move || {
@@ -73,7 +75,7 @@ impl WrittenFile {
     /// Writes one to its end.
     pub fn whole(server: &Server, number: u32) -> WrittenFile {
         let written = WrittenFile { number, acknowledged_bytes: Arc::default(), ended_by: Arc::default() };
-        write(&files_of(server), number, &written.acknowledged_bytes).expect("the server takes it");
+        write(&files_of(server, number), number, &written.acknowledged_bytes).expect("the server takes it");
         written
     }
 
@@ -99,7 +101,7 @@ impl WrittenFile {
     pub fn verify(&self, server: &Server) -> u64 {
         let acknowledged = self.acknowledged_bytes();
         let mut found = Vec::new();
-        match files_of(server).open_read(path(self.number), &ReadOptions::default()) {
+        match files_of(server, self.number).open_read(path(self.number), &ReadOptions::default()) {
             Ok(mut file) => drop(file.read_to_end(&mut found).expect("it is read")),
             Err(FileError::NotFound { .. }) if acknowledged == 0 => {}
             Err(error) => panic!("{acknowledged} bytes were acknowledged: {error}"),
@@ -113,7 +115,7 @@ impl WrittenFile {
 
     /// Removes it.
     pub fn remove(&self, server: &Server) {
-        match files_of(server).remove(path(self.number)) {
+        match files_of(server, self.number).remove(path(self.number)) {
             Ok(()) | Err(FileError::NotFound { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -121,7 +123,7 @@ impl WrittenFile {
 
     /// It was removed.
     pub fn expect_removed(&self, server: &Server) {
-        let found = files_of(server).lookup(path(self.number));
+        let found = files_of(server, self.number).lookup(path(self.number));
         assert!(matches!(found, Err(FileError::NotFound { .. })), "{} is back: {found:?}", path(self.number));
     }
 }

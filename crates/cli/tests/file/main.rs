@@ -5,6 +5,7 @@ mod bytes;
 mod common;
 mod copy;
 mod faults;
+mod local;
 mod look;
 mod names;
 mod scale;

@@ -4,8 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use forebay_types::Time;
+use forebay_types::limits::PIECE_BYTES_MAX;
 
 use super::Client;
+use crate::blocks::Blocks;
 use crate::driver::{Ticket, TurnWaker, Wait};
 use crate::error::ClientError;
 use crate::session::{Answer, Request, SessionError};
@@ -53,6 +55,11 @@ impl Client {
     /// When the system refuses it.
     pub fn turn_waker(&mut self) -> io::Result<TurnWaker> {
         self.driver.waker()
+    }
+
+    /// Blocks of 1 MiB for bytes of files that are to be written, of which so many that nobody refers to are kept: a server on this machine takes them without their being sent.
+    pub fn blocks(&self, kept_max: usize) -> Blocks {
+        Blocks::shared(PIECE_BYTES_MAX, kept_max, self.driver.memory().clone())
     }
 
     /// Nobody wants this answer any more.

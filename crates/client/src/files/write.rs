@@ -3,10 +3,11 @@
 
 mod appended;
 mod config;
+mod filling;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use forebay_protocol::{Changer, FileOpen, FileReply, FileWrite, Opener};
 use forebay_types::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX};
 use forebay_types::{Crc32c, FileOutcome, Time, crc32c};
@@ -14,8 +15,10 @@ use forebay_types::{Crc32c, FileOutcome, Time, crc32c};
 pub use config::{WriteConfig, WriteFailure};
 
 use appended::Obstacle;
+use filling::Filling;
 
 use super::patience::{Patience, may_change};
+use crate::blocks::Blocks;
 use crate::client::unexpected;
 use crate::session::{Answer, Request, SessionError};
 
@@ -72,7 +75,7 @@ pub struct WriteBehind {
     state: State,
     /// The piece that fills: where it begins, and its bytes.
     filling_start: u64,
-    filling: BytesMut,
+    filling: Filling,
     /// Its sum; none when some of it was written over.
     filling_crc: Option<Crc32c>,
     /// What is offered belongs behind all that others wrote.
@@ -106,16 +109,16 @@ pub struct WriteBehind {
     failure: Option<WriteFailure>,
     /// The failure stays.
     is_over: bool,
-    /// Memory of pieces that were answered.
-    spare: Vec<BytesMut>,
+    /// Where the memory of pieces comes from.
+    blocks: Blocks,
 }
 
 impl WriteBehind {
-    /// Nothing is written yet.
+    /// Nothing is written yet. Pieces of many bytes fill `blocks`.
     ///
     /// # Panics
     /// When a piece may have no bytes.
-    pub fn new(config: WriteConfig) -> WriteBehind {
+    pub fn new(config: WriteConfig, blocks: Blocks) -> WriteBehind {
         assert!(config.piece_bytes_max > 0, "a piece has bytes");
         let patience = Patience::new(config.patience, config.seed);
         let config = WriteConfig { piece_bytes_max: config.piece_bytes_max.min(PIECE_BYTES_MAX), ..config };
@@ -123,7 +126,7 @@ impl WriteBehind {
             config,
             state: State::Open,
             filling_start: 0,
-            filling: BytesMut::new(),
+            filling: Filling::default(),
             filling_crc: None,
             appends: false,
             pieces: 0,
@@ -144,7 +147,7 @@ impl WriteBehind {
             end: 0,
             failure: None,
             is_over: false,
-            spare: Vec::new(),
+            blocks,
         }
     }
 
@@ -202,7 +205,7 @@ impl WriteBehind {
             // It was not sent yet.
             let at = (offset - self.filling_start) as usize;
             let count = bytes.len().min(self.filling.len() - at);
-            self.filling[at..at + count].copy_from_slice(&bytes[..count]);
+            self.filling.write_over(at, &bytes[..count]);
             self.filling_crc = None;
             return Ok(count);
         }
@@ -222,7 +225,8 @@ impl WriteBehind {
         Ok(count)
     }
 
-    /// The same of bytes that are shared until they are answered: where nothing fills and they are a whole piece, or more than one, they are not copied.
+    /// The same of bytes that are shared until they are answered: where nothing fills and they are a whole piece, or more than one, they are not copied, unless a server on this
+    /// machine takes the copy without its being sent.
     ///
     /// # Errors
     /// As [`WriteBehind::offer`].
@@ -230,7 +234,7 @@ impl WriteBehind {
         let count = self.config.piece_bytes_max;
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let is_whole = end.is_some() && bytes.len() >= count && self.filling.is_empty() && !self.config.append;
-        if !is_whole {
+        if !is_whole || self.blocks.are_better_copied(bytes) {
             return self.offer(offset, bytes);
         }
         if self.room() == 0 || self.overlaps(offset, offset + count as u64) {
@@ -263,18 +267,15 @@ impl WriteBehind {
     }
 
     fn fill(&mut self, bytes: &[u8]) {
-        if self.filling.capacity() == 0 {
-            let usual = self.usual_bytes.max(bytes.len());
-            self.filling = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(usual));
-        }
         if self.filling.is_empty() {
+            self.filling = Filling::of(self.usual_bytes.max(bytes.len()), &self.blocks);
             self.filling_crc = Some(Crc32c::default());
         }
         for part in bytes.chunks(PART_BYTES) {
             if let Some(crc) = &mut self.filling_crc {
                 crc.update(part);
             }
-            self.filling.extend_from_slice(part);
+            self.filling.extend(part, &self.blocks);
         }
         if self.filling.len() == self.config.piece_bytes_max {
             self.end_piece();
@@ -291,7 +292,7 @@ impl WriteBehind {
         if self.filling.is_empty() {
             return;
         }
-        let bytes = std::mem::take(&mut self.filling).freeze();
+        let bytes = self.filling.take();
         let crc = self.filling_crc.take().map_or_else(|| crc32c(&bytes), |crc| crc.finish());
         self.add_piece((!self.config.append).then_some(self.filling_start), crc, bytes);
     }
@@ -487,14 +488,6 @@ impl WriteBehind {
         }
         self.patience.went_well();
         self.openings = 0;
-        if let Ok(mut memory) = piece.bytes.try_into_mut() {
-            memory.clear();
-            // Also what was shared by a caller that has let go of it: so there is a bound on what is kept.
-            let kept_max = self.config.unanswered_bytes_max / self.config.piece_bytes_max + 1;
-            if self.spare.len() < kept_max && memory.capacity() >= self.config.piece_bytes_max / 2 {
-                self.spare.push(memory);
-            }
-        }
     }
 
     /// It is to be asked again, before those that came after it.
@@ -527,36 +520,5 @@ impl WriteBehind {
     /// What failed, if something did. What may succeed later is told once, and tried again from then on; else nothing more is written, and that is told each time.
     pub fn take_failure(&mut self) -> Option<WriteFailure> {
         if self.is_over { self.failure.clone() } else { self.failure.take() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use forebay_types::FileNumber;
-
-    use super::*;
-
-    #[test]
-    fn of_memory_that_was_shared_no_more_is_kept_than_may_be_on_its_way() {
-        let piece_bytes_max = 1 << 16;
-        let mut machine = WriteBehind::new(WriteConfig {
-            file: FileNumber(1),
-            opener: Opener { client: 1, opening: 1 },
-            append: false,
-            piece_bytes_max,
-            unanswered_bytes_max: 4 * piece_bytes_max,
-            patience: None,
-            seed: 1,
-        });
-        for piece in 0..100 {
-            let bytes = Bytes::from(vec![1; piece_bytes_max]);
-            assert_eq!(machine.offer_shared(piece * piece_bytes_max as u64, &bytes), Ok(piece_bytes_max));
-            drop(bytes);
-            let (number, request) = machine.next_request(Time(0)).expect("it is asked");
-            drop(request);
-            let done = FileReply { outcome: FileOutcome::Done, start: piece * piece_bytes_max as u64 };
-            machine.answered(Time(0), number, Ok(Answer::File(done)));
-        }
-        assert!(machine.is_idle() && machine.spare.len() <= 5, "{} are kept", machine.spare.len());
     }
 }

@@ -17,6 +17,10 @@ use crate::client::{Client, unexpected};
 use crate::driver::{Ticket, Wait};
 use crate::session::{Answer, PutBytes, Request, SessionError};
 
+/// Blocks of memory for what is written that a client keeps while files are written, to be used again, and those that stay when one is closed.
+pub(super) const WRITTEN_BLOCKS_MAX: usize = 128;
+const WRITTEN_BLOCKS_REST: usize = 8;
+
 /// Whose something new is, and who may do what with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -114,7 +118,7 @@ impl Files {
             NodeKind::Directory => return Err(FileError::IsDirectory { path }),
             _ => return Err(FileError::NotFile { path }),
         }
-        let (length, lane, config) = {
+        let (length, lane, config, blocks) = {
             let mut core = self.lock();
             let (opener, length) = core.open(&path, &node, length)?;
             let info = core.client.info();
@@ -128,9 +132,9 @@ impl Files {
                 patience: options.patience.or(core.client.deadline()),
                 seed: opener.client ^ u64::from(opener.opening),
             };
-            (length, core.lane(node.number), config)
+            (length, core.lane(node.number), config, core.written.clone())
         };
-        let machine = WriteBehind::new(config);
+        let machine = WriteBehind::new(config, blocks);
         let (files, options, tickets) = (self.clone(), options.clone(), BTreeMap::new());
         Ok(FileWriter {
             files,
@@ -390,7 +394,9 @@ impl FileWriter {
     fn release(&mut self, by: Opener) {
         if !self.is_closed {
             self.is_closed = true;
-            self.files.lock().openings.close(self.node.number, by);
+            let mut core = self.files.lock();
+            core.openings.close(self.node.number, by);
+            core.written.shrink(WRITTEN_BLOCKS_REST);
         }
     }
 

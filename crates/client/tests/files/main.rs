@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the peer has threads and sockets")]
 
 mod bytes;
+mod local;
 mod names;
 mod peer;
 

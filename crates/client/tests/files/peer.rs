@@ -36,6 +36,8 @@ pub struct Stored {
 #[derive(Default)]
 pub struct State {
     pub epoch: u64,
+    /// What it says the number of its socket for clients on this machine is.
+    pub local: u64,
     pub nodes: BTreeMap<u64, Entry>,
     pub files: BTreeMap<u64, Stored>,
     /// By file and client: the newest opening, and whether it writes.
@@ -235,6 +237,7 @@ impl State {
                     frame_payload_bytes_max: 2 << 20,
                     credit_bytes: 64 << 10,
                     server: "peer".to_owned(),
+                    local: self.local,
                 };
                 reply.encode(request, out);
             }
@@ -387,6 +390,10 @@ impl Peer {
             workers.into_iter().for_each(|worker| worker.join().expect("a connection's thread"));
         });
         Peer { state, address, stopping, sockets, thread: Some(thread) }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {

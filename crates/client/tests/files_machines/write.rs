@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_client::files::{WriteBehind, WriteConfig, WriteFailure};
-use forebay_client::{Answer, Request, SessionError};
+use forebay_client::{Answer, Blocks, Request, SessionError};
 use forebay_protocol::{FileInfo, FileReply, FileWrite, Opener};
 use forebay_types::{FileOutcome, ReadOutcome, Time, crc32c};
 use proptest::prelude::*;
@@ -17,6 +17,10 @@ const UNANSWERED: usize = 256;
 
 fn opener(opening: u32) -> Opener {
     Opener { client: 5, opening }
+}
+
+fn blocks() -> Blocks {
+    Blocks::new(1 << 20, 4)
 }
 
 fn write_config() -> WriteConfig {
@@ -60,7 +64,7 @@ impl World {
     fn new(config: WriteConfig) -> World {
         World {
             open: Some(config.opener),
-            machine: WriteBehind::new(config),
+            machine: WriteBehind::new(config, blocks()),
             now: Time(0),
             opening: 1,
             stored: Vec::new(),
@@ -521,7 +525,7 @@ fn what_is_appended_stays_together() {
 
 #[test]
 fn nothing_is_written_beyond_the_longest_file() {
-    let mut machine = WriteBehind::new(write_config());
+    let mut machine = WriteBehind::new(write_config(), blocks());
     let most = forebay_types::limits::FILE_BYTES_MAX;
     assert_eq!(machine.offer(most - 3, b"some"), Err(FileOutcome::TooLarge));
     assert_eq!(machine.offer(u64::MAX, b"some"), Err(FileOutcome::TooLarge));

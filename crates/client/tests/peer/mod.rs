@@ -133,6 +133,7 @@ fn answer(state: &mut State, frame: &Frame<'_>, lane: &mut Option<u16>, out: &mu
                 frame_payload_bytes_max: 2 << 20,
                 credit_bytes: 64 << 10,
                 server: "peer".to_owned(),
+                local: 0,
             };
             reply.encode(request, out);
         }

@@ -141,6 +141,7 @@ impl Script {
                     frame_payload_bytes_max: 1 << 20,
                     credit_bytes: CREDIT_BYTES,
                     server: "script".to_owned(),
+                    local: 0,
                 };
                 hello.encode(request, &mut reply);
                 self.to_client.extend_from_slice(&reply);

@@ -84,8 +84,12 @@ impl Machine {
         let file = self.files.get_mut(&number).expect("a handle has it");
         file.opener = Some((opener, write));
         if write {
-            file.writer =
-                Some(Writer { machine: WriteBehind::new(config), number: writer_number, asked: 0, due: None });
+            file.writer = Some(Writer {
+                machine: WriteBehind::new(config, self.written.clone()),
+                number: writer_number,
+                asked: 0,
+                due: None,
+            });
         }
     }
 

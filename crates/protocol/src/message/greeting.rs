@@ -69,6 +69,8 @@ pub struct HelloReply {
     pub credit_bytes: u32,
     /// Name and version of the server; cut to [`PEER_NAME_BYTES_MAX`] bytes.
     pub server: String,
+    /// The number of the socket that takes clients of the same machine ([`crate::local_socket_name`]); 0: there is none, as of servers that do not know of it.
+    pub local: u64,
 }
 
 const READ_ONLY: u16 = 1;
@@ -89,6 +91,7 @@ impl Message for HelloReply {
         table.put_u32(self.credit_bytes);
         table.put_u32(server.len() as u32);
         table.extend_from_slice(server.as_bytes());
+        table.put_u64(self.local);
     }
 
     fn read_table(table: &[u8]) -> Result<Self, FrameError> {
@@ -106,6 +109,7 @@ impl Message for HelloReply {
         let credit_bytes = reader.u32()?;
         let server_bytes = reader.count("bytes of the server's name", PEER_NAME_BYTES_MAX)?;
         let server = reader.text("server's name", server_bytes, PEER_NAME_BYTES_MAX)?.to_owned();
+        let local = if reader.is_at_end() { 0 } else { reader.u64()? };
         Ok(HelloReply {
             protocol_version,
             lanes,
@@ -117,6 +121,7 @@ impl Message for HelloReply {
             frame_payload_bytes_max,
             credit_bytes,
             server,
+            local,
         })
     }
 }

@@ -94,6 +94,7 @@ pub fn frames() -> Vec<(Kind, Vec<u8>)> {
         frame_payload_bytes_max: 4 << 20,
         credit_bytes: 8 << 20,
         server: "forebay 0.1.0".to_owned(),
+        local: 0x0102_0304_0506_0708,
     };
     let decide = Decide {
         streams: vec![stream("physics"), stream("debug")],

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use forebay_protocol::{ErrorCode, ErrorReply, Hello, LANE_CONTROL, Message as _};
-use mio::net::TcpListener;
+use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll};
 
-use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE};
+use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE, Whereabouts};
 use super::socket::{Got, Socket};
 use crate::config::ServerConfig;
 use crate::greeting::{Greeting, NotGreeted};
@@ -45,7 +44,7 @@ impl Seldom {
 
 struct Guest {
     socket: Socket,
-    peer: SocketAddr,
+    peer: Whereabouts,
     greeting: Greeting,
     until: Instant,
     /// It was told why it is not taken.
@@ -57,6 +56,8 @@ pub(crate) struct Acceptor {
     poll: Poll,
     inbox: Arc<Inbox>,
     listener: TcpListener,
+    /// Takes clients on this machine.
+    local: Option<UnixListener>,
     config: ServerConfig,
     lanes: Vec<Arc<Inbox>>,
     control: Arc<Inbox>,
@@ -72,12 +73,12 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Hands the connections of `listener` to `lanes` and `control`.
+    /// Hands the connections that come by the network, and those of clients on this machine, to `lanes` and `control`.
     ///
     /// # Errors
     /// When the system refuses to poll.
     pub(crate) fn new(
-        listener: std::net::TcpListener,
+        (listener, mut local): (std::net::TcpListener, Option<UnixListener>),
         config: ServerConfig,
         lanes: Vec<Arc<Inbox>>,
         control: Arc<Inbox>,
@@ -87,10 +88,14 @@ impl Acceptor {
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
         poll.registry().register(&mut listener, READY, Interest::READABLE)?;
+        if let Some(local) = &mut local {
+            poll.registry().register(local, READY, Interest::READABLE)?;
+        }
         Ok(Acceptor {
             poll,
             inbox,
             listener,
+            local,
             config,
             lanes,
             control,
@@ -148,8 +153,8 @@ impl Acceptor {
     fn accept(&mut self, ready: &mut Vec<u64>) {
         self.failed = false;
         while self.backlog && self.guests.len() < GREETINGS_MAX {
-            match self.listener.accept() {
-                Ok((stream, peer)) => self.welcome(stream.into(), peer, ready),
+            match self.accept_one() {
+                Ok((socket, peer)) => self.welcome(socket, peer, ready),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.backlog = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -168,8 +173,28 @@ impl Acceptor {
         }
     }
 
-    fn welcome(&mut self, stream: std::net::TcpStream, peer: SocketAddr, ready: &mut Vec<u64>) {
-        if !self.config.admits(peer.ip()) {
+    /// The next connection from somewhere.
+    fn accept_one(&mut self) -> io::Result<(Socket, Whereabouts)> {
+        match self.listener.accept() {
+            Ok((stream, peer)) => {
+                // Answers are small and awaited: they do not wait for more. A socket that cannot be told so is gone, which a read says.
+                let _ = stream.set_nodelay(true);
+                return Ok((Socket::of_network(stream), Whereabouts::Network(peer)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        let (stream, _) = self.local.as_ref().ok_or(io::ErrorKind::WouldBlock)?.accept()?;
+        let process = rustix::net::sockopt::socket_peercred(&stream).ok();
+        let peer = Whereabouts::Local(process.map(|process| process.pid.as_raw_nonzero().get()));
+        Ok((Socket::of_this_machine(stream), peer))
+    }
+
+    fn welcome(&mut self, mut socket: Socket, peer: Whereabouts, ready: &mut Vec<u64>) {
+        // Who knows the number of the other socket was let in by this one before.
+        if let Whereabouts::Network(address) = peer
+            && !self.config.admits(address.ip())
+        {
             if let Some(times) = self.refusals.happened() {
                 tracing::warn!(
                     %peer,
@@ -181,10 +206,8 @@ impl Acceptor {
         }
         let id = self.next_id;
         self.next_id += 1;
-        // Answers are small and awaited: they do not wait for more.
-        let socket = stream.set_nodelay(true).and_then(|()| Socket::new(stream, id, self.poll.registry()));
-        match socket {
-            Ok(socket) => {
+        match socket.register(id, self.poll.registry()) {
+            Ok(()) => {
                 let until = Instant::now() + GREETING_TIMEOUT;
                 let guest = Guest { socket, peer, greeting: Greeting::default(), until, leaving: false };
                 self.guests.insert(id, guest);
@@ -232,13 +255,14 @@ impl Acceptor {
             let error = ErrorReply { code: ErrorCode::Overloaded, retryable: true, sentence };
             return self.refuse(id, &NotGreeted { request, error });
         };
-        let guest = self.guests.remove(&id).expect("it greeted just now");
+        let mut guest = self.guests.remove(&id).expect("it greeted just now");
         let Hello { lane, class, name, .. } = hello;
         let client = ClientName { address: guest.peer, name: name.into() };
         tracing::debug!(%client, lane, %class, "connected");
-        let stream = guest.socket.remove(self.poll.registry());
+        guest.socket.deregister(self.poll.registry());
+        let socket = guest.socket;
         let inbox = if lane == LANE_CONTROL { &self.control } else { &self.lanes[usize::from(lane)] };
-        inbox.send(Message::Greeted(Greeted { stream, client, class, request, slot }));
+        inbox.send(Message::Greeted(Greeted { socket, client, class, request, slot }));
     }
 
     fn refuse(&mut self, id: u64, refusal: &NotGreeted) {

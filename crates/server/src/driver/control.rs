@@ -57,6 +57,8 @@ pub(crate) struct ControlThread {
     pub(crate) looker: Looker,
     pub(crate) info: StoreInfo,
     pub(crate) stall_timeout: Duration,
+    /// The number of the socket for clients on this machine.
+    pub(crate) local: u64,
 }
 
 /// The control thread at work.
@@ -123,13 +125,10 @@ impl ControlThread {
 
 impl Control {
     fn open(&mut self, id: u64, greeted: Greeted) {
-        let Greeted { stream, client, class, request, slot } = greeted;
-        let socket = match Socket::new(stream, id, self.thread.poll.registry()) {
-            Ok(socket) => socket,
-            Err(error) => {
-                return tracing::warn!(%error, "the control connection of {client} could not be taken: it connects again");
-            }
-        };
+        let Greeted { mut socket, client, class, request, slot } = greeted;
+        if let Err(error) = socket.register(id, self.thread.poll.registry()) {
+            return tracing::warn!(%error, "the control connection of {client} could not be taken: it connects again");
+        }
         let info = &self.thread.info;
         let hello = HelloReply {
             protocol_version: PROTOCOL_VERSION,
@@ -142,6 +141,7 @@ impl Control {
             frame_payload_bytes_max: FRAME_PAYLOAD_BYTES_MAX as u32,
             credit_bytes: 0,
             server: crate::SERVER_NAME.to_owned(),
+            local: self.thread.local,
         };
         let mut out = Vec::new();
         hello.encode(request, &mut out);

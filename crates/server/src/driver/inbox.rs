@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_protocol::Class;
 use mio::{Poll, Token, Waker};
 
+use super::socket::Socket;
 use crate::namespace::FilesMessage;
 use crate::status::LaneReport;
 
@@ -22,9 +23,27 @@ pub(crate) const READY: Token = Token(1);
 /// The number of the first connection.
 pub(crate) const FIRST_CONNECTION: u64 = 2;
 
+/// Where a client is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whereabouts {
+    Network(SocketAddr),
+    /// A process of this machine, if the system says which.
+    Local(Option<i32>),
+}
+
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whereabouts::Network(address) => write!(f, "{address}"),
+            Whereabouts::Local(Some(process)) => write!(f, "process {process} of this machine"),
+            Whereabouts::Local(None) => write!(f, "a process of this machine"),
+        }
+    }
+}
+
 /// Who is at the other end of a connection, as far as it says.
 pub(crate) struct ClientName {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Whereabouts,
     pub(crate) name: Box<str>,
 }
 
@@ -40,7 +59,8 @@ impl fmt::Display for ClientName {
 
 /// A connection that said who it is.
 pub(crate) struct Greeted {
-    pub(crate) stream: std::net::TcpStream,
+    /// In no poll.
+    pub(crate) socket: Socket,
     pub(crate) client: ClientName,
     pub(crate) class: Class,
     pub(crate) request: u64,

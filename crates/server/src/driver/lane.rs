@@ -29,7 +29,7 @@ const STOP_TOLD: Duration = Duration::from_secs(10);
 struct Peer {
     socket: Socket,
     client: ClientName,
-    slot: ConnectionSlot,
+    _slot: ConnectionSlot,
 }
 
 /// A connection that was told its end.
@@ -221,12 +221,12 @@ impl LaneThread {
     }
 
     fn open(&mut self, greeted: Greeted) {
-        let Greeted { stream, client, class, request, slot } = greeted;
+        let Greeted { mut socket, client, class, request, slot } = greeted;
         let id = self.next_id;
         self.next_id += 1;
-        match Socket::new(stream, id, self.poll.registry()) {
-            Ok(socket) => {
-                self.peers.insert(id, Peer { socket, client, slot });
+        match socket.register(id, self.poll.registry()) {
+            Ok(()) => {
+                self.peers.insert(id, Peer { socket, client, _slot: slot });
                 self.service.open(id, class, request);
                 self.service.readable(id);
             }
@@ -307,9 +307,8 @@ impl LaneThread {
 
     fn close(&mut self, id: u64) {
         self.service.close(id);
-        if let Some(peer) = self.peers.remove(&id) {
-            drop(peer.socket.remove(self.poll.registry()));
-            drop(peer.slot);
+        if let Some(mut peer) = self.peers.remove(&id) {
+            peer.socket.deregister(self.poll.registry());
         }
     }
 

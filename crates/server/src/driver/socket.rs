@@ -3,9 +3,11 @@
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 
-use mio::event::Event;
-use mio::net::TcpStream;
+use mio::event::{Event, Source};
+use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+
+use super::local::Parts;
 
 /// Pieces that are written at once.
 const WRITE_PIECES: usize = 64;
@@ -22,9 +24,16 @@ pub(crate) enum Got {
     Gone,
 }
 
+/// What a client is connected by.
+enum Stream {
+    Network(TcpStream),
+    /// A client on this machine.
+    Local(UnixStream, Parts),
+}
+
 /// A socket, and what is known of it. Readiness is told once (edges), so it is kept here.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     pub(crate) readable: bool,
     writable: bool,
     /// The peer sends no more: the end is behind what can be read.
@@ -32,12 +41,39 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Registers `stream` as connection `id`.
-    pub(crate) fn new(stream: std::net::TcpStream, id: u64, registry: &Registry) -> io::Result<Socket> {
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
-        registry.register(&mut stream, Token(id as usize), Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Socket { stream, readable: true, writable: true, ended: false })
+    fn new(stream: Stream) -> Socket {
+        Socket { stream, readable: true, writable: true, ended: false }
+    }
+
+    /// Of a client somewhere in the network.
+    pub(crate) fn of_network(stream: TcpStream) -> Socket {
+        Socket::new(Stream::Network(stream))
+    }
+
+    /// Of a client on this machine.
+    pub(crate) fn of_this_machine(stream: UnixStream) -> Socket {
+        Socket::new(Stream::Local(stream, Parts::new()))
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match &mut self.stream {
+            Stream::Network(stream) => stream,
+            Stream::Local(stream, _) => stream,
+        }
+    }
+
+    /// Registers it as connection `id`. What was known of it may have changed since it was registered last.
+    pub(crate) fn register(&mut self, id: u64, registry: &Registry) -> io::Result<()> {
+        self.source().register(registry, Token(id as usize), Interest::READABLE | Interest::WRITABLE)?;
+        (self.readable, self.writable) = (true, true);
+        Ok(())
+    }
+
+    /// Takes the socket out of its poll.
+    pub(crate) fn deregister(&mut self, registry: &Registry) {
+        if let Err(error) = self.source().deregister(registry) {
+            tracing::debug!(%error, "a socket was gone before it was taken out of its poll");
+        }
     }
 
     /// Takes in what the poll said.
@@ -50,11 +86,19 @@ impl Socket {
     pub(crate) fn read(&mut self, space: &mut [u8]) -> Got {
         debug_assert!(!space.is_empty(), "an empty read looks like the end");
         loop {
-            match self.stream.read(space) {
+            let read = match &mut self.stream {
+                Stream::Network(stream) => stream.read(space),
+                Stream::Local(stream, parts) => parts.read(stream, space),
+            };
+            match read {
                 Ok(0) => return Got::Gone,
                 Ok(bytes) => {
                     // Less than there is room for: what comes next is told anew, except the end.
-                    self.readable = bytes == space.len() || self.ended;
+                    self.readable = self.ended
+                        || match &self.stream {
+                            Stream::Network(_) => bytes == space.len(),
+                            Stream::Local(_, parts) => parts.may_have_more(),
+                        };
                     return Got::Bytes(bytes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -62,16 +106,26 @@ impl Socket {
                     self.readable = false;
                     return Got::Nothing;
                 }
-                Err(_) => return Got::Gone,
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        tracing::warn!("{error}: its connection is closed; it connects again, by the network");
+                    }
+                    return Got::Gone;
+                }
             }
         }
     }
 
     /// How many bytes can be read now.
-    pub(crate) fn arrived(&self) -> usize {
-        // A socket that does not say has nothing to be read at once.
-        let bytes = rustix::io::ioctl_fionread(&self.stream).unwrap_or(0);
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+    pub(crate) fn arrived(&mut self) -> usize {
+        match &mut self.stream {
+            // A socket that does not say has nothing to be read at once.
+            Stream::Network(stream) => {
+                let bytes = rustix::io::ioctl_fionread(&*stream).unwrap_or(0);
+                usize::try_from(bytes).unwrap_or(usize::MAX)
+            }
+            Stream::Local(stream, parts) => parts.arrived(stream),
+        }
     }
 
     /// Reads until all of `parts` is full; whether it came to that. All of it has arrived.
@@ -80,7 +134,11 @@ impl Socket {
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
             let most = rest.len().min(READ_PARTS);
-            match self.stream.read_vectored(&mut rest[..most]) {
+            let read = match &mut self.stream {
+                Stream::Network(stream) => stream.read_vectored(&mut rest[..most]),
+                Stream::Local(stream, parts) => parts.read_arrived(stream, &mut rest[..most]),
+            };
+            match read {
                 Ok(0) => return false,
                 Ok(bytes) => IoSliceMut::advance_slices(&mut rest, bytes),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -105,7 +163,11 @@ impl Socket {
             (count, bytes) = (count + 1, bytes + piece.len());
         }
         loop {
-            match self.stream.write_vectored(&slices[..count]) {
+            let written = match &mut self.stream {
+                Stream::Network(stream) => stream.write_vectored(&slices[..count]),
+                Stream::Local(stream, _) => stream.write_vectored(&slices[..count]),
+            };
+            match written {
                 Ok(written) => {
                     self.writable = written == bytes;
                     return Some(written);
@@ -123,7 +185,10 @@ impl Socket {
     /// Sends the end; what the peer still sends is to be dropped, or it would not read what it was told last.
     pub(crate) fn end(&mut self) {
         // A peer that is gone already needs no end.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = match &self.stream {
+            Stream::Network(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Local(stream, _) => stream.shutdown(Shutdown::Write),
+        };
     }
 
     /// Drops what arrived; whether the peer has come to its end too.
@@ -138,13 +203,5 @@ impl Socket {
             }
         }
         false
-    }
-
-    /// Takes the socket out of its poll.
-    pub(crate) fn remove(mut self, registry: &Registry) -> std::net::TcpStream {
-        if let Err(error) = registry.deregister(&mut self.stream) {
-            tracing::debug!(%error, "a socket was gone before it was taken out of its poll");
-        }
-        self.stream.into()
     }
 }

@@ -363,6 +363,7 @@ pub fn config() -> ServiceConfig {
         credit_bytes: 16 << 20,
         stall_timeout: Duration::from_secs(10),
         placed_bytes_min: 64 << 10,
+        local: 0,
     }
 }
 
