@@ -11,6 +11,7 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll};
 
 use super::inbox::{ClientName, ConnectionSlot, FIRST_CONNECTION, Greeted, Inbox, Message, READY, WAKE, Whereabouts};
+use super::local;
 use super::socket::{Got, Socket};
 use crate::config::ServerConfig;
 use crate::greeting::{Greeting, NotGreeted};
@@ -185,6 +186,9 @@ impl Acceptor {
             Err(error) => return Err(error),
         }
         let (stream, _) = self.local.as_ref().ok_or(io::ErrorKind::WouldBlock)?.accept()?;
+        if let Err(error) = local::widen(&stream) {
+            tracing::debug!(%error, "a socket holds no more than it did");
+        }
         let process = rustix::net::sockopt::socket_peercred(&stream).ok();
         let peer = Whereabouts::Local(process.map(|process| process.pid.as_raw_nonzero().get()));
         Ok((Socket::of_this_machine(stream), peer))

@@ -12,11 +12,26 @@ use std::os::unix::net;
 use forebay_protocol::{PART_HEADER_BYTES, Part, local_socket_name};
 use mio::net::{UnixListener, UnixStream};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
+
+/// What a socket may hold of replies that its client has not read. As much as on loopback by TCP: with less a reader is slower than there, as client and lane wait for each
+/// other several times a MiB.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// With less, by the system's count, clients are better served by the network.
+const SEND_BUFFER_BYTES_MIN: usize = 2 << 20;
 
 /// A socket for clients on this machine of a server that listens at this port, and its number; number 0: there is none, and they come by the network.
 pub(crate) fn listen(port: u16) -> (Option<UnixListener>, u64) {
     let listening = getrandom::u64().map_err(io::Error::from).and_then(|number| {
+        let (probe, _) = UnixStream::pair()?;
+        let granted = widen(&probe)?;
+        if granted < SEND_BUFFER_BYTES_MIN {
+            let least = SEND_BUFFER_BYTES_MIN / 2;
+            return Err(io::Error::other(format!(
+                "a socket may hold {granted} bytes (net.core.wmem_max; {least} or CAP_NET_ADMIN is needed)"
+            )));
+        }
         let number = number.max(1);
         let address = net::SocketAddr::from_abstract_name(local_socket_name(port, number))?;
         let socket = net::UnixListener::bind_addr(&address)?;
@@ -26,10 +41,19 @@ pub(crate) fn listen(port: u16) -> (Option<UnixListener>, u64) {
     match listening {
         Ok((socket, number)) => (Some(socket), number),
         Err(error) => {
-            tracing::warn!(%error, "there is no socket for clients on this machine: they are served as those in the network are, a little slower");
+            tracing::info!(%error, "there is no socket for clients on this machine: they are served as those in the network are, and write more slowly");
             (None, 0)
         }
     }
+}
+
+/// Has a socket hold as much as it may; how many bytes that are, as the system counts them.
+pub(crate) fn widen(socket: &UnixStream) -> io::Result<usize> {
+    // Who may not go beyond the system's limit gets as much as that.
+    if sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES).is_err() {
+        sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES)?;
+    }
+    Ok(sockopt::socket_send_buffer_size(socket)?)
 }
 
 /// What was read of the socket together with the header of a part.
@@ -155,7 +179,13 @@ impl Parts {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let room = self.buffer.len() - self.end;
         let slices = &mut [IoSliceMut::new(&mut self.buffer[self.end..])];
-        let bytes = recvmsg(socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        let received = recvmsg(socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+        let bytes = received.as_ref().map_or(0, |received| received.bytes);
+        self.end += bytes;
+        if self.end == 0 {
+            self.buffer = Box::default();
+        }
+        received?;
         let descriptors = ancillary.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,
@@ -167,7 +197,6 @@ impl Parts {
             // Of what is no memory a read may wait, for ever.
             self.memory = rustix::fs::fcntl_get_seals(&memory).is_ok().then_some(memory);
         }
-        self.end += bytes;
         Ok(bytes)
     }
 
@@ -392,5 +421,8 @@ mod tests {
         theirs.write_all(&[&Part::Bytes(4).encode()[..], b"four"].concat()).expect("there is room");
         assert_eq!(parts.read(&mut ours, &mut space).expect("read"), 4);
         assert!(parts.buffer.is_empty() && !parts.may_have_more());
+        assert_eq!(parts.arrived(&mut ours), 0);
+        assert_eq!(parts.read(&mut ours, &mut space).expect_err("nothing came").kind(), io::ErrorKind::WouldBlock);
+        assert!(parts.buffer.is_empty());
     }
 }
