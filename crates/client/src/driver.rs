@@ -400,7 +400,9 @@ impl Driver {
     /// A server greeted on a connection by the network: if it is on this machine, lanes are served by its other socket.
     fn greeted(&mut self, index: usize, now: Time) {
         let Link { session, socket, .. } = &mut self.links[index];
+        // One on this machine has no address beside that of the connection by the network that came before.
         let Some(socket @ Connection::Network(_)) = socket else { return };
+        self.greeted_by = socket.peer();
         let number = session.greeting().map_or(0, |greeting| greeting.local);
         let here = socket.ends_here().filter(|_| self.config.local && number != 0);
         self.local = here.map(|server| local_socket_name(server.port(), number));
@@ -416,17 +418,11 @@ impl Driver {
     }
 
     fn collect(&mut self, index: usize) {
-        let Link { session, socket, .. } = &mut self.links[index];
+        let session = &mut self.links[index].session;
         session.take_put_results(&mut self.put_results);
         while let Some(event) = session.take_event() {
             match event {
-                SessionEvent::Greeted(reply) => {
-                    self.info = Some(ServerInfo::from(&reply));
-                    // One on this machine has no address beside that of the connection by the network that came before.
-                    if let Some(socket @ Connection::Network(_)) = socket {
-                        self.greeted_by = socket.peer();
-                    }
-                }
+                SessionEvent::Greeted(reply) => self.info = Some(ServerInfo::from(&reply)),
                 SessionEvent::Answer { request, answer } => {
                     answered(&mut self.answers, &mut self.forgotten, Ticket(index, request), Ok(answer));
                 }
