@@ -23,7 +23,7 @@ const SEND_BUFFER_BYTES_MIN: usize = 2 << 20;
 
 /// A socket for clients on this machine of a server that listens at this port, and its number; number 0: there is none, and they come by the network.
 pub(crate) fn listen(port: u16) -> (Option<UnixListener>, u64) {
-    let listening = getrandom::u64().map_err(io::Error::from).and_then(|number| {
+    let listening = getrandom::u64().map_err(|error| io::Error::other(error.to_string())).and_then(|number| {
         let (probe, _) = UnixStream::pair()?;
         let granted = widen(&probe)?;
         if granted < SEND_BUFFER_BYTES_MIN {
