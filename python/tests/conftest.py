@@ -47,8 +47,7 @@ def gate(server):
 @pytest.fixture
 def mount(server, tmp_path):
     """Where the store is mounted."""
-    if not os.access("/dev/fuse", os.W_OK):
-        pytest.skip("needs /dev/fuse")
+    xrootd.need(os.access("/dev/fuse", os.W_OK), "/dev/fuse, writable")
     directory = tmp_path / "mount"
     directory.mkdir()
     process = subprocess.Popen([binary(), "-q", "mount", "--foreground", server.address, str(directory)])
