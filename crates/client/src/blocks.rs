@@ -79,7 +79,7 @@ impl Blocks {
 
     /// Whether these bytes are better copied than shared: where they lie a server on this machine cannot take them.
     pub(crate) fn are_better_copied(&self, bytes: &[u8]) -> bool {
-        self.local.as_ref().is_some_and(|memory| memory.is_wanted() && memory.place_of(bytes).is_none())
+        self.local.as_ref().is_some_and(|memory| memory.is_taken() && memory.place_of(bytes).is_none())
     }
 
     /// Bytes of a block.

@@ -2,6 +2,7 @@
 //! decides nothing.
 
 mod connection;
+mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,7 +10,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_protocol::{LANE_CONTROL, local_socket_name};
+use forebay_protocol::LANE_CONTROL;
 use forebay_types::{FragmentId, PutOutcome, Time};
 use mio::{Events, Poll, Token, Waker};
 
@@ -18,6 +19,7 @@ use crate::config::{ClientConfig, ServerInfo};
 use crate::local::LocalMemory;
 use crate::session::{Answer, PutBytes, Request, Session, SessionConfig, SessionError, SessionEvent};
 use connection::{Connection, Wrote};
+use way::Way;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -42,9 +44,7 @@ pub(crate) struct Driver {
     info: Option<ServerInfo>,
     /// The server that said it.
     greeted_by: Option<SocketAddr>,
-    /// Its socket for clients on this machine, if it is here, and one that did not serve.
-    local: Option<String>,
-    avoided: Option<String>,
+    way: Way,
     memory: LocalMemory,
     answers: BTreeMap<Ticket, Result<Answer, SessionError>>,
     /// Nobody wants the answers to these any more.
@@ -107,8 +107,7 @@ impl Driver {
             links: Vec::new(),
             info: None,
             greeted_by: None,
-            local: None,
-            avoided: None,
+            way: Way::new(config.local),
             memory: LocalMemory::default(),
             answers: BTreeMap::new(),
             forgotten: BTreeSet::new(),
@@ -352,22 +351,10 @@ impl Driver {
 
     fn connect(&mut self, index: usize, now: Time) -> io::Result<()> {
         if let Some(lost) = self.links[index].local.take() {
-            self.avoid_local(lost);
+            self.does_not_serve(lost);
         }
-        let local = self.local.clone().filter(|_| index > 0).and_then(|name| {
-            let connection = Connection::local(&name, self.memory.clone());
-            match connection {
-                Ok(connection) => {
-                    self.links[index].local = Some(name);
-                    Some(connection)
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the server is not reached by its socket on this machine");
-                    self.avoid_local(name);
-                    None
-                }
-            }
-        });
+        let local = self.way.local().filter(|_| index > 0).map(str::to_owned);
+        let local = local.and_then(|name| self.connect_locally(index, name));
         let link = &mut self.links[index];
         let attempt = link.session.connecting_attempts();
         match local.map_or_else(|| connect(&self.config.address, attempt), Ok) {
@@ -380,10 +367,23 @@ impl Driver {
         Ok(())
     }
 
-    /// This socket does not serve: what comes next goes by the network, until another start of the server names another.
-    fn avoid_local(&mut self, name: String) {
-        self.local.take_if(|local| *local == name);
-        self.avoided = Some(name);
+    fn connect_locally(&mut self, index: usize, name: String) -> Option<Connection> {
+        match Connection::local(&name, self.memory.clone()) {
+            Ok(connection) => {
+                self.links[index].local = Some(name);
+                Some(connection)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the server is not reached by its socket on this machine");
+                self.does_not_serve(name);
+                None
+            }
+        }
+    }
+
+    fn does_not_serve(&mut self, name: String) {
+        self.way.does_not_serve(name);
+        self.memory.want(self.way.local().is_some());
     }
 
     fn read(&mut self, index: usize) {
@@ -404,16 +404,13 @@ impl Driver {
         let Some(socket @ Connection::Network(_)) = socket else { return };
         self.greeted_by = socket.peer();
         let number = session.greeting().map_or(0, |greeting| greeting.local);
-        let here = socket.ends_here().filter(|_| self.config.local && number != 0);
-        self.local = here.map(|server| local_socket_name(server.port(), number));
-        self.local.take_if(|name| self.avoided.as_ref() == Some(name));
-        if self.local.is_some() {
-            self.memory.want();
-            if index > 0 {
-                // Nothing was asked on this one yet.
-                self.links[index].close();
-                self.links[index].session.reconnect(now);
-            }
+        self.way.greeted(socket.here(), self.greeted_by, number);
+        let is_local = self.way.local().is_some();
+        self.memory.want(is_local);
+        if is_local && index > 0 {
+            // Nothing was asked on this one yet.
+            self.links[index].close();
+            self.links[index].session.reconnect(now);
         }
     }
 

@@ -29,22 +29,27 @@ struct Inner {
 }
 
 impl LocalMemory {
-    /// A server of this machine takes it.
-    pub(crate) fn want(&self) {
-        self.0.is_wanted.store(true, Ordering::Relaxed);
+    /// Whether a server of this machine takes it.
+    pub(crate) fn want(&self, is_wanted: bool) {
+        self.0.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
-    /// Whether one does.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.0.is_wanted.load(Ordering::Relaxed)
+    /// The memory, made when it is first wanted; `None` while no server takes it, and where the system gives none.
+    fn wanted(&self) -> Option<&Arc<SharedMemory>> {
+        if !self.0.is_wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.0.memory.get_or_init(|| SharedMemory::new().map(Arc::new).ok()).as_ref()
+    }
+
+    /// Whether a server takes bytes that lie in it without their being sent.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.wanted().is_some()
     }
 
     /// A slot that nobody has; `None`: there is none.
     pub(crate) fn take(&self) -> Option<Slot> {
-        if !self.is_wanted() {
-            return None;
-        }
-        self.0.memory.get_or_init(|| SharedMemory::new().map(Arc::new).ok()).as_ref()?.take()
+        self.wanted()?.take()
     }
 
     fn memory(&self) -> Option<&Arc<SharedMemory>> {
@@ -160,7 +165,7 @@ mod tests {
     fn wanted() -> LocalMemory {
         let memory = LocalMemory::default();
         assert!(memory.take().is_none() && memory.descriptor().is_none(), "nobody asked for any");
-        memory.want();
+        memory.want(true);
         memory
     }
 

@@ -28,9 +28,7 @@ pub enum Part {
 
 /// What no part begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a client on this machine sent a part of kind {kind} with {bytes} bytes from {offset}, which means nothing to this version"
-)]
+#[error("it sent a part of kind {kind} with {bytes} bytes from {offset}, which means nothing to this version")]
 pub struct BadPart {
     /// The number of its kind.
     pub kind: u32,

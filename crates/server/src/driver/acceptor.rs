@@ -189,9 +189,7 @@ impl Acceptor {
         if let Err(error) = local::widen(&stream) {
             tracing::debug!(%error, "a socket holds no more than it did");
         }
-        let process = rustix::net::sockopt::socket_peercred(&stream).ok();
-        let peer = Whereabouts::Local(process.map(|process| process.pid.as_raw_nonzero().get()));
-        Ok((Socket::of_this_machine(stream), peer))
+        Ok((Socket::of_this_machine(stream), Whereabouts::Local))
     }
 
     fn welcome(&mut self, mut socket: Socket, peer: Whereabouts, ready: &mut Vec<u64>) {
@@ -239,6 +237,7 @@ impl Acceptor {
                 },
                 Got::Nothing => return,
                 Got::Gone => {
+                    guest.socket.tell_trouble(&guest.peer);
                     self.guests.remove(&id);
                     return;
                 }

@@ -392,7 +392,10 @@ impl Peer {
                 self.received.shrink(0);
                 Some(false)
             }
-            Got::Gone => None,
+            Got::Gone => {
+                self.socket.tell_trouble(&self.client);
+                None
+            }
         }
     }
 

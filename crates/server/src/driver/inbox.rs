@@ -27,16 +27,15 @@ pub(crate) const FIRST_CONNECTION: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whereabouts {
     Network(SocketAddr),
-    /// A process of this machine, if the system says which.
-    Local(Option<i32>),
+    /// On this machine. Which process it is, the system does not always know: not of one in another PID namespace.
+    Local,
 }
 
 impl fmt::Display for Whereabouts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Whereabouts::Network(address) => write!(f, "{address}"),
-            Whereabouts::Local(Some(process)) => write!(f, "process {process} of this machine"),
-            Whereabouts::Local(None) => write!(f, "a process of this machine"),
+            Whereabouts::Local => write!(f, "a process of this machine"),
         }
     }
 }

@@ -309,6 +309,7 @@ impl LaneThread {
         self.service.close(id);
         if let Some(mut peer) = self.peers.remove(&id) {
             peer.socket.deregister(self.poll.registry());
+            peer.socket.tell_trouble(&peer.client);
         }
     }
 

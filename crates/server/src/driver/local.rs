@@ -56,8 +56,8 @@ pub(crate) fn widen(socket: &UnixStream) -> io::Result<usize> {
     Ok(sockopt::socket_send_buffer_size(socket)?)
 }
 
-/// What was read of the socket together with the header of a part.
-const BUFFER_BYTES: usize = 4 << 10;
+/// What is read of the socket together with the header of a part: as much as an allocator has at hand, since whoever waits has none.
+const BUFFER_BYTES: usize = 1 << 10;
 
 /// What arrived of the parts of a client.
 pub(crate) struct Parts {
@@ -68,13 +68,23 @@ pub(crate) struct Parts {
     /// What is left of the part that it is at.
     part: Option<Part>,
     memory: Option<OwnedFd>,
+    /// It was said that the descriptor of the memory comes.
+    is_shared: bool,
     /// The last read of the socket gave less than there was room for.
     is_drained: bool,
 }
 
 impl Parts {
     pub(crate) fn new() -> Parts {
-        Parts { buffer: Box::default(), start: 0, end: 0, part: None, memory: None, is_drained: false }
+        Parts {
+            buffer: Box::default(),
+            start: 0,
+            end: 0,
+            part: None,
+            memory: None,
+            is_shared: false,
+            is_drained: false,
+        }
     }
 
     /// Whether there may be more without a word of the poll.
@@ -155,16 +165,19 @@ impl Parts {
                 continue;
             };
             let part = Part::decode(header).map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
-            if part == Part::Descriptor && self.memory.is_none() {
-                return Err(invalid(
-                    "a client on this machine sent a descriptor that did not arrive, or is of no memory",
-                ));
-            }
-            self.start += PART_HEADER_BYTES;
             if part != Part::Descriptor {
+                self.start += PART_HEADER_BYTES;
                 self.part = Some(part);
                 return Ok(true);
             }
+            if self.memory.is_none() {
+                return Err(invalid("it sent a descriptor of its memory that did not arrive, or is of something else"));
+            }
+            // Who sends nothing else would keep the lane from its work.
+            if std::mem::replace(&mut self.is_shared, true) {
+                return Err(invalid("it sent a second descriptor of its memory"));
+            }
+            self.start += PART_HEADER_BYTES;
         }
     }
 
@@ -193,7 +206,7 @@ impl Parts {
         let descriptor = descriptors.flatten().next();
         // What comes with a descriptor ends a read, whatever is behind it.
         self.is_drained = bytes < room && descriptor.is_none();
-        if let Some(memory) = descriptor {
+        if let Some(memory) = descriptor.filter(|_| self.memory.is_none()) {
             // Of what is no memory a read may wait, for ever.
             self.memory = rustix::fs::fcntl_get_seals(&memory).is_ok().then_some(memory);
         }
@@ -214,15 +227,12 @@ impl Parts {
     }
 
     fn read_memory(&self, offset: u64, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let memory = self
-            .memory
-            .as_ref()
-            .ok_or_else(|| invalid("a client on this machine sent bytes of memory that it does not share"))?;
+        let memory = self.memory.as_ref().ok_or_else(|| invalid("it sent bytes of memory that it does not share"))?;
         match rustix::io::preadv(memory, slices, offset) {
-            Ok(0) => Err(invalid("a client on this machine sent bytes that are beyond the memory that it shares")),
+            Ok(0) => Err(invalid("it sent bytes that are beyond the memory that it shares")),
             Ok(bytes) => Ok(bytes),
             // It is no socket: nothing will say when it can be read.
-            Err(Errno::AGAIN) => Err(invalid("the memory that a client on this machine shares cannot be read")),
+            Err(Errno::AGAIN) => Err(invalid("the memory that it shares cannot be read")),
             Err(error) => Err(error.into()),
         }
     }
@@ -399,6 +409,10 @@ mod tests {
         let (mut client, mut socket) = connected(&memory());
         client.send(&Part::Descriptor.encode());
         assert!(read_all(&mut socket, 1000).1, "no descriptor came");
+        let (client, mut socket) = connected(&memory());
+        client.share(&client.memory);
+        client.share(&client.memory);
+        assert!(read_all(&mut socket, 1000).1, "a client that sends nothing else would keep its lane");
     }
 
     #[test]

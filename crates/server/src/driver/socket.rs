@@ -1,5 +1,6 @@
 //! A connection's socket.
 
+use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 
@@ -38,11 +39,13 @@ pub(crate) struct Socket {
     writable: bool,
     /// The peer sends no more: the end is behind what can be read.
     ended: bool,
+    /// What a client did that none does.
+    trouble: Option<io::Error>,
 }
 
 impl Socket {
     fn new(stream: Stream) -> Socket {
-        Socket { stream, readable: true, writable: true, ended: false }
+        Socket { stream, readable: true, writable: true, ended: false, trouble: None }
     }
 
     /// Of a client somewhere in the network.
@@ -107,12 +110,27 @@ impl Socket {
                     return Got::Nothing;
                 }
                 Err(error) => {
-                    if error.kind() == io::ErrorKind::InvalidData {
-                        tracing::warn!("{error}: its connection is closed; it connects again, by the network");
-                    }
+                    self.note_trouble(error);
                     return Got::Gone;
                 }
             }
+        }
+    }
+
+    /// Only what a client does wrong is told: that it is gone is nothing strange.
+    fn note_trouble(&mut self, error: io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            self.trouble = Some(error);
+        }
+    }
+
+    /// Says what this client did that none does, if that is why it is gone.
+    pub(crate) fn tell_trouble(&self, client: &impl fmt::Display) {
+        if let Some(trouble) = &self.trouble {
+            tracing::warn!(
+                "{client}: {trouble}. Its connection is closed, which frees what it held. Nothing that was acknowledged is concerned: the client connects again, by the \
+                 network, and repeats what was not answered. If that comes again, update the older of the two"
+            );
         }
     }
 
@@ -144,6 +162,7 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     tracing::debug!(%error, "what had arrived could not be read");
+                    self.note_trouble(error);
                     return false;
                 }
             }

@@ -3,6 +3,7 @@
 
 mod alarms;
 mod faults;
+mod local;
 mod metrics;
 mod requests;
 mod stop;
