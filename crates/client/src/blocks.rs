@@ -28,6 +28,8 @@ struct Free {
     memory: Vec<Memory>,
     /// More is not kept.
     kept_max: usize,
+    /// So many were here all the time since [`Blocks::give_back_unused`].
+    unused: usize,
 }
 
 /// Bytes that begin at a page, initialised when they were made.
@@ -67,7 +69,7 @@ impl Memory {
 impl Blocks {
     /// Blocks of so many bytes. So many that nobody refers to are kept, at most.
     pub fn new(block_bytes: usize, kept_max: usize) -> Blocks {
-        let free = Free { memory: Vec::new(), kept_max };
+        let free = Free { memory: Vec::new(), kept_max, unused: 0 };
         Blocks { block_bytes, kept_max, local: None, free: Arc::new(Mutex::new(free)) }
     }
 
@@ -92,7 +94,9 @@ impl Blocks {
         let kept = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
             free.kept_max = self.kept_max;
-            free.memory.pop()
+            let kept = free.memory.pop();
+            free.unused = free.unused.min(free.memory.len());
+            kept
         };
         let fresh = || self.local.as_ref().and_then(LocalMemory::take).map(Memory::Local);
         let memory = kept.or_else(fresh).unwrap_or_else(|| Memory::own(self.block_bytes));
@@ -114,6 +118,15 @@ impl Blocks {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.kept_max = count;
         free.memory.truncate(count);
+        free.unused = free.unused.min(count);
+    }
+
+    /// Gives the memory back to the system of those that nobody referred to at any time since this was called last.
+    pub(crate) fn give_back_unused(&self) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = free.memory.len() - free.unused;
+        free.memory.truncate(used);
+        free.unused = used;
     }
 }
 
@@ -214,6 +227,25 @@ mod tests {
         assert_eq!(kept(&blocks), 1, "what comes back later is not kept either");
         drop([blocks.take(), blocks.take()]);
         assert_eq!(kept(&blocks), 2);
+    }
+
+    #[test]
+    fn what_was_not_needed_for_a_while_is_given_back() {
+        let blocks = Blocks::new(1 << 20, 8);
+        let take = |count| (0..count).map(|_| blocks.take()).collect::<Vec<_>>();
+        drop(take(6));
+        blocks.give_back_unused();
+        assert_eq!(kept(&blocks), 6, "all were needed");
+        drop(take(2));
+        let held = take(4);
+        blocks.give_back_unused();
+        assert_eq!(kept(&blocks), 0, "two were not, and four are held");
+        drop(held);
+        assert_eq!(kept(&blocks), 4, "these are used again");
+        blocks.give_back_unused();
+        assert_eq!(kept(&blocks), 4);
+        blocks.give_back_unused();
+        assert_eq!(kept(&blocks), 0, "nothing was taken in between");
     }
 
     #[test]

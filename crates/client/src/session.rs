@@ -62,8 +62,11 @@ const RECONNECT: Backoff = Backoff { min: Duration::from_millis(10), max: Durati
 /// The waits before a request is sent again that the server could not serve for now.
 const RESEND: Backoff = Backoff { min: Duration::from_millis(20), max: Duration::from_secs(2) };
 
-/// Blocks of bytes that were read that are kept, to be used again: more than reading ahead usually has.
-const BLOCKS_MAX: usize = 16;
+/// Blocks of bytes that were read that are kept, to be used again: more than several files that are read ahead at once usually have.
+const BLOCKS_MAX: usize = 64;
+
+/// Blocks that were not needed for so long are given back. Whoever asks for one thing after the other waits for nothing in between, and needs them again at once.
+const BLOCKS_KEPT: Duration = Duration::from_secs(1);
 
 /// Memory for answers that a session keeps while it waits for none.
 const RECEIVE_KEPT_BYTES: usize = 4 << 20;
@@ -162,8 +165,9 @@ pub struct Session {
     link: Link,
     greeting: Option<HelloReply>,
     received: Receiving,
-    /// Bytes of files that were read.
+    /// Bytes of files that were read, and when those that were not needed were given back last.
     blocks: Blocks,
+    gave_back: Time,
     outbox: Outbox,
     next_request: u64,
     puts: Puts,
@@ -187,6 +191,7 @@ impl Session {
             greeting: None,
             received: Receiving::default(),
             blocks: Blocks::new(PIECE_BYTES_MAX, BLOCKS_MAX),
+            gave_back: now,
             outbox: Outbox::default(),
             next_request: 1,
             puts: Puts::new(config.batch_bytes, config.batch_delay, config.deadline),
@@ -415,7 +420,10 @@ impl Session {
         self.pump(now);
         if self.calls.is_empty() {
             self.received.shrink(RECEIVE_KEPT_BYTES);
-            self.blocks.shrink(1);
+        }
+        if now.since(self.gave_back) >= BLOCKS_KEPT {
+            self.gave_back = now;
+            self.blocks.give_back_unused();
         }
     }
 

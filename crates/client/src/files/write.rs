@@ -36,7 +36,8 @@ struct Piece {
     number: u64,
     start: Option<u64>,
     bytes: Bytes,
-    crc: u32,
+    /// The sum of what was not copied is made when it is sent: whoever gave the bytes goes on meanwhile.
+    crc: Option<u32>,
     /// It belongs behind all that others wrote.
     appends: bool,
     /// It may be written though no answer says so: it was asked of a server that has started since, or lost sight of this client.
@@ -242,7 +243,7 @@ impl WriteBehind {
         }
         self.end = self.end.max(offset + count as u64);
         let bytes = bytes.slice(..count);
-        self.add_piece(Some(offset), crc32c(&bytes), bytes);
+        self.add_piece(Some(offset), None, bytes);
         Ok(count)
     }
 
@@ -294,10 +295,10 @@ impl WriteBehind {
         }
         let bytes = self.filling.take();
         let crc = self.filling_crc.take().map_or_else(|| crc32c(&bytes), |crc| crc.finish());
-        self.add_piece((!self.config.append).then_some(self.filling_start), crc, bytes);
+        self.add_piece((!self.config.append).then_some(self.filling_start), Some(crc), bytes);
     }
 
-    fn add_piece(&mut self, start: Option<u64>, crc: u32, bytes: Bytes) {
+    fn add_piece(&mut self, start: Option<u64>, crc: Option<u32>, bytes: Bytes) {
         self.pieces += 1;
         let appends = self.appends && start.is_some();
         let piece = Piece { number: self.pieces, start, crc, bytes, appends, is_doubtful: false };
@@ -357,8 +358,9 @@ impl WriteBehind {
                 if self.obstacle.is_some() {
                     return self.look_at_obstacle();
                 }
-                let piece = self.ready.pop_front()?;
-                let Piece { start, ref bytes, crc, appends, .. } = piece;
+                let mut piece = self.ready.pop_front()?;
+                let crc = *piece.crc.get_or_insert_with(|| crc32c(&piece.bytes));
+                let Piece { start, ref bytes, appends, .. } = piece;
                 let (number, by) = self.next_change();
                 let write = FileWrite { file: self.config.file, by, start, bytes: bytes.len() as u32, crc, appends };
                 let request = Request::FileWrite(write, bytes.clone());
