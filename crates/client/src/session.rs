@@ -29,7 +29,6 @@ use std::time::Duration;
 use forebay_protocol::{
     Class, FrameHeader, HEADER_BYTES, Hello, HelloReply, Kind, Message, PROTOCOL_VERSION, decode_header,
 };
-use forebay_types::limits::PIECE_BYTES_MAX;
 use forebay_types::{FragmentId, PutOutcome, StoreUuid, Time};
 
 pub use answer::Answer;
@@ -40,10 +39,8 @@ use payload::Payload;
 pub use payload::PutBytes;
 use puts::Puts;
 pub(crate) use random::{Backoff, SplitMix64};
-use receiving::Receiving;
+use receiving::{ReadBlocks, Receiving};
 pub use request::Request;
-
-use crate::blocks::Blocks;
 
 use crate::answer::PutResult;
 
@@ -61,12 +58,6 @@ const RECONNECT: Backoff = Backoff { min: Duration::from_millis(10), max: Durati
 
 /// The waits before a request is sent again that the server could not serve for now.
 const RESEND: Backoff = Backoff { min: Duration::from_millis(20), max: Duration::from_secs(2) };
-
-/// Blocks of bytes that were read that are kept, to be used again: more than several files that are read ahead at once usually have.
-const BLOCKS_MAX: usize = 64;
-
-/// Blocks that were not needed for so long are given back. Whoever asks for one thing after the other waits for nothing in between, and needs them again at once.
-const BLOCKS_KEPT: Duration = Duration::from_secs(1);
 
 /// Memory for answers that a session keeps while it waits for none.
 const RECEIVE_KEPT_BYTES: usize = 4 << 20;
@@ -165,9 +156,7 @@ pub struct Session {
     link: Link,
     greeting: Option<HelloReply>,
     received: Receiving,
-    /// Bytes of files that were read, and when those that were not needed were given back last.
-    blocks: Blocks,
-    gave_back: Time,
+    blocks: ReadBlocks,
     outbox: Outbox,
     next_request: u64,
     puts: Puts,
@@ -190,8 +179,7 @@ impl Session {
             link: Link::Down { retry_at: now },
             greeting: None,
             received: Receiving::default(),
-            blocks: Blocks::new(PIECE_BYTES_MAX, BLOCKS_MAX),
-            gave_back: now,
+            blocks: ReadBlocks::new(now),
             outbox: Outbox::default(),
             next_request: 1,
             puts: Puts::new(config.batch_bytes, config.batch_delay, config.deadline),
@@ -421,10 +409,7 @@ impl Session {
         if self.calls.is_empty() {
             self.received.shrink(RECEIVE_KEPT_BYTES);
         }
-        if now.since(self.gave_back) >= BLOCKS_KEPT {
-            self.gave_back = now;
-            self.blocks.give_back_unused();
-        }
+        self.blocks.give_back_unused(now);
     }
 
     /// Bytes that arrived.

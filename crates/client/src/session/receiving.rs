@@ -1,12 +1,48 @@
 //! What arrives: frames, of which a large payload is received where it stays, so that it is not copied.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use forebay_protocol::{Frame, FrameBuffer, FrameError, FrameHead};
+use forebay_types::Time;
+use forebay_types::limits::PIECE_BYTES_MAX;
 
 use crate::blocks::{BLOCK_USE_BYTES_MIN, Block, Blocks};
 
 /// Behind a large payload usually the head of another one follows: no more is read with it than it may have, so that what comes behind it goes where it stays.
 const HEAD_READ_BYTES: usize = 4 << 10;
+
+/// Blocks that nobody refers to are kept, at most so many: more than several files that are read ahead at once usually have. A session that nothing arrives for keeps what
+/// it has.
+const BLOCKS_MAX: usize = 64;
+
+/// Blocks that were not needed for so long are given back when something arrives. Not at once when nothing is waited for: that is so after each answer for who asks for one
+/// thing after the other.
+const BLOCKS_KEPT: Duration = Duration::from_secs(1);
+
+/// Memory of what is read of files.
+pub(super) struct ReadBlocks {
+    blocks: Blocks,
+    gave_back: Time,
+}
+
+impl ReadBlocks {
+    pub(super) fn new(now: Time) -> ReadBlocks {
+        ReadBlocks { blocks: Blocks::new(PIECE_BYTES_MAX, BLOCKS_MAX), gave_back: now }
+    }
+
+    pub(super) fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Gives back what was not needed for a while.
+    pub(super) fn give_back_unused(&mut self, now: Time) {
+        if now.since(self.gave_back) >= BLOCKS_KEPT {
+            self.gave_back = now;
+            self.blocks.give_back_unused();
+        }
+    }
+}
 
 /// Bytes that arrived and are not taken.
 #[derive(Default)]

@@ -30,7 +30,7 @@ impl Session {
                 received.clear();
                 break;
             }
-            let taken = match received.next(&self.blocks) {
+            let taken = match received.next(self.blocks.blocks()) {
                 Ok(Some(Received::Small(frame))) => self.take_frame(now, &frame, None),
                 Ok(Some(Received::Large(head, payload))) => match head.with_payload(&payload) {
                     Ok(frame) => self.take_frame(now, &frame, Some(&payload)),
